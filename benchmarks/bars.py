@@ -1,0 +1,74 @@
+"""What the benchmark modules share: the bar, the probe's answers, and paired ratios."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+ROOT = Path(__file__).resolve().parent.parent
+BIN = Path(sys.executable).parent
+CPU = max(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of the table: what was measured, what was wanted."""
+
+    name: str
+    measured: str
+    wanted: str
+    met: bool
+
+
+def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
+    """Run requests in one fresh probe process; return the samples of each."""
+    numbered = [{"id": i, "cpu": CPU, **request} for i, request in enumerate(requests)]
+    text = "".join(json.dumps(request) + "\n" for request in numbered)
+    answer = subprocess.run(
+        [BIN / "oscope-probe", "run"], input=text, capture_output=True, text=True, timeout=300, check=True
+    )
+    samples: list[list[dict[str, Any]]] = [[] for _ in requests]
+    for line in answer.stdout.splitlines():
+        event = json.loads(line)
+        if event["event"] == "error":
+            raise RuntimeError(event["message"])
+        if event["event"] == "sample":
+            if event["failed"]:
+                raise RuntimeError(event["failed"])
+            samples[event["request"]].append(event)
+    return samples
+
+
+def compile_c(name: str) -> Path:
+    """Build benchmarks/NAME.c at -O2 and return the program."""
+    program = ROOT / "target" / "benchmarks" / name
+    program.parent.mkdir(parents=True, exist_ok=True)
+    source = ROOT / "benchmarks" / f"{name}.c"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60)
+    return program
+
+
+def interleaved(sides: Mapping[str, Callable[[], float]], rounds: int, seed: int = 1) -> dict[str, list[float]]:
+    """Take one value of each side in every round, in an order shuffled anew each round."""
+    rng = np.random.default_rng(seed)
+    values: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name in rng.permutation(list(sides)):
+            values[name].append(sides[name]())
+    return values
+
+
+def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:
+    """Return the median of the paired ratios a/b and its 95 % interval (BCa bootstrap over rounds)."""
+    ratios = np.asarray(a) / np.asarray(b)
+    interval = stats.bootstrap((ratios,), np.median, rng=np.random.default_rng(1)).confidence_interval
+    return float(np.median(ratios)), float(interval.low), float(interval.high)

@@ -1,0 +1,32 @@
+"""The errors that Oscope raises on purpose: each is one line that says what, where and how to mend it."""
+
+from __future__ import annotations
+
+
+class OscopeError(Exception):
+    """Something failed while running (exit code 1)."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, remedy: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        """One line: what and where, then the remedy."""
+        return f"{self.message}: {self.remedy}" if self.remedy else self.message
+
+
+class UsageError(OscopeError):
+    """The request itself is wrong (exit code 2)."""
+
+    exit_code = 2
+
+
+class ProbeError(OscopeError):
+    """The probe died, hung, or broke the protocol."""
+
+
+class StoreError(OscopeError):
+    """The store cannot be opened, read or written."""

@@ -1,0 +1,65 @@
+"""What a lab is made of: experiments, their factors, and the answers drawn from them. Plain values, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+Level = str | int | float | bool
+Profile = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class Design:
+    """How much is measured under one profile.
+
+    `factors` maps a workload parameter to its levels; the points are their product. `reps` is the number of samples of each
+    point, spread evenly over `blocks` fresh probe processes.
+    """
+
+    factors: Mapping[str, tuple[Level, ...]]
+    reps: int
+    blocks: int
+    min_time_ns: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A workload with factors, under a name that scripts rely on."""
+
+    name: str
+    workload: str
+    title: str
+    question: str
+    full: Design
+    quick: Design | None
+    """None: not in the quick survey; `quick_share` says why."""
+    quick_share: str
+    """Its share of the quick profile's time, or why it is not in it."""
+    metrics: tuple[str, ...]
+    """Metrics shown first, the headline one in front."""
+    exclude: Callable[[Mapping[str, Level]], bool] | None = field(default=None, compare=False)
+    """Points of the product that make no sense."""
+
+    def design(self, profile: Profile) -> Design:
+        """Return the design for `profile`; the full one where quick has none."""
+        return self.quick if profile == "quick" and self.quick is not None else self.full
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The experiments, questions, tables and figures of one document."""
+
+    name: str
+    title: str
+    document: str
+    """Which of the laboratory reports it reproduces, in a line."""
+    experiments: tuple[Experiment, ...]
+    sections: Callable[[Results], list[Section]]
+    """Answers drawn from the results: what was found, each with its figure and table."""
+    notebook: str | None = None

@@ -1,0 +1,46 @@
+"""What a report is made of, free of any medium: sections with paragraphs, tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table a person can read: cells are finished text; numeric columns are aligned on the decimal point."""
+
+    title: str
+    columns: Sequence[str]
+    """Column headings with units, such as `median [ns]`."""
+    rows: Sequence[Sequence[str]]
+    numeric: frozenset[int] = frozenset()
+    """Indices of the columns aligned on the decimal point."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A Plotly figure: traces and layout as plain dictionaries, without colours (the report's theme gives them)."""
+
+    title: str
+    traces: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+    note: str = ""
+    """One sentence: what to see in it."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A question and its answer."""
+
+    title: str
+    answer: str
+    """What was found, in a sentence or two, with figures and their doubt; empty where there is nothing to find."""
+    text: Sequence[str] = ()
+    """Further paragraphs."""
+    tables: Sequence[Table] = ()
+    figures: Sequence[Figure] = ()
+    missing: str = ""
+    """What could not be measured here, why, and how to get it."""

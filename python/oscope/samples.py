@@ -1,0 +1,112 @@
+"""Measured data as columns: what the store gives and what statistics and reports take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from oscope.experiment import Level
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Column:
+    """What a column of figures is: its unit and what is better."""
+
+    name: str
+    unit: str
+    doc: str = ""
+    better: str | None = None
+    """"less" or "more" for a metric; None for a covariate."""
+
+
+@dataclass(frozen=True)
+class PointSamples:
+    """All samples of one point, in the order in which they were taken.
+
+    Every array has one entry a sample. Metric values of failed samples, and values that this machine cannot give, are NaN.
+    """
+
+    factors: Mapping[str, Level]
+    block: Ints
+    """Which randomised block (pass over all points); shared by the points of an experiment, so that they can be paired."""
+    process: Ints
+    """Which probe process took the sample (unique within a run)."""
+    boot: Ints
+    """Which boot of the machine (0 for the first one seen in the run)."""
+    rep: Ints
+    started_ns: Ints
+    """CLOCK_REALTIME at the start of the repetition."""
+    raw: Floats
+    iterations: Ints
+    correction: Floats
+    metrics: Mapping[str, Floats]
+    covariates: Mapping[str, Floats]
+    failed: tuple[tuple[int, str], ...] = ()
+    """(sample index, reason) of each failed sample."""
+    notes: tuple[str, ...] = ()
+    skipped: str | None = None
+    """Why nothing was measured, if so."""
+    remedy: str | None = None
+
+    def __len__(self) -> int:
+        """Return the number of samples, failed ones included."""
+        return len(self.block)
+
+
+@dataclass(frozen=True)
+class ExperimentResults:
+    """One experiment of a run, with the descriptions that its figures need."""
+
+    run_id: str
+    experiment: str
+    workload: str
+    workload_version: int
+    started: str
+    seed: int
+    points: tuple[PointSamples, ...]
+    metrics: Mapping[str, Column]
+    """Headline metric first."""
+    covariates: Mapping[str, Column]
+    environment: Mapping[str, Any]
+    title: str = ""
+    question: str = ""
+    timing_model: str = ""
+    status: str = "done"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Profile, repetitions, blocks, precision asked for, budget, place."""
+
+    @property
+    def headline(self) -> str:
+        """Name of the metric shown first."""
+        return next(iter(self.metrics))
+
+    def varied(self) -> tuple[str, ...]:
+        """Names of the factors that have more than one level here."""
+        names = self.points[0].factors.keys() if self.points else ()
+        return tuple(n for n in names if len({p.factors[n] for p in self.points}) > 1)
+
+    def point(self, **factors: Level) -> PointSamples | None:
+        """Return the first point whose factors include `factors`."""
+        for candidate in self.points:
+            if all(candidate.factors.get(name) == level for name, level in factors.items()):
+                return candidate
+        return None
+
+
+@dataclass(frozen=True)
+class Results:
+    """The experiments of one or several runs, as a report or a lab's answers take them."""
+
+    experiments: tuple[ExperimentResults, ...]
+
+    def get(self, name: str) -> ExperimentResults | None:
+        """Return the latest experiment called `name`, or None if it was not run."""
+        found = [e for e in self.experiments if e.experiment == name]
+        return found[-1] if found else None

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Makes a checkout ready: tools/setup.sh [run|test|bench]. Installs only what is missing, says what it did, and may be repeated.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+purpose=${1:-run}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$1: $2"; exit 1; }
+
+# Debian packages: a command that shows that the package is there, and the package.
+wanted=()
+want() { command -v "$1" >/dev/null 2>&1 || wanted+=("$2"); }
+want gcc gcc
+want make make
+python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
+if [ "$purpose" != run ]; then
+  want chromium chromium
+  want chromedriver chromium-driver
+fi
+if [ "$purpose" = bench ]; then
+  want perf linux-perf
+fi
+if [ ${#wanted[@]} -gt 0 ]; then
+  command -v apt-get >/dev/null || fail "missing: ${wanted[*]}" "install them with this system's package manager"
+  [ "$(id -u)" = 0 ] || fail "missing: ${wanted[*]}" "run: sudo apt-get install ${wanted[*]}"
+  say "installing ${wanted[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  apt-get update -qq || fail "apt-get update failed" "check the package sources"
+  apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null || fail "apt-get install failed" "run it by hand: apt-get install ${wanted[*]}"
+fi
+needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+command -v cargo >/dev/null || fail "cargo is missing" "install Rust $needed or later, with rustup or from the distribution"
+found=$(cargo --version | cut -d' ' -f2)
+[ "$(printf '%s\n' "$needed" "$found" | sort -V | head -n 1)" = "$needed" ] ||
+  fail "cargo $found is too old" "install Rust $needed or later, with rustup or from a later distribution"
+
+[ -x .venv/bin/python ] || { say "making .venv"; python3 -m venv .venv; }
+stamp=.venv/.requirements.sha256
+if ! sha256sum --check --status "$stamp" 2>/dev/null; then
+  say "installing the locked Python packages"
+  .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+  sha256sum requirements.lock > "$stamp"
+fi
+say "building the probe"
+PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet
+.venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
+say "ready: .venv/bin/oscope"
