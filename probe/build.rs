@@ -1,0 +1,25 @@
+//! Tells the probe which commit it was built from.
+
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    // The log of HEAD changes with each commit and each checkout, which HEAD itself does not.
+    for file in ["HEAD", "logs/HEAD"] {
+        if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", file])
+            && std::path::Path::new(&path).exists()
+        {
+            println!("cargo::rerun-if-changed={path}");
+        }
+    }
+    if let Some(commit) = git(&["rev-parse", "--verify", "HEAD"]) {
+        println!("cargo::rustc-env=OSCOPE_COMMIT={commit}");
+    }
+}
+
+/// What git says; `None` without git or outside a repository, as when built from a source archive.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}

@@ -1,0 +1,86 @@
+//! Pinning the calling thread to a CPU, and putting it back.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::error::Failure;
+
+/// The calling thread.
+const THIS_THREAD: Pid = Pid::from_raw(0);
+
+/// The CPUs that the calling thread may run on, in rising order.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel refuses (more CPUs than a `cpu_set_t` holds).
+pub fn allowed() -> Result<Vec<usize>, Failure> {
+    Ok(members(&current()?))
+}
+
+/// Keep the calling thread on `cpu` from now on.
+///
+/// # Errors
+/// `Failure::Failed` if that CPU does not exist or is not allowed.
+pub fn pin(cpu: usize) -> Result<(), Failure> {
+    let mut set = CpuSet::new();
+    set.set(cpu)
+        .and_then(|()| sched_setaffinity(THIS_THREAD, &set))
+        .map_err(|error| Failure::system(&format!("pinning to CPU {cpu}"), error))
+}
+
+/// Keeps the calling thread on one CPU; dropping it gives back the CPUs the thread had before.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Pin the calling thread to `cpu`.
+    ///
+    /// # Errors
+    /// As for [`pin`].
+    pub fn to(cpu: usize) -> Result<Self, Failure> {
+        let before = current()?;
+        pin(cpu)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if let Err(error) = sched_setaffinity(THIS_THREAD, &self.before) {
+            eprintln!("oscope-probe: cannot give back the CPU affinity: {error}");
+        }
+    }
+}
+
+fn current() -> Result<CpuSet, Failure> {
+    sched_getaffinity(THIS_THREAD)
+        .map_err(|error| Failure::system("reading the CPU affinity", error))
+}
+
+fn members(set: &CpuSet) -> Vec<usize> {
+    (0..CpuSet::count())
+        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinning_is_undone_by_dropping() {
+        let before = allowed().unwrap();
+        let last = *before.last().unwrap();
+        let pinned = Pinned::to(last).unwrap();
+        assert_eq!(allowed().unwrap(), [last]);
+        drop(pinned);
+        assert_eq!(allowed().unwrap(), before);
+    }
+
+    #[test]
+    fn a_cpu_that_does_not_exist_is_an_error() {
+        assert!(pin(CpuSet::count() - 1).is_err());
+        assert!(pin(usize::MAX).is_err());
+    }
+}

@@ -1,0 +1,363 @@
+//! What else happened during a repetition: the quantities that may explain why it was slow.
+//!
+//! All are differences over one repetition, of the measuring thread or of its CPU. The files are opened once and read at offset 0, so
+//! that the kernel makes their text afresh. The dear ones are read first before the repetition and last after it, so that their own
+//! cost falls outside of what the cheap ones count.
+//!
+//! Migrations come from `/proc/thread-self/sched`, not from perf's software event: an open perf event makes every context switch of the
+//! thread dearer (a pipe round trip by some 15 %), and would so change what is measured.
+
+mod parse;
+mod sources;
+
+use std::collections::BTreeMap;
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde_json::{Map, Value, json};
+
+use crate::affinity;
+use crate::clock::reading::current_cpu;
+use crate::counters::Counters;
+use sources::Sources;
+
+/// Name, unit and meaning of every covariate.
+const DESCRIPTIONS: [(&str, &str, &str); 19] = [
+    (
+        "run_delay_ns",
+        "ns",
+        "Time the thread was ready to run and waited for a CPU (schedstat).",
+    ),
+    (
+        "voluntary_switches",
+        "count",
+        "Times the thread gave up its CPU to wait (getrusage).",
+    ),
+    (
+        "involuntary_switches",
+        "count",
+        "Times the thread was taken off its CPU (getrusage).",
+    ),
+    (
+        "minor_faults",
+        "count",
+        "Page faults of the thread without input or output (getrusage).",
+    ),
+    (
+        "major_faults",
+        "count",
+        "Page faults of the thread that read from a device (getrusage).",
+    ),
+    (
+        "user_us",
+        "us",
+        "Time in user mode (getrusage); kernels without full accounting split it from system time by sampling at ticks.",
+    ),
+    (
+        "system_us",
+        "us",
+        "Time in the kernel (getrusage); see user_us.",
+    ),
+    (
+        "migrations",
+        "count",
+        "Times the thread was moved to another CPU (se.nr_migrations of /proc/thread-self/sched).",
+    ),
+    ("cpu", "number", "The CPU at the end of the repetition."),
+    (
+        "cpu_changed",
+        "0/1",
+        "1 if the repetition ended on another CPU than it began on.",
+    ),
+    (
+        "interrupts",
+        "count",
+        "Interrupts of all kinds on the pinned CPU, or on all CPUs where none is pinned (/proc/interrupts).",
+    ),
+    (
+        "timer_interrupts",
+        "count",
+        "Interrupts of the CPU's own timer, counted like interrupts.",
+    ),
+    (
+        "steal_ticks",
+        "10 ms",
+        "Time the hypervisor took from the pinned CPU, or from all, in ticks of 10 ms (/proc/stat).",
+    ),
+    (
+        "frequency_khz",
+        "kHz",
+        "Frequency of the pinned CPU right after the repetition, not a difference (cpufreq); null where none is pinned.",
+    ),
+    (
+        "counters_active",
+        "1",
+        "Part of the repetition for which the hardware counters were active; below 0.99 their counts are left out.",
+    ),
+    (
+        "instructions",
+        "count",
+        "Instructions completed by the thread (hardware counter).",
+    ),
+    (
+        "cpu_cycles",
+        "count",
+        "Core clock cycles of the thread, which follow the frequency, unlike the clock's (hardware counter).",
+    ),
+    (
+        "cache_misses",
+        "count",
+        "Misses of the last cache the processor counts (hardware counter).",
+    ),
+    (
+        "branch_misses",
+        "count",
+        "Branches predicted wrongly (hardware counter).",
+    ),
+];
+
+/// Covariates as `describe` shows them: name, unit, doc.
+#[must_use]
+pub fn describe() -> Vec<Value> {
+    DESCRIPTIONS
+        .iter()
+        .map(|(name, unit, doc)| json!({"name": name, "unit": unit, "doc": doc}))
+        .collect()
+}
+
+/// Covariates that cannot be had on this machine, with reason and remedy. Hardware counters tell of themselves.
+#[must_use]
+pub fn unavailable() -> BTreeMap<String, String> {
+    let cpu = affinity::allowed()
+        .ok()
+        .and_then(|allowed| allowed.last().copied());
+    Sources::open(cpu).1
+}
+
+/// The open sources of one request. Must be used on the thread that opened it.
+pub struct Covariates<'a> {
+    cpu: Option<usize>,
+    sources: Sources,
+    counters: &'a Counters,
+    before: Option<Snapshot>,
+}
+
+/// The state of all sources at one moment; `None` where a source is not to be had.
+#[derive(Debug, Default, Clone)]
+struct Snapshot {
+    interrupts: Option<parse::Interrupts>,
+    steal: Option<u64>,
+    run_delay: Option<u64>,
+    migrations: Option<u64>,
+    usage: Option<Usage>,
+    cpu: usize,
+}
+
+impl<'a> Covariates<'a> {
+    /// Open the sources for the calling thread, pinned to `cpu` or to none, with `counters` that this thread opened.
+    #[must_use]
+    pub fn open(cpu: Option<usize>, counters: &'a Counters) -> Self {
+        let (sources, _) = Sources::open(cpu);
+        Self {
+            cpu,
+            sources,
+            counters,
+            before: None,
+        }
+    }
+
+    /// Take the state before a repetition; the hardware counters are switched on last.
+    pub fn before(&mut self) {
+        let mut snapshot = Snapshot::default();
+        self.read_tables(&mut snapshot);
+        self.read_thread(&mut snapshot);
+        self.before = Some(snapshot);
+        self.counters.enable();
+    }
+
+    /// Take the state after the repetition, and give every covariate: its difference, or `null` where it is not to be had.
+    #[must_use]
+    pub fn after(&mut self) -> Map<String, Value> {
+        self.counters.disable();
+        let mut snapshot = Snapshot::default();
+        self.read_thread(&mut snapshot);
+        self.read_tables(&mut snapshot);
+        let mut values: Map<String, Value> = DESCRIPTIONS
+            .iter()
+            .map(|(name, ..)| ((*name).to_owned(), Value::Null))
+            .collect();
+        let before = self.before.take().unwrap_or_default();
+        values.extend(
+            snapshot
+                .since(&before)
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), json!(value))),
+        );
+        values.insert("frequency_khz".to_owned(), json!(self.sources.frequency()));
+        values.extend(
+            self.counters
+                .read()
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), json!(value))),
+        );
+        values
+    }
+
+    /// The system's tables: some 10 µs each, more on machines with many CPUs.
+    fn read_tables(&self, snapshot: &mut Snapshot) {
+        snapshot.interrupts = self.sources.interrupts(self.cpu);
+        snapshot.steal = self.sources.steal(self.cpu);
+        snapshot.migrations = self.sources.migrations();
+    }
+
+    /// What the kernel keeps of this thread: about a microsecond each.
+    fn read_thread(&self, snapshot: &mut Snapshot) {
+        snapshot.run_delay = self.sources.run_delay();
+        snapshot.cpu = current_cpu();
+        snapshot.usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
+    }
+}
+
+impl Snapshot {
+    /// Every difference that both snapshots allow; a count that went backwards is none.
+    fn since(&self, before: &Self) -> Vec<(&'static str, Option<u64>)> {
+        let timer = |snapshot: &Self| snapshot.interrupts.and_then(|interrupts| interrupts.timer);
+        let usage = |field: fn(&Usage) -> i64| {
+            difference(
+                before.usage.as_ref().map(field),
+                self.usage.as_ref().map(field),
+            )
+        };
+        vec![
+            ("run_delay_ns", difference(before.run_delay, self.run_delay)),
+            (
+                "voluntary_switches",
+                usage(Usage::voluntary_context_switches),
+            ),
+            (
+                "involuntary_switches",
+                usage(Usage::involuntary_context_switches),
+            ),
+            ("minor_faults", usage(Usage::minor_page_faults)),
+            ("major_faults", usage(Usage::major_page_faults)),
+            (
+                "user_us",
+                usage(|usage| usage.user_time().num_microseconds()),
+            ),
+            (
+                "system_us",
+                usage(|usage| usage.system_time().num_microseconds()),
+            ),
+            ("migrations", difference(before.migrations, self.migrations)),
+            ("cpu", Some(self.cpu as u64)),
+            (
+                "cpu_changed",
+                before
+                    .usage
+                    .as_ref()
+                    .map(|_| u64::from(self.cpu != before.cpu)),
+            ),
+            (
+                "interrupts",
+                difference(
+                    before.interrupts.map(|interrupts| interrupts.all),
+                    self.interrupts.map(|interrupts| interrupts.all),
+                ),
+            ),
+            ("timer_interrupts", difference(timer(before), timer(self))),
+            ("steal_ticks", difference(before.steal, self.steal)),
+        ]
+    }
+}
+
+fn difference<N: TryInto<u64>>(before: Option<N>, after: Option<N>) -> Option<u64> {
+    after?
+        .try_into()
+        .ok()?
+        .checked_sub(before?.try_into().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(cpu: Option<usize>, work: impl FnOnce()) -> Map<String, Value> {
+        let counters = Counters::open();
+        let mut covariates = Covariates::open(cpu, &counters);
+        covariates.before();
+        work();
+        covariates.after()
+    }
+
+    #[test]
+    fn every_described_covariate_is_there_and_no_other() {
+        let values = taken(None, || ());
+        let mut names: Vec<&str> = DESCRIPTIONS.iter().map(|(name, ..)| *name).collect();
+        names.sort_unstable();
+        assert_eq!(values.keys().map(String::as_str).collect::<Vec<_>>(), names);
+    }
+
+    #[test]
+    fn a_null_has_a_reason() {
+        let cpu = affinity::allowed()
+            .expect("some CPU is allowed")
+            .last()
+            .copied();
+        let _pinned =
+            cpu.map(|cpu| affinity::Pinned::to(cpu).expect("an allowed CPU can be pinned to"));
+        let values = taken(cpu, || ());
+        let missing = unavailable();
+        let counters = Counters::open();
+        for (name, _) in values.iter().filter(|(_, value)| value.is_null()) {
+            let counted = counters.unavailable().contains_key(name)
+                || (name == "counters_active" && counters.available().is_empty());
+            assert!(
+                missing.contains_key(name) || counted,
+                "{name} is null without a reason"
+            );
+        }
+    }
+
+    #[test]
+    fn faults_are_counted_for_the_work_alone() {
+        let pages = 512;
+        let touch = || {
+            let mut memory = vec![0_u8; pages * 4096];
+            memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+            std::hint::black_box(memory);
+        };
+        // A huge page takes a single fault; the kernel may give one even to memory this small only when it is 2 MiB aligned.
+        let faults = taken(None, touch)["minor_faults"]
+            .as_u64()
+            .expect("getrusage is always there");
+        assert!(faults >= 1, "{faults}");
+        assert_eq!(taken(None, || ())["minor_faults"], json!(0));
+    }
+
+    #[test]
+    fn a_move_is_seen() {
+        let allowed = affinity::allowed().expect("some CPU is allowed");
+        let [first, second, ..] = allowed[..] else {
+            return eprintln!("skipped: one CPU is allowed; run with two");
+        };
+        let pinned = affinity::Pinned::to(first).expect("an allowed CPU can be pinned to");
+        let values = taken(None, || {
+            affinity::pin(second).expect("an allowed CPU can be pinned to")
+        });
+        drop(pinned);
+        assert_eq!(values["cpu_changed"], json!(1));
+        assert_eq!(values["cpu"], json!(second));
+        assert!(
+            values["migrations"].is_null() || values["migrations"] == json!(1),
+            "{}",
+            values["migrations"]
+        );
+    }
+
+    #[test]
+    fn a_count_that_went_backwards_is_none() {
+        assert_eq!(difference(Some(5_u64), Some(3)), None);
+        assert_eq!(difference(Some(3_i64), Some(5)), Some(2));
+        assert_eq!(difference(None, Some(3_u64)), None);
+    }
+}

@@ -1,0 +1,183 @@
+//! What the probe says of itself: workloads, their parameters and metrics.
+//!
+//! Everything above the probe (help, lists, checks, documentation) is derived from these types, as printed by
+//! `oscope-probe describe`.
+
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// A workload as it describes itself.
+#[derive(Debug, Clone, Serialize)]
+pub struct Description {
+    /// `lab.workload`, the name scripts rely on.
+    pub name: &'static str,
+    /// Version of the meaning: raised whenever a figure would no longer be comparable with an older one.
+    pub version: u32,
+    /// One line.
+    pub purpose: &'static str,
+    /// What lies inside the clock and what does not, as a formula and a sentence.
+    pub timing_model: &'static str,
+    /// Parameters, in the order in which help shows them.
+    pub parameters: Vec<Parameter>,
+    /// Metrics, the headline one first.
+    pub metrics: Vec<Metric>,
+    /// What the machine must offer, such as `root` or `/dev/fuse`.
+    pub needs: Vec<&'static str>,
+}
+
+/// A parameter, with all that is needed to check a value.
+#[derive(Debug, Clone)]
+pub struct Parameter {
+    /// Name in the request's `params` object.
+    pub name: &'static str,
+    /// What kind of value it takes, with its bounds.
+    pub kind: Kind,
+    /// Unit of the value, where it has one.
+    pub unit: Option<&'static str>,
+    /// One or two sentences.
+    pub doc: &'static str,
+}
+
+/// The kinds of parameter values.
+#[derive(Debug, Clone)]
+pub enum Kind {
+    /// One of a list of words, or a word that fits `pattern` (`nr:N`: the word, a colon, a number).
+    Choice {
+        /// Value when the request has none.
+        default: &'static str,
+        /// Allowed words.
+        choices: Vec<&'static str>,
+        /// A further allowed form, such as `nr:N`.
+        pattern: Option<&'static str>,
+    },
+    /// A whole number.
+    Integer {
+        /// Value when the request has none.
+        default: u64,
+        /// Least value allowed.
+        minimum: u64,
+        /// Greatest value allowed.
+        maximum: u64,
+    },
+    /// A number of bytes.
+    Bytes {
+        /// Value when the request has none.
+        default: u64,
+        /// Least value allowed.
+        minimum: u64,
+        /// Greatest value allowed.
+        maximum: u64,
+    },
+    /// A length of time in seconds.
+    Duration {
+        /// Value when the request has none.
+        default: f64,
+        /// Least value allowed.
+        minimum: f64,
+        /// Greatest value allowed.
+        maximum: f64,
+    },
+}
+
+impl Kind {
+    /// Value when the request has none.
+    pub fn default(&self) -> Value {
+        match *self {
+            Self::Choice { default, .. } => default.into(),
+            Self::Integer { default, .. } | Self::Bytes { default, .. } => default.into(),
+            Self::Duration { default, .. } => default.into(),
+        }
+    }
+
+    /// The kind's name on the wire.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Choice { .. } => "choice",
+            Self::Integer { .. } => "integer",
+            Self::Bytes { .. } => "bytes",
+            Self::Duration { .. } => "duration",
+        }
+    }
+
+    /// Least and greatest value, `null` where there is no order.
+    fn bounds(&self) -> (Value, Value) {
+        match *self {
+            Self::Integer {
+                minimum, maximum, ..
+            }
+            | Self::Bytes {
+                minimum, maximum, ..
+            } => (minimum.into(), maximum.into()),
+            Self::Duration {
+                minimum, maximum, ..
+            } => (minimum.into(), maximum.into()),
+            Self::Choice { .. } => (Value::Null, Value::Null),
+        }
+    }
+}
+
+/// Flat, with every key of the wire present whatever the kind.
+impl Serialize for Parameter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (choices, pattern) = match &self.kind {
+            Kind::Choice {
+                choices, pattern, ..
+            } => (Some(choices), *pattern),
+            _ => (None, None),
+        };
+        let (minimum, maximum) = self.kind.bounds();
+        let mut flat = serializer.serialize_struct("Parameter", 9)?;
+        flat.serialize_field("name", self.name)?;
+        flat.serialize_field("type", self.kind.name())?;
+        flat.serialize_field("default", &self.kind.default())?;
+        flat.serialize_field("choices", &choices)?;
+        flat.serialize_field("pattern", &pattern)?;
+        flat.serialize_field("minimum", &minimum)?;
+        flat.serialize_field("maximum", &maximum)?;
+        flat.serialize_field("unit", &self.unit)?;
+        flat.serialize_field("doc", self.doc)?;
+        flat.end()
+    }
+}
+
+/// A metric: one figure that each repetition gives.
+#[derive(Debug, Clone, Serialize)]
+pub struct Metric {
+    /// Name in the sample's `metrics` object.
+    pub name: &'static str,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// Whether less or more is better.
+    pub better: Better,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+/// Which direction of a metric is an improvement.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Better {
+    /// Lower values are better (times, faults).
+    Less,
+    /// Higher values are better (rates).
+    More,
+}
+
+impl Metric {
+    /// The time of one iteration, in nanoseconds.
+    pub const TIME_NS: Self = Self {
+        name: "time_ns",
+        unit: "ns",
+        better: Better::Less,
+        doc: "Time of one iteration, the clock's own cost taken off; it may come out below zero.",
+    };
+
+    /// The same in ticks of the time-stamp counter.
+    pub const CYCLES: Self = Self {
+        name: "cycles",
+        unit: "cycles",
+        better: Better::Less,
+        doc: "The same in ticks of the time-stamp counter, which run at a constant rate whatever the core's; null without one.",
+    };
+}

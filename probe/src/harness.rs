@@ -1,0 +1,317 @@
+//! Doing one request: check, pin, prepare, calibrate, warm up, repeat, verify, report.
+
+use std::cell::OnceCell;
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use crate::affinity::{self, Pinned};
+use crate::calibration::{Calibrated, calibrate};
+use crate::cancel;
+use crate::clock::offsets::Offsets;
+use crate::clock::{Clock, reading};
+use crate::counters::Counters;
+use crate::covariates::Covariates;
+use crate::description::Metric;
+use crate::error::Failure;
+use crate::parameters;
+use crate::protocol::{Event, Placement, Request, Sample};
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+
+/// Longest time spent on calibration before the trials are taken as they are.
+const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
+
+/// What all requests of a session share.
+pub struct Instrument {
+    /// The calibrated clock.
+    pub clock: Clock,
+    /// The hardware counters that proved themselves.
+    pub counters: Counters,
+    /// The CPUs allowed to the probe when it started, in rising order.
+    pub allowed: Vec<usize>,
+    /// The offsets between the CPUs' time-stamp counters, once a workload asked for them.
+    pub offsets: OnceCell<Offsets>,
+}
+
+impl Instrument {
+    /// Prove the counters; take the rest as given.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the allowed CPUs cannot be read.
+    pub fn new(clock: Clock) -> Result<Self, Failure> {
+        Ok(Self {
+            clock,
+            counters: Counters::open(),
+            allowed: affinity::allowed()?,
+            offsets: OnceCell::new(),
+        })
+    }
+
+    /// The CPU a request is to be pinned to.
+    fn place(&self, placement: Placement) -> Result<Option<usize>, Failure> {
+        match placement {
+            Placement::Free => Ok(None),
+            Placement::Highest => Ok(self.allowed.last().copied()),
+            Placement::Cpu(cpu) if self.allowed.contains(&cpu) => Ok(Some(cpu)),
+            Placement::Cpu(cpu) => Err(Failure::request(
+                "cpu",
+                format!(
+                    "must be one of the allowed CPUs {:?}, -1 or null, not {cpu}",
+                    self.allowed
+                ),
+            )),
+        }
+    }
+}
+
+/// How a request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Samples reported.
+    pub samples: u64,
+    /// Inner loop count.
+    pub iterations: u64,
+    /// Whether a signal ended it early.
+    pub interrupted: bool,
+}
+
+/// Do one request with workload `W`, handing every sample and note to `emit`.
+///
+/// # Errors
+/// What prevented it: a wrong request, a machine that cannot, or a preparation or calibration that failed. A repetition that fails is a
+/// failed sample, not an error.
+pub fn run<W: Workload>(
+    request: &Request,
+    instrument: &Instrument,
+    emit: &mut dyn FnMut(Event),
+) -> Result<Outcome, Failure> {
+    let started = Instant::now();
+    let description = W::describe();
+    let values = parameters::complete(&request.params, &description.parameters)?;
+    let typed = serde_json::from_value(Value::Object(values))
+        .map_err(|error| Failure::request("params", error.to_string()))?;
+    let cpu = instrument.place(request.cpu)?;
+    let _pinned = cpu.map(Pinned::to).transpose()?;
+    let context = Context::new(
+        &instrument.clock,
+        cpu,
+        &instrument.allowed,
+        &instrument.offsets,
+    );
+    let workload = W::prepare(typed, &context)?;
+    let mut bench = Bench {
+        workload,
+        metrics: description.metrics,
+        covariates: Covariates::open(cpu, &instrument.counters),
+        clock: &instrument.clock,
+        request,
+        deadline: deadline(started, request.time_limit_s),
+        told: BTreeSet::new(),
+        emit,
+    };
+    let iterations = bench.iterations()?;
+    let samples = bench.repeat(iterations)?;
+    if let Some(offsets) = context.offsets_used() {
+        bench.tell(offsets.to_string());
+    }
+    Ok(Outcome {
+        samples,
+        iterations,
+        interrupted: cancel::requested(),
+    })
+}
+
+fn deadline(started: Instant, limit_s: Option<f64>) -> Option<Instant> {
+    limit_s.map(|limit| started + Duration::from_secs_f64(limit))
+}
+
+/// One request under way.
+struct Bench<'a, W> {
+    workload: W,
+    metrics: Vec<Metric>,
+    covariates: Covariates<'a>,
+    clock: &'a Clock,
+    request: &'a Request,
+    deadline: Option<Instant>,
+    told: BTreeSet<String>,
+    emit: &'a mut dyn FnMut(Event),
+}
+
+/// What one repetition gave.
+struct Repetition {
+    started_ns: u64,
+    raw: Option<u64>,
+    correction: f64,
+    covariates: Map<String, Value>,
+    result: Result<Work, Failure>,
+}
+
+impl<W: Workload> Bench<'_, W> {
+    /// How often the inner loop is to run: as the workload means it, as asked, or as calibrated.
+    fn iterations(&mut self) -> Result<u64, Failure> {
+        match (self.workload.iterations(), self.request.iterations) {
+            (Iterations::Fixed(fixed), Some(asked)) if asked != fixed => Err(Failure::request(
+                "iterations",
+                format!("must be {fixed} or null with these parameters, not {asked}"),
+            )),
+            (Iterations::Fixed(fixed), _) => Ok(fixed),
+            (Iterations::Calibrated, Some(asked)) => Ok(asked),
+            (Iterations::Calibrated, None) => self.calibrated(),
+        }
+    }
+
+    fn calibrated(&mut self) -> Result<u64, Failure> {
+        let latest = Instant::now() + CALIBRATION_LIMIT;
+        let latest = self
+            .deadline
+            .map_or(latest, |deadline| deadline.min(latest));
+        let (workload, clock) = (&mut self.workload, self.clock);
+        let Calibrated {
+            iterations,
+            reached,
+        } = calibrate(
+            self.request.min_time_ns as f64,
+            |iterations| {
+                let mut region = Region::new(clock, 0);
+                workload.run(iterations, &mut region)?;
+                Ok(clock.nanoseconds(region.corrected()?))
+            },
+            || cancel::requested() || Instant::now() >= latest,
+        )?;
+        if !reached && !cancel::requested() {
+            self.tell(format!(
+                "calibration ended at {iterations} iterations, before a repetition lasted {} ns",
+                self.request.min_time_ns
+            ));
+        }
+        Ok(iterations)
+    }
+
+    /// Warm up, then report the repetitions asked for; the number reported.
+    fn repeat(&mut self, iterations: u64) -> Result<u64, Failure> {
+        for number in 0..self.request.warmup {
+            if self.is_over() {
+                return Ok(0);
+            }
+            self.once(number, iterations)?;
+        }
+        for number in 0..self.request.reps {
+            if self.is_over() {
+                return Ok(number);
+            }
+            let Some(repetition) = self.once(number, iterations)? else {
+                return Ok(number);
+            };
+            self.report(number, iterations, repetition);
+        }
+        Ok(self.request.reps)
+    }
+
+    fn is_over(&self) -> bool {
+        cancel::requested()
+            || self
+                .deadline
+                .is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// One repetition, judged; `None` if a signal came meanwhile, since its figures are then worth nothing.
+    fn once(&mut self, number: u64, iterations: u64) -> Result<Option<Repetition>, Failure> {
+        let started_ns = reading::realtime();
+        let mut region = Region::new(self.clock, number);
+        self.covariates.before();
+        let ran = self.workload.run(iterations, &mut region);
+        let covariates = self.covariates.after();
+        if cancel::requested() {
+            return Ok(None);
+        }
+        let result = match ran.and_then(|work| self.judge(work, &region)) {
+            Err(failure @ (Failure::Unavailable { .. } | Failure::Request { .. })) => {
+                return Err(failure);
+            }
+            other => other,
+        };
+        Ok(Some(Repetition {
+            started_ns,
+            raw: region.raw().ok(),
+            correction: region.correction(),
+            covariates,
+            result,
+        }))
+    }
+
+    /// Believe the work only if it was measured once, done in full, verified, and gave the metrics declared.
+    fn judge(&mut self, work: Work, region: &Region) -> Result<Work, Failure> {
+        region.raw()?;
+        if work.done != work.wanted {
+            return Err(Failure::failed(format!(
+                "did {} of {} units of work",
+                work.done, work.wanted
+            )));
+        }
+        self.workload.verify(&work)?;
+        for (name, value) in &work.metrics {
+            if !self.metrics.iter().any(|metric| metric.name == *name) {
+                return Err(Failure::failed(format!(
+                    "gave the undeclared metric {name}"
+                )));
+            }
+            if !value.is_finite() {
+                return Err(Failure::failed(format!("the metric {name} is {value}")));
+            }
+        }
+        Ok(work)
+    }
+
+    fn report(&mut self, number: u64, iterations: u64, repetition: Repetition) {
+        let (metrics, failed) = match repetition.result {
+            Ok(work) => {
+                let metrics = declared(&self.metrics, &work);
+                for note in work.notes {
+                    self.tell(note);
+                }
+                (metrics, None)
+            }
+            Err(failure) => (Map::new(), Some(failure.to_string())),
+        };
+        (self.emit)(Event::Sample(Sample {
+            request: self.request.id,
+            rep: number,
+            started_ns: repetition.started_ns,
+            raw: repetition.raw,
+            iterations,
+            correction: repetition.correction,
+            metrics,
+            covariates: repetition.covariates,
+            failed,
+        }));
+    }
+
+    /// Tell something, once a request.
+    fn tell(&mut self, text: String) {
+        if self.told.insert(text.clone()) {
+            (self.emit)(Event::Note {
+                request: self.request.id,
+                text,
+            });
+        }
+    }
+}
+
+/// Every declared metric, `null` where the work gave none.
+fn declared(metrics: &[Metric], work: &Work) -> Map<String, Value> {
+    metrics
+        .iter()
+        .map(|metric| {
+            let given = work.metrics.iter().find(|(name, _)| *name == metric.name);
+            (
+                metric.name.to_owned(),
+                given.map_or(Value::Null, |(_, value)| Value::from(*value)),
+            )
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! `oscope-probe`: the measuring instrument of Oscope.
+//!
+//! It describes itself (`describe`), measures on request over a pipe (`run`), and tells what machine it is on (`environment`).
+//! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
+
+mod affinity;
+mod calibration;
+mod cancel;
+mod clock;
+mod counters;
+mod covariates;
+mod description;
+mod environment;
+mod error;
+mod harness;
+mod input;
+mod names;
+mod parameters;
+mod protocol;
+mod region;
+mod registry;
+mod self_check;
+mod session;
+mod steps;
+mod workload;
+mod workloads;
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use serde_json::{Value, json};
+
+use clock::offsets::Offsets;
+use clock::{Clock, ClockKind, Wanted};
+use error::Failure;
+use harness::Instrument;
+use protocol::{Probe, SCHEMA};
+
+/// Measures one workload at a time and reports samples as JSON lines.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Print what this probe can measure, as one JSON object.
+    Describe,
+    /// Read one JSON request a line, answer one JSON event a line.
+    Run(ClockChoice),
+    /// Print what is known of this machine, as one JSON object.
+    Environment(ClockChoice),
+}
+
+#[derive(Args)]
+struct ClockChoice {
+    /// Which clock to read.
+    #[arg(long, value_enum, default_value_t = Wanted::Auto)]
+    clock: Wanted,
+}
+
+fn main() -> ExitCode {
+    match act(Cli::parse().verb) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            match error.downcast_ref() {
+                Some(Failure::Unavailable {
+                    message,
+                    remedy: Some(remedy),
+                }) => eprintln!("oscope-probe: {message}; {remedy}"),
+                _ => eprintln!("oscope-probe: {error}"),
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
+    match verb {
+        Verb::Describe => print(&description()),
+        Verb::Run(choice) => {
+            cancel::install()?;
+            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
+            let input = io::stdin();
+            let mut lines = input::Lines::new(&input);
+            Ok(session::serve(&instrument, &mut lines, &mut io::stdout())?)
+        }
+        Verb::Environment(choice) => {
+            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
+            if instrument.clock.kind == ClockKind::Tsc {
+                let offsets = Offsets::measure(&instrument.allowed)?;
+                instrument.offsets.get_or_init(|| offsets);
+            }
+            print(&session::environment(&instrument))
+        }
+    }
+}
+
+/// Everything the probe says of itself.
+fn description() -> Value {
+    let workloads: Vec<_> = registry::REGISTRY
+        .iter()
+        .map(|entry| (entry.describe)())
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "probe": Probe::THIS,
+        "workloads": workloads,
+        "covariates": covariates::describe(),
+    })
+}
+
+fn print(value: &Value) -> Result<(), Box<dyn Error>> {
+    Ok(writeln!(io::stdout(), "{value:#}")?)
+}

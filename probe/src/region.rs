@@ -1,0 +1,181 @@
+//! The measured region: two marks, two readings of the clock, and the work between them.
+
+use std::hint::black_box;
+
+use crate::clock::{Clock, ClockKind, reading};
+use crate::error::Failure;
+
+/// Opens the measured region: a place for tracers to attach to, outside the clock.
+// The bodies of the two marks differ, so that the compiler cannot fold them into one symbol.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn oscope_region_begin(repetition: u64) {
+    black_box(repetition);
+}
+
+/// Closes the measured region: a place for tracers to attach to, outside the clock.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn oscope_region_end(repetition: u64) {
+    black_box(!repetition);
+}
+
+/// The measured region of one repetition. A workload must measure once.
+#[derive(Debug)]
+pub struct Region<'a> {
+    clock: &'a Clock,
+    repetition: u64,
+    /// The two readings of the last measurement, in ticks.
+    readings: Option<(u64, u64)>,
+    measurements: u32,
+}
+
+impl<'a> Region<'a> {
+    /// The region of repetition number `repetition`.
+    pub fn new(clock: &'a Clock, repetition: u64) -> Self {
+        Self {
+            clock,
+            repetition,
+            readings: None,
+            measurements: 0,
+        }
+    }
+
+    /// Do `work` between the marks and the clock's two readings, and give back what it gave.
+    ///
+    /// Inside the clock: `work`, and the readings' own cost, which [`Region::corrected`] takes off. Outside: the marks.
+    #[inline(always)]
+    pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        self.measurements += 1;
+        oscope_region_begin(self.repetition);
+        // The kind of clock is decided out here, so that nothing but the work lies between the two readings.
+        let (begin, result, end) = match self.clock.kind {
+            ClockKind::Tsc => {
+                let begin = reading::tsc_begin();
+                let result = work();
+                (begin, result, reading::tsc_end().0)
+            }
+            ClockKind::MonotonicRaw => {
+                let begin = reading::monotonic_raw();
+                let result = work();
+                (begin, result, reading::monotonic_raw())
+            }
+        };
+        oscope_region_end(self.repetition);
+        self.readings = Some((begin, end));
+        result
+    }
+
+    /// The clock of this region.
+    pub fn clock(&self) -> &'a Clock {
+        self.clock
+    }
+
+    /// What the clock said, in ticks: the difference of the two readings, nothing taken off.
+    ///
+    /// # Errors
+    /// `Failure::Failed` unless the workload measured exactly once and the clock went forwards.
+    pub fn raw(&self) -> Result<u64, Failure> {
+        match (self.measurements, self.readings) {
+            (1, Some((begin, end))) if end >= begin => Ok(end - begin),
+            (1, Some(_)) => Err(Failure::failed(
+                "the clock went backwards during the repetition (moved to a CPU whose counter lags?)",
+            )),
+            (0, _) => Err(Failure::failed("the workload measured nothing")),
+            (times, _) => Err(Failure::failed(format!(
+                "the workload measured {times} times in one repetition"
+            ))),
+        }
+    }
+
+    /// What reading the clock adds to [`Region::raw`], in ticks.
+    pub fn correction(&self) -> f64 {
+        self.clock.overhead
+    }
+
+    /// The raw reading less the correction, in ticks. It may be below zero, and is kept so.
+    ///
+    /// # Errors
+    /// As for [`Region::raw`].
+    pub fn corrected(&self) -> Result<f64, Failure> {
+        Ok(self.raw()? as f64 - self.correction())
+    }
+
+    /// The usual metrics: `time_ns` and, where the clock is the TSC, `cycles`, both for one of `iterations`.
+    ///
+    /// # Errors
+    /// As for [`Region::raw`], and if `iterations` is 0.
+    pub fn time_and_cycles(&self, iterations: u64) -> Result<Vec<(&'static str, f64)>, Failure> {
+        if iterations == 0 {
+            return Err(Failure::failed(
+                "a time for each of 0 iterations has no meaning",
+            ));
+        }
+        let each = self.corrected()? / iterations as f64;
+        let mut metrics = vec![("time_ns", self.clock.nanoseconds(each))];
+        metrics.extend(self.clock.cycles(each).map(|cycles| ("cycles", cycles)));
+        Ok(metrics)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> Clock {
+        Clock {
+            kind: ClockKind::MonotonicRaw,
+            hz: 1e9,
+            overhead: 1e15,
+            overhead_mad: 0.0,
+            resolution: 1,
+            why: None,
+        }
+    }
+
+    #[test]
+    fn nothing_measured_is_an_error() {
+        let clock = clock();
+        let region = Region::new(&clock, 0);
+        assert!(region.raw().unwrap_err().to_string().contains("nothing"));
+    }
+
+    #[test]
+    fn measuring_twice_is_an_error() {
+        let clock = clock();
+        let mut region = Region::new(&clock, 0);
+        region.measure(|| ());
+        assert!(region.raw().is_ok());
+        region.measure(|| ());
+        assert!(region.raw().unwrap_err().to_string().contains("2 times"));
+    }
+
+    #[test]
+    fn a_clock_that_goes_backwards_is_an_error() {
+        let clock = clock();
+        let mut region = Region::new(&clock, 0);
+        region.measurements = 1;
+        region.readings = Some((5, 4));
+        assert!(region.raw().unwrap_err().to_string().contains("backwards"));
+    }
+
+    #[test]
+    fn corrected_values_below_zero_are_kept() {
+        let clock = clock();
+        let mut region = Region::new(&clock, 0);
+        assert_eq!(region.measure(|| 7), 7);
+        assert!(region.corrected().unwrap() < 0.0);
+        let metrics = region.time_and_cycles(10).unwrap();
+        assert_eq!(metrics.len(), 1);
+        assert!(metrics[0].1 < 0.0);
+        assert!(region.time_and_cycles(0).is_err());
+    }
+
+    #[test]
+    fn the_marks_are_two_symbols() {
+        assert_ne!(
+            oscope_region_begin as *const (),
+            oscope_region_end as *const ()
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! The workloads this probe knows: one line each.
+
+use crate::description::Description;
+use crate::error::Failure;
+use crate::harness::{self, Instrument, Outcome};
+use crate::names;
+use crate::protocol::{Event, Request};
+use crate::workload::Workload;
+use crate::workloads::{null, process_create, syscall_cost, syscall_throughput};
+
+/// Every workload, in the order in which lists show them.
+pub static REGISTRY: &[Entry] = &[
+    Entry::of::<null::Null>(),
+    Entry::of::<syscall_cost::SyscallCost>(),
+    Entry::of::<syscall_throughput::SyscallThroughput>(),
+    Entry::of::<process_create::ProcessCreate>(),
+];
+
+/// Does one request with one kind of workload.
+type Run = fn(&Request, &Instrument, &mut dyn FnMut(Event)) -> Result<Outcome, Failure>;
+
+/// A workload, its type forgotten.
+pub struct Entry {
+    /// What the workload says of itself.
+    pub describe: fn() -> Description,
+    /// Does a request.
+    pub run: Run,
+}
+
+impl Entry {
+    const fn of<W: Workload>() -> Self {
+        Self {
+            describe: W::describe,
+            run: harness::run::<W>,
+        }
+    }
+}
+
+/// The workload of this name.
+///
+/// # Errors
+/// `Failure::Request` that names the nearest.
+pub fn find(name: &str) -> Result<&'static Entry, Failure> {
+    REGISTRY
+        .iter()
+        .find(|entry| (entry.describe)().name == name)
+        .ok_or_else(|| {
+            let known = REGISTRY.iter().map(|entry| (entry.describe)().name);
+            Failure::request("workload", names::unknown("workload", name, known))
+        })
+}

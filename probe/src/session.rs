@@ -1,0 +1,116 @@
+//! A session: hello, then requests until the input ends or a signal comes.
+
+use std::any::Any;
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::cancel;
+use crate::environment;
+use crate::error::Failure;
+use crate::harness::{Instrument, Outcome};
+use crate::input::Lines;
+use crate::protocol::{self, Event, Probe, Request, SCHEMA};
+use crate::registry;
+use crate::self_check::SelfCheck;
+
+/// Serve requests from `lines`, answering on `output`.
+///
+/// # Errors
+/// If the input cannot be read or the output is gone.
+pub fn serve(
+    instrument: &Instrument,
+    lines: &mut Lines,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    let mut sink = Sink {
+        output,
+        broken: None,
+    };
+    sink.emit(Event::Hello {
+        schema: SCHEMA,
+        probe: Probe::THIS,
+        pid: std::process::id(),
+        environment: environment(instrument),
+    });
+    while sink.broken.is_none() {
+        let Some(line) = lines.next_line()? else {
+            break;
+        };
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match protocol::parse(&line) {
+            Ok(request) => answer(&request, instrument, &mut sink),
+            Err(refused) => sink.emit(refused.into()),
+        }
+    }
+    sink.broken.map_or(Ok(()), Err)
+}
+
+/// The environment record of this machine, with the TSC offsets if they were measured.
+pub fn environment(instrument: &Instrument) -> serde_json::Value {
+    let check = serde_json::json!(SelfCheck::of(&instrument.clock));
+    let offsets = instrument
+        .offsets
+        .get()
+        .map(|offsets| serde_json::json!(offsets));
+    environment::record(&instrument.clock, &instrument.counters, check, offsets)
+}
+
+/// Do one request; whatever happens, it ends with one `done` or one `error`.
+fn answer<W: Write>(request: &Request, instrument: &Instrument, sink: &mut Sink<W>) {
+    let attempt = catch_unwind(AssertUnwindSafe(|| {
+        let entry = registry::find(&request.workload)?;
+        (entry.run)(request, instrument, &mut |event| sink.emit(event))
+    }));
+    let outcome = attempt.unwrap_or_else(|panic| Err(Failure::failed(words_of(&*panic))));
+    sink.emit(match outcome {
+        Ok(Outcome {
+            samples,
+            iterations,
+            interrupted,
+        }) => Event::Done {
+            request: request.id,
+            samples,
+            iterations,
+            interrupted,
+        },
+        Err(failure) => Event::of_failure(request.id, failure),
+    });
+}
+
+/// What a panic said.
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let words = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
+    format!(
+        "the probe panicked: {}",
+        words.unwrap_or("without a message")
+    )
+}
+
+/// Writes events. Once the reader is gone there is nobody to measure for, so the request under way is given up.
+struct Sink<W> {
+    output: W,
+    broken: Option<io::Error>,
+}
+
+impl<W: Write> Sink<W> {
+    fn emit(&mut self, event: Event) {
+        if self.broken.is_some() {
+            return;
+        }
+        let written = serde_json::to_vec(&event).map_err(io::Error::from);
+        let sent = written.and_then(|mut line| {
+            line.push(b'\n');
+            self.output.write_all(&line)?;
+            self.output.flush()
+        });
+        if let Err(error) = sent {
+            cancel::request();
+            self.broken = Some(error);
+        }
+    }
+}

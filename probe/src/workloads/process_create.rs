@@ -1,0 +1,355 @@
+//! `process.create`: what it costs to make a process or a thread.
+
+mod ballast;
+mod stamp;
+mod ways;
+
+use std::io;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+use serde::Deserialize;
+
+use crate::clock::Clock;
+use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::error::Failure;
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use ballast::{Ballast, PageSize};
+use stamp::{Comparison, Span};
+use ways::{End, How, Life, Maker};
+
+/// Parameters of `process.create`.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    how: How,
+    resident: u64,
+    pages: Pages,
+    placement: Placement,
+}
+
+/// What the resident memory is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum Pages {
+    #[serde(rename = "4K")]
+    Base,
+    #[serde(rename = "huge")]
+    Huge,
+}
+
+/// Where parent and child may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Placement {
+    Same,
+    Free,
+}
+
+/// The prepared workload.
+pub struct ProcessCreate {
+    maker: Maker,
+    comparison: Comparison,
+    clock: Clock,
+    life: Option<Life>,
+    notes: Vec<String>,
+    _ballast: Option<Ballast>,
+    _spread: Option<Spread>,
+}
+
+impl Workload for ProcessCreate {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "process.create",
+            version: 1,
+            purpose: "What it costs to make a process or a thread: until it runs, until its parent goes on, until it is reaped",
+            timing_model: "child = began - called - o; parent = returned - called - o; total = reaped - called - 2 o, where o is what a \
+                reading of the clock costs. Inside: the call by the C library (clone3: by its number), the child's reading, three \
+                stores and _exit, and waitpid or pthread_join. vfork asks the kernel for CLONE_VM|CLONE_VFORK on a stack of its \
+                own, since vfork() cannot be called soundly here; its parent returns after the child has ended. posix_spawn starts \
+                this program, whose child_ns thus holds exec and the dynamic loader, up to the program's first constructor. With \
+                the TSC, readings on two CPUs are compared by measured offsets; unknown offsets leave the metric out.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        let size = match parameters.pages {
+            Pages::Base => PageSize::Base,
+            Pages::Huge => PageSize::Huge,
+        };
+        let ballast = Ballast::new(parameters.resident, size)?;
+        let mut notes = Vec::new();
+        let comparison = comparison(parameters.placement, context, &mut notes);
+        let spread = match parameters.placement {
+            Placement::Same => None,
+            Placement::Free => Some(Spread::over(context.allowed())?),
+        };
+        Ok(Self {
+            maker: Maker::new(parameters.how, context.clock)?,
+            comparison,
+            clock: context.clock.clone(),
+            life: None,
+            notes,
+            _ballast: ballast,
+            _spread: spread,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    fn run(&mut self, iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.life = None;
+        let (maker, clock) = (&mut self.maker, &self.clock);
+        let life = region.measure(|| maker.live(clock)).map_err(refused)?;
+        let spans = Spans::of(&life, &self.comparison);
+        self.life = Some(life);
+        let mut notes = self.notes.clone();
+        notes.extend(spans.remark());
+        Ok(Work {
+            metrics: spans.metrics(&self.clock),
+            done: u64::from(life.end == End::Exit(0)),
+            wanted: iterations,
+            notes,
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        let life = self
+            .life
+            .as_ref()
+            .ok_or_else(|| Failure::failed("no child was made"))?;
+        judge(life, &Spans::of(life, &self.comparison))
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    let choice = |default, choices| Kind::Choice {
+        default,
+        choices,
+        pattern: None,
+    };
+    vec![
+        Parameter {
+            name: "how",
+            kind: choice(
+                "fork",
+                vec!["fork", "vfork", "clone3", "posix_spawn", "thread"],
+            ),
+            unit: None,
+            doc: "fork, posix_spawn (of this program) and thread (pthread_create) are the C library's; clone3 is the system call with \
+                nothing shared; vfork shares memory and holds the parent.",
+        },
+        Parameter {
+            name: "resident",
+            kind: Kind::Bytes {
+                default: 0,
+                minimum: 0,
+                maximum: 64 << 30,
+            },
+            unit: Some("B"),
+            doc: "Anonymous memory that the parent has written to before, beside its own few MiB; proved resident by smaps.",
+        },
+        Parameter {
+            name: "pages",
+            kind: choice("4K", vec!["4K", "huge"]),
+            unit: None,
+            doc: "What the resident memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
+        },
+        Parameter {
+            name: "placement",
+            kind: choice("free", vec!["same", "free"]),
+            unit: None,
+            doc: "same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every CPU allowed \
+                to the probe; the covariates of a CPU then tell of the requested one only, or of all with cpu -1.",
+        },
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    let metric = |name, unit, doc| Metric {
+        name,
+        unit,
+        better: Better::Less,
+        doc,
+    };
+    vec![
+        metric(
+            "child_ns",
+            "ns",
+            "From the call to the first instruction of the child after it.",
+        ),
+        metric(
+            "parent_ns",
+            "ns",
+            "From the call to its return in the parent.",
+        ),
+        metric(
+            "total_ns",
+            "ns",
+            "From the call until the child was reaped or joined.",
+        ),
+        metric(
+            "child_cycles",
+            "cycles",
+            "child_ns in cycles of the time-stamp counter.",
+        ),
+        metric(
+            "parent_cycles",
+            "cycles",
+            "parent_ns in cycles of the time-stamp counter.",
+        ),
+        metric(
+            "total_cycles",
+            "cycles",
+            "total_ns in cycles of the time-stamp counter.",
+        ),
+    ]
+}
+
+/// How readings will compare. Where parent and child share one CPU no offset is needed, and none is measured.
+fn comparison(placement: Placement, context: &Context, notes: &mut Vec<String>) -> Comparison {
+    if placement == Placement::Same && context.cpu.is_some() {
+        return Comparison::Unknown;
+    }
+    match context.offsets() {
+        Ok(Some(offsets)) => Comparison::Measured(offsets.clone()),
+        Ok(None) => Comparison::OneClock,
+        Err(failure) => {
+            notes.push(format!("times between two CPUs are left out: {failure}"));
+            Comparison::Unknown
+        }
+    }
+}
+
+/// The kernel's refusal to make a child; a limit is the machine's, and has a remedy.
+fn refused(error: io::Error) -> Failure {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAGAIN) => "raise ulimit -u, kernel.pid_max or the control group's pids.max",
+        Some(libc::ENOMEM) => "ask for less resident memory, or set vm.overcommit_memory=1 as root",
+        Some(libc::ENOSYS) => "use Linux 5.3 or later; in a container allow clone3",
+        _ => return Failure::system("making a child", error),
+    };
+    Failure::unavailable(format!("the kernel makes no child: {error}"), remedy)
+}
+
+/// What lies between the moments of a child's life; `None` where the clocks of two CPUs do not compare.
+struct Spans {
+    child: Option<Span>,
+    parent: Option<Span>,
+    total: Option<Span>,
+}
+
+impl Spans {
+    fn of(life: &Life, comparison: &Comparison) -> Self {
+        let since_call = |to| comparison.span(life.called, to);
+        Self {
+            child: life.began.and_then(since_call),
+            parent: since_call(life.returned),
+            total: since_call(life.reaped),
+        }
+    }
+
+    /// Each span less the readings it holds: one, and in the total also the one on return.
+    fn metrics(&self, clock: &Clock) -> Vec<(&'static str, f64)> {
+        let spans = [
+            ("child_ns", "child_cycles", self.child, 1.0),
+            ("parent_ns", "parent_cycles", self.parent, 1.0),
+            ("total_ns", "total_cycles", self.total, 2.0),
+        ];
+        let mut metrics = Vec::new();
+        for (time, cycles, span, readings) in spans {
+            let Some(span) = span else { continue };
+            let ticks = span.ticks - readings * clock.overhead;
+            metrics.push((time, clock.nanoseconds(ticks)));
+            metrics.extend(clock.cycles(ticks).map(|count| (cycles, count)));
+        }
+        metrics
+    }
+
+    fn remark(&self) -> Option<String> {
+        let known = self.child.is_some() && self.parent.is_some() && self.total.is_some();
+        (!known).then(|| {
+            "some times lie between two CPUs whose offset is not known, and are left out".to_owned()
+        })
+    }
+}
+
+/// The child ended well, left its stamp, and its moments follow each other.
+fn judge(life: &Life, spans: &Spans) -> Result<(), Failure> {
+    match life.end {
+        End::Exit(0) => {}
+        End::Exit(status) => {
+            return Err(Failure::failed(format!(
+                "the child exited with status {status}"
+            )));
+        }
+        End::Signal(signal) => {
+            return Err(Failure::failed(format!(
+                "the child was ended by signal {signal}"
+            )));
+        }
+    }
+    if life.began.is_none() {
+        return Err(Failure::failed("the child left no stamp"));
+    }
+    for (name, span) in [
+        ("child began", spans.child),
+        ("parent returned", spans.parent),
+    ] {
+        let Some(Span { ticks, error }) = span else {
+            continue;
+        };
+        if ticks < -error {
+            return Err(Failure::failed(format!(
+                "the {name} {} ticks before the call (error {error})",
+                -ticks
+            )));
+        }
+        if let Some(total) = spans.total
+            && ticks > total.ticks + total.error + error
+        {
+            return Err(Failure::failed(format!(
+                "the {name} {} ticks after the child was reaped",
+                ticks - total.ticks
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Lets the calling thread use several CPUs; dropping it gives back those it had before.
+#[derive(Debug)]
+struct Spread {
+    before: CpuSet,
+}
+
+impl Spread {
+    fn over(cpus: &[usize]) -> Result<Self, Failure> {
+        let this_thread = Pid::from_raw(0);
+        let doing = |error| Failure::system("spreading over the allowed CPUs", error);
+        let before = sched_getaffinity(this_thread).map_err(doing)?;
+        let mut set = CpuSet::new();
+        cpus.iter()
+            .try_for_each(|&cpu| set.set(cpu))
+            .map_err(doing)?;
+        sched_setaffinity(this_thread, &set).map_err(doing)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Spread {
+    fn drop(&mut self) {
+        if let Err(error) = sched_setaffinity(Pid::from_raw(0), &self.before) {
+            eprintln!("oscope-probe: cannot give back the CPU affinity: {error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

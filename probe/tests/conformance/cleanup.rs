@@ -1,0 +1,110 @@
+//! However a probe ends, it leaves nothing behind.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::{Probe, short_request, workloads};
+
+/// A probe in the midst of a request without end, or `None` where the workload is not available.
+fn busy(workload: &Value) -> Option<Probe> {
+    let mut probe = Probe::start();
+    let mut request = short_request(workload);
+    request["reps"] = json!(1_000_000_000);
+    probe.say(&request.to_string());
+    loop {
+        let event = probe.event().expect("an answer");
+        match event["event"].as_str() {
+            Some("sample") => return Some(probe),
+            Some("note") => {}
+            _ => {
+                assert_eq!(event["kind"], "unavailable", "{event}");
+                return None;
+            }
+        }
+    }
+}
+
+/// The event that ends the request under way.
+fn end_of_request(probe: &mut Probe) -> Value {
+    loop {
+        let event = probe.event().expect("an end");
+        if event["event"] != "sample" && event["event"] != "note" {
+            return event;
+        }
+    }
+}
+
+#[test]
+fn signals_end_the_request_and_the_probe() {
+    for workload in workloads() {
+        for signal in [libc::SIGTERM, libc::SIGINT] {
+            let Some(mut probe) = busy(&workload) else {
+                continue;
+            };
+            probe.signal(signal);
+            let end = end_of_request(&mut probe);
+            assert_eq!(
+                (&end["event"], &end["interrupted"]),
+                (&json!("done"), &json!(true))
+            );
+            assert!(probe.ends_clean().success());
+        }
+    }
+}
+
+#[test]
+fn sigkill_leaves_no_file_and_no_process() {
+    for workload in workloads() {
+        let Some(probe) = busy(&workload) else {
+            continue;
+        };
+        probe.signal(libc::SIGKILL);
+        assert!(!probe.ends_clean().success());
+    }
+}
+
+/// `syscall.throughput` by name: a single repetition may last an hour.
+#[test]
+fn a_long_repetition_is_given_up() {
+    let mut probe = Probe::start();
+    let request = json!({"id": 1, "workload": "syscall.throughput", "params": {"duration": 3600}, "warmup": 0});
+    probe.say(&request.to_string());
+    // There is no event to wait for. Should the signal come first, the request is not begun, and the end of output says so.
+    std::thread::sleep(Duration::from_millis(300));
+    probe.signal(libc::SIGTERM);
+    if let Some(end) = probe.event() {
+        let expected = json!({"event": "done", "request": 1, "samples": 0, "iterations": 1, "interrupted": true});
+        assert_eq!(end, expected);
+    }
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn a_signal_ends_an_idle_probe() {
+    let probe = Probe::start();
+    probe.signal(libc::SIGTERM);
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_probe() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+        .arg("run")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let mut input = child.stdin.take().unwrap();
+    // The probe may be gone already, having failed to say hello.
+    let _ = writeln!(
+        input,
+        "{}",
+        json!({"id": 1, "workload": "null", "reps": 1_000_000_000})
+    );
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}

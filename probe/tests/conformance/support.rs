@@ -1,0 +1,204 @@
+//! A probe over pipes, with a time limit on every answer.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+/// Longest wait for an answer: far beyond any sound one.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running probe, in a process group and a working folder of its own.
+pub struct Probe {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    folder: PathBuf,
+    /// The first line it said.
+    pub hello: Value,
+}
+
+impl Probe {
+    /// Start `oscope-probe run`.
+    pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Start `oscope-probe run` with further arguments.
+    pub fn start_with(arguments: &[&str]) -> Self {
+        let folder = fresh_folder();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+            .arg("run")
+            .args(arguments)
+            .current_dir(&folder)
+            .env("TMPDIR", &folder)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the probe starts");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut probe = Self {
+            input: child.stdin.take(),
+            child,
+            lines,
+            folder,
+            hello: Value::Null,
+        };
+        probe.hello = probe.event().expect("a hello");
+        probe
+    }
+
+    /// Write a line.
+    pub fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("the input is open");
+        writeln!(input, "{line}").expect("the probe reads");
+    }
+
+    /// The next event, checked against the schema; `None` once the output has ended.
+    pub fn event(&mut self) -> Option<Value> {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                let event = serde_json::from_str(&line).expect("JSON");
+                fits_the_wire(&event);
+                Some(event)
+            }
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => None,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("no answer in {PATIENCE:?}"),
+        }
+    }
+
+    /// All events of one request, the last of which ends it.
+    pub fn ask(&mut self, request: &Value) -> Vec<Value> {
+        self.say(&request.to_string());
+        let mut events = Vec::new();
+        loop {
+            let event = self.event().expect("an answer");
+            let last = event["event"] == "done" || event["event"] == "error";
+            events.push(event);
+            if last {
+                return events;
+            }
+        }
+    }
+
+    /// Send a signal to the probe alone.
+    pub fn signal(&self, signal: i32) {
+        let pid = i32::try_from(self.child.id()).expect("a pid");
+        // SAFETY: the child was not waited for yet, so the number is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    }
+
+    /// Close the input.
+    pub fn close(&mut self) {
+        self.input = None;
+    }
+
+    /// Wait for the end, and check that nothing is left: no file, and no process of its group.
+    pub fn ends_clean(mut self) -> ExitStatus {
+        while self.event().is_some() {}
+        let status = self.child.wait().expect("a status");
+        let latest = Instant::now() + PATIENCE;
+        while !members_of_group(self.child.id()).is_empty() {
+            assert!(
+                Instant::now() < latest,
+                "left: {:?}",
+                members_of_group(self.child.id())
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let left: Vec<_> = std::fs::read_dir(&self.folder)
+            .expect("the folder")
+            .collect();
+        assert!(left.is_empty(), "left: {left:?}");
+        std::fs::remove_dir(&self.folder).expect("an empty folder goes");
+        status
+    }
+}
+
+/// What the probe says of itself.
+pub fn description() -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+        .arg("describe")
+        .output()
+        .expect("the probe starts");
+    assert!(output.status.success());
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+/// Every workload's description.
+pub fn workloads() -> Vec<Value> {
+    description()["workloads"]
+        .as_array()
+        .expect("a list")
+        .clone()
+}
+
+/// A short request: one repetition, no warm-up, the least calibration, the least durations.
+pub fn short_request(workload: &Value) -> Value {
+    let params: serde_json::Map<String, Value> = parameters(workload)
+        .iter()
+        .filter(|parameter| parameter["type"] == "duration")
+        .map(|parameter| (text(&parameter["name"]), parameter["minimum"].clone()))
+        .collect();
+    json!({"id": 1, "workload": workload["name"], "params": params, "warmup": 0, "min_time_ns": 1000})
+}
+
+/// The parameters of a workload.
+pub fn parameters(workload: &Value) -> Vec<Value> {
+    workload["parameters"].as_array().expect("a list").clone()
+}
+
+/// A JSON text as text.
+pub fn text(value: &Value) -> String {
+    value.as_str().expect("a text").to_owned()
+}
+
+/// Panics unless `value` fits `wire.schema.json`.
+pub fn fits_the_wire(value: &Value) {
+    static SCHEMA: std::sync::LazyLock<jsonschema::Validator> = std::sync::LazyLock::new(|| {
+        let schema = serde_json::from_str(include_str!("../../wire.schema.json")).expect("JSON");
+        jsonschema::validator_for(&schema).expect("a schema")
+    });
+    if let Err(error) = SCHEMA.validate(value) {
+        panic!("{error}\n{value:#}");
+    }
+}
+
+/// Living processes of a process group, as `/proc/PID/stat` has them (proc_pid_stat(5): state is field 3, pgrp field 5).
+fn members_of_group(group: u32) -> Vec<String> {
+    std::fs::read_dir("/proc")
+        .expect("/proc")
+        .filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok())
+        .filter(|stat| {
+            let after_name = stat.rsplit(')').next().unwrap_or_default();
+            let fields: Vec<&str> = after_name.split_whitespace().collect();
+            fields.first() != Some(&"Z") && fields.get(2) == Some(&group.to_string().as_str())
+        })
+        .collect()
+}
+
+fn fresh_folder() -> PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let name = format!(
+        "probe-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    );
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    folder
+}

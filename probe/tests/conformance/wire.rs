@@ -1,0 +1,116 @@
+//! The description and the events fit the wire's schema.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Probe, description, fits_the_wire, parameters, workloads};
+
+#[test]
+fn the_description_fits_and_names_are_unique() {
+    let description = description();
+    fits_the_wire(&description);
+    for list in [&description["workloads"], &description["covariates"]] {
+        let mut names: Vec<&Value> = list
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| &item["name"])
+            .collect();
+        let all = names.len();
+        names.sort_by_key(|name| name.to_string());
+        names.dedup();
+        assert_eq!(names.len(), all);
+    }
+}
+
+#[test]
+fn each_parameter_says_all_that_is_needed_to_check_a_value() {
+    for workload in workloads() {
+        for parameter in parameters(&workload) {
+            let default = &parameter["default"];
+            match parameter["type"].as_str().unwrap() {
+                "choice" => assert!(parameter["choices"].as_array().unwrap().contains(default)),
+                _ => {
+                    let number = |name: &str| parameter[name].as_f64().unwrap();
+                    assert!(number("minimum") <= number("default"), "{parameter}");
+                    assert!(number("default") <= number("maximum"), "{parameter}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_fixtures_fit() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/wire");
+    for name in ["hello", "sample", "note", "done", "error"] {
+        let lines = std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap();
+        assert!(!lines.is_empty());
+        for line in lines.lines() {
+            fits_the_wire(&serde_json::from_str(line).unwrap());
+        }
+    }
+}
+
+#[test]
+fn the_schema_refuses_what_is_wrong() {
+    let refuse = |value: Value| {
+        assert!(std::panic::catch_unwind(|| fits_the_wire(&value)).is_err());
+    };
+    refuse(json!({"event": "note", "request": 1}));
+    refuse(json!({"event": "note", "request": 1, "text": "a\nb"}));
+    let mut sample = json!({"event": "sample", "request": 1, "rep": 0, "started_ns": 1, "raw": 5, "iterations": 1,
+        "correction": 0.0, "metrics": {"time_ns": 1.0}, "covariates": {}, "failed": null});
+    fits_the_wire(&sample);
+    sample["failed"] = json!("a failed sample with a figure");
+    refuse(sample);
+}
+
+#[test]
+fn hello_tells_who_measures_where_and_with_which_clock() {
+    let mut probe = Probe::start();
+    assert_eq!(probe.hello["event"], "hello");
+    let clock = &probe.hello["environment"]["clock"];
+    assert!(["tsc", "monotonic_raw"].contains(&clock["kind"].as_str().unwrap()));
+    probe.close();
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn the_monotonic_clock_gives_times_and_no_cycles() {
+    let mut probe = Probe::start_with(&["--clock", "monotonic"]);
+    let clock = &probe.hello["environment"]["clock"];
+    assert_eq!(clock["kind"], "monotonic_raw");
+    assert!(clock["why"].is_string());
+    let events = probe.ask(&json!({"id": 1, "workload": "null", "min_time_ns": 1000}));
+    assert!(events[0]["metrics"]["time_ns"].is_number());
+    assert!(events[0]["metrics"]["cycles"].is_null());
+    probe.close();
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn the_environment_verb_prints_one_object() {
+    let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+        .arg("environment")
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let environment: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let measured = environment["tsc_offsets"].is_object();
+    assert_eq!(measured, environment["clock"]["kind"] == "tsc");
+}
+
+#[test]
+fn wrong_usage_is_status_2_and_prints_nothing_on_standard_output() {
+    for arguments in [&["measure"][..], &["run", "--clock", "sundial"], &[]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(output.stdout.is_empty());
+        assert!(!output.stderr.is_empty());
+    }
+}
