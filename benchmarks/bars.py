@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -48,16 +49,21 @@ def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     return samples
 
 
+@cache
 def compile_c(name: str) -> Path:
     """Build benchmarks/NAME.c at -O2 and return the program."""
     program = ROOT / "target" / "benchmarks" / name
     program.parent.mkdir(parents=True, exist_ok=True)
     source = ROOT / "benchmarks" / f"{name}.c"
-    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60)
+    subprocess.run(
+        ["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60
+    )
     return program
 
 
-def interleaved(sides: Mapping[str, Callable[[], float]], rounds: int, seed: int = 1) -> dict[str, list[float]]:
+def interleaved(
+    sides: Mapping[str, Callable[[], float]], rounds: int, seed: int = 1
+) -> dict[str, list[float]]:
     """Take one value of each side in every round, in an order shuffled anew each round."""
     rng = np.random.default_rng(seed)
     values: dict[str, list[float]] = {name: [] for name in sides}

@@ -1,6 +1,7 @@
 """Oscope beside its peers and against its own bars: `make bench`.
 
-Every figure is a ratio or a size taken in this run. Exit code 1 when a bar is missed, so that a miss cannot be overlooked.
+Every figure is a ratio or a size taken in this run. Exit code 1 when a bar is missed, so that a miss cannot
+be overlooked.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ MODULES = ("system_calls", "responsiveness", "scale", "null_compare")
 def main() -> int:
     """Run the benchmark modules named on the command line, or all of them, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="*", choices=[*MODULES, []], help="which of them to run (default: all)")
+    parser.add_argument(
+        "modules", nargs="*", choices=[*MODULES, []], help="which of them to run (default: all)"
+    )
     names = parser.parse_args().modules or MODULES
     console = Console(width=140)
     table = Table("benchmark", "measured", "wanted", "met", title="Oscope's bars on this machine")

@@ -1,4 +1,4 @@
-"""How long a person waits: help, lists, the quick survey, a 2 % interval; and what two equal runs compare as."""
+"""How long a person waits: help, lists, the survey, a 2 % interval; and what two equal runs compare as."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+
 from bars import BIN, Bar
 
 
@@ -36,7 +37,17 @@ def precision(folder: Path) -> Bar:
     """Seconds of measuring until getppid has a 2 % interval."""
     store = folder / "precision.db"
     _, text = oscope(
-        "run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--precision", "2%", "--json", "-", store=store
+        "run",
+        "syscall.cost",
+        "--set",
+        "call=getppid",
+        "--set",
+        "style=loop",
+        "--precision",
+        "2%",
+        "--json",
+        "-",
+        store=store,
     )
     point = json.loads(text)["points"][0]
     metric, samples = point["metrics"]["time_ns"], point["samples"]
@@ -54,7 +65,12 @@ def equal_runs(folder: Path) -> Bar:
         oscope(*arguments, "--json", str(folder / f"{number}.json"), store=store)
     _, text = oscope("compare", str(folder / "1.json"), str(folder / "2.json"), store=store)
     lines = [line.strip() for line in text.splitlines() if "no difference found" in line]
-    return Bar("two runs of the same", lines[0] if lines else text.strip()[:300], "no difference found", met=bool(lines))
+    return Bar(
+        "two runs of the same",
+        lines[0] if lines else text.strip()[:300],
+        "no difference found",
+        met=bool(lines),
+    )
 
 
 def survey(folder: Path) -> Bar:

@@ -1,4 +1,4 @@
-"""A record of 1,000,000 samples: stored, summarised, compared and reported, with the memory that each takes."""
+"""A record of 1,000,000 samples: stored, summarised, compared, reported, with the memory that each takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import orjson
+
 from bars import BIN, Bar
 from oscope import catalogue, labs
 from oscope.plan import Amount, make_plan
@@ -25,7 +26,7 @@ MIB = 2**20
 
 
 def fill(store: Store, seed: int) -> tuple[str, float]:
-    """Store a run of two points with BLOCKS x REPS samples each; return its id and samples a second of storing alone."""
+    """Store a run of two points with BLOCKS x REPS samples each; return its id and the samples a second."""
     known = catalogue.load()
     plan = make_plan(
         [labs.experiment("syscall.cost")],
@@ -75,7 +76,9 @@ def measured(store: Path, *arguments: str) -> tuple[float, float]:
     """Run a command; return its seconds and the most memory it had, in MiB."""
     begin = time.monotonic()
     child = subprocess.Popen(
-        [BIN / "oscope", *arguments], stdout=subprocess.DEVNULL, env={**os.environ, "OSCOPE_STORE": str(store)}
+        [BIN / "oscope", *arguments],
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "OSCOPE_STORE": str(store)},
     )
     _, status, usage = os.wait4(child.pid, 0)
     if status:
@@ -90,14 +93,24 @@ def bars() -> Iterator[Bar]:
         with Store.open(path) as store:
             (one, rate), (two, other) = fill(store, 1), fill(store, 2)
         slower = min(rate, other)
-        yield Bar("1,000,000 samples stored", f"{slower:,.0f} samples/s", "at least 50,000 samples/s", met=slower >= 50_000)
+        yield Bar(
+            "1,000,000 samples stored",
+            f"{slower:,.0f} samples/s",
+            "at least 50,000 samples/s",
+            met=slower >= 50_000,
+        )
         shown, shown_mib = measured(path, "show", one)
         compared, compared_mib = measured(path, "compare", one, two)
-        text = f"show {shown:.1f} s, {shown_mib:.0f} MiB; compare with another million {compared:.1f} s, {compared_mib:.0f} MiB"
+        text = (
+            f"show {shown:.1f} s, {shown_mib:.0f} MiB; "
+            f"compare with another million {compared:.1f} s, {compared_mib:.0f} MiB"
+        )
         met = shown + compared <= 10 and max(shown_mib, compared_mib) <= 1024
         yield Bar("... summarised and compared", text, "10 s, 1024 MiB", met=met)
         report = Path(name) / "report.html"
         seconds, mib = measured(path, "report", one, "-o", str(report))
         size = report.stat().st_size / 1e6
         text = f"{seconds:.1f} s, {size:.1f} MB, {mib:.0f} MiB"
-        yield Bar("... reported", text, "10 s, 12 MB, 1024 MiB", met=seconds <= 10 and size <= 12 and mib <= 1024)
+        yield Bar(
+            "... reported", text, "10 s, 12 MB, 1024 MiB", met=seconds <= 10 and size <= 12 and mib <= 1024
+        )

@@ -1,4 +1,4 @@
-"""System calls: Oscope beside a C loop, beside `perf bench`, single calls against the loop, and the empty workload."""
+"""System calls: Oscope beside a C loop and perf bench, single calls against the loop, the empty workload."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterator
 
 import numpy as np
+
 from bars import CPU, Bar, compile_c, interleaved, probe, ratio
 
 ROUNDS = 21
@@ -15,15 +16,21 @@ ROUNDS = 21
 
 def oscope_loop() -> float:
     """Median ns a getppid, as the probe has it, in a fresh process."""
-    request = {"workload": "syscall.cost", "params": {"call": "getppid", "style": "loop"}, "reps": 9, "min_time_ns": 4_000_000}
+    request = {
+        "workload": "syscall.cost",
+        "params": {"call": "getppid", "style": "loop"},
+        "reps": 9,
+        "min_time_ns": 4_000_000,
+    }
     return float(np.median([s["metrics"]["time_ns"] for s in probe(request)[0]]))
 
 
 def c_loop() -> float:
     """Median ns a getppid, as a C loop has it, in a fresh process."""
-    program = compile_c("getppid") if not hasattr(c_loop, "program") else c_loop.program
-    c_loop.program = program  # type: ignore[attr-defined]
-    answer = subprocess.run([program, "25000", "9", str(CPU)], capture_output=True, text=True, check=True, timeout=60)
+    program = compile_c("getppid")
+    answer = subprocess.run(
+        [program, "25000", "9", str(CPU)], capture_output=True, text=True, check=True, timeout=60
+    )
     return float(np.median([float(line) for line in answer.stdout.split()]))
 
 
@@ -38,7 +45,7 @@ def perf_bench() -> float:
 
 
 def peers() -> Iterator[Bar]:
-    """The median ratio to each peer, interleaved, a fresh process each time."""
+    """Set the loop beside each peer, interleaved, a fresh process each time."""
     sides = {"oscope": oscope_loop, "c": c_loop}
     if shutil.which("perf"):
         sides["perf"] = perf_bench
@@ -57,7 +64,7 @@ def peers() -> Iterator[Bar]:
 
 
 def single_against_loop() -> Iterator[Bar]:
-    """Calls timed one by one, the timer's cost taken off, against calls in a loop."""
+    """Set calls timed one by one, the timer's cost taken off, beside calls in a loop."""
     for call in ("getpid", "getppid", "read", "lseek", "clock_gettime", "gethostid"):
         differences, loops = [], []
         for _ in range(11):
@@ -76,10 +83,17 @@ def single_against_loop() -> Iterator[Bar]:
 
 
 def empty() -> Iterator[Bar]:
-    """The null workload: what the instrument says when nothing is done."""
+    """Ask the instrument what it says when nothing is done."""
     for style, reps in (("loop", 21), ("single", 501)):
         medians = [
-            float(np.median([s["metrics"]["time_ns"] for s in probe({"workload": "null", "params": {"style": style}, "reps": reps})[0]]))
+            float(
+                np.median(
+                    [
+                        s["metrics"]["time_ns"]
+                        for s in probe({"workload": "null", "params": {"style": style}, "reps": reps})[0]
+                    ]
+                )
+            )
             for _ in range(11)
         ]
         middle = float(np.median(medians))

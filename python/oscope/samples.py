@@ -87,6 +87,18 @@ class ExperimentResults:
         """Name of the metric shown first."""
         return next(iter(self.metrics))
 
+    def resolution(self, point: PointSamples, metric: str) -> float:
+        """Return the clock's step in the unit of `metric`, spread over the iterations of a repetition.
+
+        0 for metrics that are no time, and where the record does not tell the step.
+        """
+        clock = self.environment.get("clock") or {}
+        hz, step, unit = clock.get("hz"), clock.get("resolution"), self.metrics[metric].unit
+        if not hz or not step or not len(point) or unit not in {"ns", "cycles"}:
+            return 0.0
+        ticks = step / float(np.median(point.iterations))
+        return ticks * 1e9 / hz if unit == "ns" else ticks
+
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""
         names = self.points[0].factors.keys() if self.points else ()

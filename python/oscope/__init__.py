@@ -1,0 +1,53 @@
+"""An oscilloscope for operating systems: the laboratory's Python interface.
+
+    import oscope
+    run = oscope.run("syscall.cost", call=["getppid", "read"], reps=50)
+    run.summary()
+
+Importing this is cheap; numpy, pandas and the like are loaded when something needs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oscope.errors import OscopeError, ProbeError, StoreError, UsageError
+from oscope.experiment import Level, Profile
+
+if TYPE_CHECKING:
+    from oscope.api import Run
+
+__all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "load", "run"]
+__version__ = "0.1.0"
+
+
+def run(
+    name: str,
+    *,
+    profile: Profile = "full",
+    reps: int | None = None,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    seed: int | None = None,
+    store: str | Path | None = None,
+    **factors: Level | Sequence[Level],
+) -> Run:
+    """Measure the experiment or lab called `name` on this machine and return the run.
+
+    `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
+    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. `store` is a path
+    or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and StoreError
+    where those fail.
+    """
+    from oscope.api import Request, measure
+
+    return measure(name, Request(profile, reps, precision, budget, seed), store, factors)
+
+
+def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
+    """Return a stored run by its id, the start of it, or `last`. Raises UsageError where there is none."""
+    from oscope.api import load_run
+
+    return load_run(run_id, store)

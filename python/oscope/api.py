@@ -1,0 +1,150 @@
+"""The Python interface behind `oscope.run` and `oscope.load`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscope import catalogue, labs
+from oscope.errors import UsageError
+from oscope.execution import execute
+from oscope.experiment import Experiment, Level, Profile
+from oscope.plan import Amount, make_plan
+from oscope.samples import ExperimentResults, Results
+from oscope.store import Store
+from oscope.units import parse_duration, parse_share
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from oscope.statistics import Comparison
+
+
+@dataclass(frozen=True)
+class Request:
+    """How much a call of `oscope.run` asks for."""
+
+    profile: Profile
+    reps: int | None
+    precision: float | str | None
+    budget: float | str | None
+    seed: int | None
+
+    def amount(self) -> Amount:
+        """Return it with texts converted."""
+        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
+        budget = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
+        return Amount(self.reps, precision, budget)
+
+
+class Run:
+    """A run that was measured: its results, and what can be made of them."""
+
+    def __init__(self, run_id: str, results: Results) -> None:
+        self.id = run_id
+        self.results = results
+
+    def __repr__(self) -> str:
+        """Name the run, its experiments and how many samples it has."""
+        names = ", ".join(e.experiment for e in self.results.experiments)
+        count = sum(len(p) for e in self.results.experiments for p in e.points)
+        return f"<Run {self.id}: {names}, {count} samples>"
+
+    def frame(self) -> pd.DataFrame:
+        """Return a row per sample (see `oscope.frame.to_frame`)."""
+        from oscope.frame import to_frame
+
+        return to_frame(self.results)
+
+    def summary(self) -> pd.DataFrame:
+        """Return a row per point and metric (see `oscope.frame.summary_frame`)."""
+        from oscope.frame import summary_frame
+
+        return summary_frame(self.results)
+
+    def record(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """Return the record (`oscope.record/1`) as plain values; a list of them for several experiments."""
+        import json
+
+        from oscope.record import to_json
+
+        record: dict[str, Any] | list[dict[str, Any]] = json.loads(to_json(self.results))
+        return record
+
+    def compare(self, other: Run, *, experiment: str | None = None) -> Comparison:
+        """Compare an experiment of this run (before) with the same one of `other` (after).
+
+        `experiment` may be left out where the runs share just one. Raises UsageError where they cannot be
+        compared.
+        """
+        from oscope.statistics import compare_results
+
+        mine = {e.experiment: e for e in self.results.experiments}
+        theirs = {e.experiment: e for e in other.results.experiments}
+        name = _shared(mine, theirs, experiment)
+        return compare_results(mine[name], theirs[name])
+
+    def plot(self, *, experiment: str | None = None) -> Figure:
+        """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""
+        from oscope.plot import plot_headline
+
+        mine = {e.experiment: e for e in self.results.experiments}
+        return plot_headline(mine[_shared(mine, mine, experiment)])
+
+    def report(self, path: str | Path) -> Path:
+        """Write the HTML report to `path` and return it."""
+        from oscope import report
+
+        return report.write(self.results, path, labs.LABS)
+
+
+def _shared(
+    mine: Mapping[str, ExperimentResults], theirs: Mapping[str, ExperimentResults], wanted: str | None
+) -> str:
+    shared = [name for name in mine if name in theirs]
+    if wanted is not None and wanted not in shared:
+        raise UsageError(
+            f"{wanted!r} is not in both runs", remedy=f"shared is {', '.join(shared) or 'nothing'}"
+        )
+    if wanted is None and len(shared) != 1:
+        raise UsageError(
+            f"the runs share {len(shared)} experiments", remedy=f"name one of {', '.join(shared) or 'none'}"
+        )
+    return wanted or shared[0]
+
+
+def measure(
+    name: str, request: Request, place: str | Path | None, factors: Mapping[str, Level | Sequence[Level]]
+) -> Run:
+    """Do what `oscope.run` says."""
+    settings = {
+        factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
+        for factor, levels in factors.items()
+    }
+    plan = make_plan(
+        _experiments(name),
+        catalogue.load(),
+        profile=request.profile,
+        settings=settings,
+        amount=request.amount(),
+        seed=request.seed,
+    )
+    with Store.open(place) as store:
+        outcome = execute(plan, store)
+        return Run(outcome.run_id, store.results(outcome.run_id))
+
+
+def load_run(run_id: str, place: str | Path | None) -> Run:
+    """Do what `oscope.load` says."""
+    with Store.open(place) as store:
+        found = store.resolve(run_id)
+        return Run(found, store.results(found))
+
+
+def _experiments(name: str) -> tuple[Experiment, ...]:
+    if any(lab.name == name for lab in labs.LABS):
+        return labs.lab(name).experiments
+    return (labs.experiment(name),)

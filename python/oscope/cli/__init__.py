@@ -1,0 +1,106 @@
+"""The `oscope` command. Each group of commands has a module; this one puts them together.
+
+Nothing heavy is imported here or by the modules below before a command needs it: the help has to be quick.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from oscope import __version__
+from oscope.cli import comparison, doctor, listing, run, stored
+from oscope.cli.errors import DONE, FAILED, flush_standard_output, tell
+from oscope.cli.options import EVERYWHERE, Settings, part
+from oscope.cli.quick import Command, Group
+from oscope.errors import UsageError
+
+_INTERRUPTED = 130
+"""What Typer returns for a Ctrl-C."""
+
+EPILOG = f"""\
+{EVERYWHERE}
+\b
+Exit codes:
+  0  done
+  1  something failed, or a limit that was named is broken
+  2  the request is wrong
+
+Values such as 128K, 1GiB, 10s and 2% are understood everywhere. Data go to standard output, all else to
+standard error.
+"""
+
+app = typer.Typer(
+    name="oscope",
+    cls=Group,
+    epilog=EPILOG,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for name, command, purpose in (
+    ("run", run.run, "Measure: the whole survey, or what is named."),
+    ("list", listing.list_experiments, "List what can be measured."),
+    ("runs", stored.list_runs, "List the runs in the store."),
+    ("show", stored.show, "Show the summary of a run."),
+    ("compare", comparison.compare, "Tell whether two runs differ, and whether it matters."),
+    ("report", stored.report, "Write an HTML report on runs."),
+    ("export", stored.export, "Write all samples of a run as CSV, Parquet or JSON."),
+    ("doctor", doctor.examine, "Tell what this machine can measure, and what would mend the rest."),
+):
+    app.command(name, cls=Command, short_help=purpose, epilog=EVERYWHERE)(command)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"oscope {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _begin(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Measure what an operating system costs, with the doubt that belongs to it.
+
+    With no further word, run surveys this machine, prints a summary and writes oscope-report.html.
+    """
+    del version  # Its callback has seen it.
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Carry out a command line (default: this process's) and end the process with its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal without Unicode gets question marks for µ and –, not an error after the measurement.
+            stream.reconfigure(errors="replace")
+    try:
+        settings, words = part(given)
+    except UsageError as error:
+        sys.exit(tell(error, verbose=False))
+    code = _carry_out(words, settings)
+    sys.exit(flush_standard_output(verbose=settings.verbose) or code)
+
+
+def _carry_out(words: list[str], settings: Settings) -> int:
+    try:
+        code = app(words, prog_name="oscope", standalone_mode=False, obj=settings)
+    except BrokenPipeError:
+        return FAILED
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: every error is one line.
+        return tell(error, verbose=settings.verbose)
+    if code == _INTERRUPTED:
+        return tell(KeyboardInterrupt(), verbose=False)
+    return code if isinstance(code, int) else DONE

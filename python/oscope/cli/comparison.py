@@ -1,0 +1,168 @@
+"""`oscope compare`: whether there is a difference, and whether its size matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.request import parse_share
+from oscope.cli.stored import load
+from oscope.errors import OscopeError, UsageError
+
+if TYPE_CHECKING:
+    from oscope.experiment import Level
+    from oscope.samples import ExperimentResults, Results
+    from oscope.statistics import Comparison
+
+DEFAULT_THRESHOLD = "1%"
+
+
+def compare(
+    context: typer.Context,
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A run (its id, the start of it, or last), or a record file.")
+    ],
+    b: Annotated[
+        str | None, typer.Argument(metavar="[B]", help="The run or record file to compare with A.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            "--by",
+            metavar="FACTOR=A,B",
+            help="In place of B: compare two levels within run A, paired by block.",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="P",
+            help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
+        ),
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="machine", help="Compare although the machine differs."),
+    ] = None,
+) -> int:
+    """Compare B with A: is there a difference, and does its size matter? Yes, no, or cannot tell.
+
+    Where no difference is found, the smallest one that would have been is told. Results of different workload
+    versions, of different clocks and, unless allowed, of different machines are refused.
+    """
+    if (b is None) == (by is None):
+        raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
+    settings: Settings = context.obj
+    limit = parse_share("--threshold", threshold or DEFAULT_THRESHOLD)
+    first = _read(a, settings.store)
+    if b is not None:
+        compared = _between(first, _read(b, settings.store), limit, allow or ())
+    else:
+        compared = _within(first, by or "", limit)
+    from oscope import terminal
+    from oscope.cli.verdict import print_comparison
+
+    out = terminal.console()
+    for experiment, comparison in compared:
+        print_comparison(experiment, comparison, out)
+    worse = [name for experiment, comparison in compared for name in _worse(experiment, comparison)]
+    if threshold is not None and worse:
+        raise OscopeError(f"worse by more than {threshold}: {', '.join(worse)}")
+    return DONE
+
+
+def _read(text: str, store: str | None) -> Results:
+    """Return the results that `text` names: a record file, else a run in the store."""
+    path = Path(text)
+    if path.is_file():
+        from oscope import record
+
+        return record.read(path)
+    if path.suffix == ".json" or len(path.parts) > 1:
+        raise UsageError(
+            f"there is no record file {text}", remedy="give a file written by --json, or a run (oscope runs)"
+        )
+    return load([text], store)
+
+
+def _between(
+    a: Results, b: Results, threshold: float, allow: Sequence[str]
+) -> list[tuple[ExperimentResults, Comparison]]:
+    """Compare every experiment that both have."""
+    from oscope.statistics import compare_results
+
+    pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
+    if not pairs:
+        names = [", ".join(sorted({e.experiment for e in side.experiments})) for side in (a, b)]
+        raise UsageError(
+            f"A has {names[0]}, B has {names[1]}: nothing in common",
+            remedy="choose runs of the same experiment",
+        )
+    for e, other in pairs:
+        if e.run_id == other.run_id:
+            raise UsageError(
+                f"run {e.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
+            )
+    return [(e, compare_results(e, other, threshold=threshold, allow=allow)) for e, other in pairs]
+
+
+def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison]]:
+    """Compare two levels of a factor in every experiment that has the factor."""
+    from oscope.statistics import compare_within
+
+    factor, _, levels = by.partition("=")
+    texts = [text.strip() for text in levels.split(",")]
+    if len(texts) != 2 or not factor or not all(texts):
+        raise UsageError(
+            f"--by {by}: not of the form factor=a,b", remedy="write it like --by style=loop,single"
+        )
+    having = [e for e in results.experiments if any(factor in point.factors for point in e.points)]
+    if not having:
+        names = sorted({name for e in results.experiments for point in e.points for name in point.factors})
+        raise UsageError(f"--by {by}: no factor {factor!r} here", remedy=f"there is {', '.join(names)}")
+    return [
+        (e, compare_within(e, factor, *(_level(e, factor, t) for t in texts), threshold=threshold))
+        for e in having
+    ]
+
+
+def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
+    """Return the level of `factor` that `text` stands for, as typed (`64M`), stored or shown (`64 MiB`)."""
+    from oscope.report.analysis import level_text
+
+    levels = {point.factors[factor]: None for point in experiment.points if factor in point.factors}
+    for level in levels:
+        written = {str(level), level_text(factor, level)}
+        if text in written or _same_size(level, text):
+            return level
+    known = ", ".join(level_text(factor, level) for level in levels)
+    raise UsageError(f"{experiment.experiment}: no points with {factor}={text}", remedy=f"there is {known}")
+
+
+def _same_size(level: Level, text: str) -> bool:
+    from oscope.units import parse_bytes, parse_duration
+
+    if isinstance(level, str | bool):
+        return False
+    for parse in (parse_bytes, parse_duration):
+        try:
+            if parse(text) == level:
+                return True
+        except UsageError:
+            continue
+    return False
+
+
+def _worse(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
+    """Yield the metrics, with their points, that are worse by more than the threshold."""
+    for row in comparison.rows:
+        better = experiment.metrics[row.metric].better
+        if row.matters == "yes" and better is not None and (row.ratio > 1) == (better == "less"):
+            levels = " ".join(str(level) for level in row.factors.values())
+            yield f"{experiment.experiment} {levels} {row.metric}"

@@ -1,0 +1,32 @@
+"""`oscope doctor`: what this machine can measure."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from oscope.cli.errors import DONE, FAILED
+from oscope.cli.options import Settings
+
+
+def examine(
+    context: typer.Context,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON array.")] = False,
+) -> int:
+    """Try what this machine can measure, and name the command that mends what it cannot.
+
+    Exit code 1 only where the probe cannot measure at all: all else costs one lab, or one column.
+    """
+    from oscope import doctor
+
+    settings: Settings = context.obj
+    findings = doctor.examine(settings.store)
+    if as_json:
+        print(json.dumps([finding.as_record() for finding in findings], indent=2, ensure_ascii=False))
+    else:
+        from oscope import terminal
+
+        terminal.print_findings(findings, terminal.console())
+    return DONE if doctor.can_measure(findings) else FAILED

@@ -1,0 +1,65 @@
+"""Errors as a person sees them: one line on standard error, and an exit code that scripts can trust."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+import typer
+
+from oscope.errors import OscopeError
+
+DONE = 0
+FAILED = 1
+USAGE = 2
+
+
+def tell(error: BaseException, *, verbose: bool) -> int:
+    """Write `error` to standard error as one line, after its trace if `verbose`; return the exit code."""
+    if verbose:
+        traceback.print_exception(error)
+    print(f"oscope: {one_line(_sentence(error))}", file=sys.stderr)
+    code = getattr(error, "exit_code", FAILED)
+    return code if isinstance(code, int) else FAILED
+
+
+def one_line(text: str) -> str:
+    """Return `text` with all white space, line breaks too, as single spaces."""
+    return " ".join(text.split())
+
+
+def flush_standard_output(*, verbose: bool) -> int:
+    """Write out what is buffered, return the exit code: a full disk is told, a reader that left is not."""
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # The interpreter flushes once more on its way out and must not fail again.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+        return FAILED if isinstance(error, BrokenPipeError) else tell(error, verbose=verbose)
+    return DONE
+
+
+def _sentence(error: BaseException) -> str:
+    match error:
+        case OscopeError():
+            return str(error)
+        case typer.TyperException():
+            return _usage(error)
+        case KeyboardInterrupt() | typer.Abort():
+            return "interrupted"
+        case OSError():
+            return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
+        case _:
+            told = f"{type(error).__name__}: {error}"
+            return f"{told}: this is a bug in Oscope; oscope --verbose … shows the trace to report"
+
+
+def _usage(error: typer.TyperException) -> str:
+    """Word a usage error of the argument parser like our own, with the help that mends it."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "oscope"
+    message = error.format_message().rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}: see {command} --help"

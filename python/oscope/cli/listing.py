@@ -1,0 +1,102 @@
+"""`oscope list`: what can be measured, as the labs and the probe tell it."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+
+from oscope import catalogue, labs
+from oscope.catalogue import Parameter, Workload, format_level
+from oscope.experiment import Experiment, Lab, Level
+
+_INDENT = " " * 4
+_NAME_WIDTH = 12
+
+
+def list_experiments() -> None:
+    """List the labs and their experiments: question, factors with levels, metrics, share of the quick survey.
+
+    Every name shown can be given to `oscope run`, every factor to its --set.
+    """
+    known = catalogue.load()
+    width = shutil.get_terminal_size().columns
+    for lab in labs.LABS:
+        for line in describe_lab(lab, known.workloads, width=width):
+            print(line)
+
+
+def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> Iterator[str]:
+    """Yield the lines that describe `lab`, none longer than `width` where words allow it."""
+    yield f"{lab.name}: {lab.title}"
+    yield from _wrapped("", f"After {lab.document}.", width=width)
+    for experiment in lab.experiments:
+        yield ""
+        yield f"  {experiment.name}: {experiment.title}"
+        yield from _wrapped("", experiment.question, width=width)
+        yield from describe_experiment(experiment, workloads.get(experiment.workload), width=width)
+    yield ""
+
+
+def describe_experiment(experiment: Experiment, workload: Workload | None, *, width: int) -> Iterator[str]:
+    """Yield a line or more for each factor, then for the metrics and the quick profile."""
+    if workload is None:
+        yield from _wrapped(
+            "missing", f"this probe has no workload {experiment.workload}; build it anew", width=width
+        )
+        return
+    for parameter in workload.parameters:
+        yield from _wrapped(parameter.name, _levels(experiment, parameter), width=width)
+    metrics = {metric.name: metric.unit for metric in workload.metrics}
+    yield from _wrapped(
+        "metrics", ", ".join(f"{name} [{unit}]" for name, unit in metrics.items()), width=width
+    )
+    if workload.needs:
+        yield from _wrapped("needs", ", ".join(workload.needs), width=width)
+    yield from _wrapped("quick", experiment.quick_share, width=width)
+
+
+def _levels(experiment: Experiment, parameter: Parameter) -> str:
+    """Tell which levels are measured, and which others may be set."""
+    measured = experiment.full.factors.get(parameter.name)
+    if measured is None:
+        text = f"{format_level(parameter, parameter.default)} (not varied)"
+    else:
+        text = _joined(parameter, measured)
+    quick = experiment.quick.factors.get(parameter.name) if experiment.quick else None
+    if quick is not None and quick != measured:
+        text += f"; quick: {_joined(parameter, quick)}"
+    others = _others(parameter, measured or (parameter.default,))
+    return f"{text}; or {others}" if others else text
+
+
+def _others(parameter: Parameter, measured: Iterable[Level]) -> str:
+    """Tell what else the probe allows here; empty where it is nothing, or unlimited."""
+    if parameter.type == "choice":
+        named = [choice for choice in parameter.choices if choice not in tuple(measured)]
+        return ", ".join([*named, *([parameter.pattern] if parameter.pattern else [])])
+    low, high = parameter.minimum, parameter.maximum
+    if parameter.type == "boolean" or low is None or high is None:
+        return ""
+    return f"any from {_bound(parameter, low)} to {_bound(parameter, high)}"
+
+
+def _bound(parameter: Parameter, bound: float) -> str:
+    return format_level(parameter, int(bound) if float(bound).is_integer() else bound)
+
+
+def _joined(parameter: Parameter, levels: Iterable[Level]) -> str:
+    return ", ".join(format_level(parameter, level) for level in levels)
+
+
+def _wrapped(name: str, text: str, *, width: int) -> list[str]:
+    """Return `text` beside `name`, broken between words."""
+    first = _INDENT + name.ljust(_NAME_WIDTH) if name else _INDENT
+    return textwrap.wrap(
+        text,
+        width=max(width, 40),
+        initial_indent=first,
+        subsequent_indent=_INDENT + " " * _NAME_WIDTH if name else _INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,53 @@
+"""Options that hold for every command wherever they stand, and arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from oscope.errors import UsageError
+
+EVERYWHERE = """\
+\b
+With every command:
+  --store S   The store: a file, or a database URL.
+              [default: $OSCOPE_STORE, else in the user's data folder]
+  --verbose   With an error, print its trace as well.
+"""
+"""Part of each command's help. `\\b` keeps the line breaks."""
+
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
+]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Runs: ids, the start of one, or last.")
+]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What holds for the whole call."""
+
+    verbose: bool = False
+    store: str | None = None
+    """Place of the store; None is the default one."""
+
+
+def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
+    """Part the options of every command from the rest of `arguments`; UsageError for a malformed one.
+
+    They are not left to Typer, which loads pydantic for every option that takes a value: that alone would
+    take longer than all of `oscope list`.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--store")
+    try:
+        found, rest = parser.parse_known_args(arguments)
+    except argparse.ArgumentError as error:
+        raise UsageError(f"{error.argument_name}: {error.message}", remedy="see oscope --help") from None
+    return Settings(found.verbose, found.store), rest

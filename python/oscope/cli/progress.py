@@ -1,0 +1,198 @@
+"""A run's progress on standard error: a bar on a terminal, sparse lines elsewhere, only notes under CI."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from oscope.catalogue import format_level
+from oscope.cli.errors import one_line
+from oscope.plan import Plan, PlannedExperiment
+from oscope.progress import Listener, Progress
+from oscope.units import format_duration, format_share
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as RichProgress
+    from rich.progress import ProgressColumn, TaskID
+
+LINE_INTERVAL_S = 15.0
+"""Between two plain lines; a log of a three-minute survey stays readable."""
+
+
+class Display(Listener, Protocol):
+    """A listener that holds the terminal while it is entered."""
+
+    run_id: str | None
+    """The run, once it is in the store."""
+
+    def __enter__(self) -> Display:
+        """Begin to show."""
+        ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End, and leave the terminal as it was."""
+        ...
+
+
+def display() -> Display:
+    """Return the display that suits standard error."""
+    if os.environ.get("CI"):
+        return Notes()
+    return Bar() if sys.stderr.isatty() else Lines()
+
+
+class Notes:
+    """Tells notes, and nothing of the progress."""
+
+    def __init__(self) -> None:
+        self.run_id: str | None = None
+        self._said: set[str] = set()
+
+    def __enter__(self) -> Display:
+        """Begin to show."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        """Remember the run's id, which is needed to resume it."""
+        del plan
+        self.run_id = run_id
+
+    def progress(self, progress: Progress) -> None:
+        """Say nothing."""
+
+    def note(self, text: str) -> None:
+        """Write the note as a line, unless the same was said of another point: the summary names them all."""
+        _, _, said = text.partition(": ")
+        if said not in self._said:
+            self._said.add(said)
+            self._write(f"oscope: {one_line(text)}")
+
+    def _write(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class Lines(Notes):
+    """Tells the progress as a plain line now and then, for logs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._experiments: dict[str, PlannedExperiment] = {}
+        self._told_at = 0.0
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        """Write what will be measured."""
+        super().begin(run_id, plan)
+        self._experiments = {experiment.name: experiment for experiment in plan.experiments}
+        self._told_at = time.monotonic()
+        self.note(f"run {run_id}: {size(plan)}")
+
+    def progress(self, progress: Progress) -> None:
+        """Write where the run stands, if the last line is old."""
+        now = time.monotonic()
+        if now - self._told_at >= LINE_INTERVAL_S:
+            self._told_at = now
+            self.note(f"{counted(progress)}: {where(progress, self._experiments)}")
+
+
+class Bar(Notes):
+    """Shows a bar with the samples, the time left (or gone, of the budget), and the point under way."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        super().__init__()
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
+        self._experiments: dict[str, PlannedExperiment] = {}
+        self._bar: RichProgress | None = None
+        self._task: TaskID | None = None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the bar away."""
+        if self._bar is not None:
+            self._bar.stop()
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        """Say what will be measured, and draw the bar."""
+        super().begin(run_id, plan)
+        self._experiments = {experiment.name: experiment for experiment in plan.experiments}
+        self.note(f"run {run_id}: {size(plan)}")
+        self._bar = _make_bar(plan, self._console)
+        self._task = self._bar.add_task("", total=plan.total, counted="")
+        self._bar.start()
+
+    def progress(self, progress: Progress) -> None:
+        """Move the bar."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task,
+                completed=progress.finished,
+                description=where(progress, self._experiments),
+                counted=counted(progress),
+            )
+
+    def _write(self, line: str) -> None:
+        """Write the line above the bar."""
+        self._console.print(line, soft_wrap=True)
+
+
+def _make_bar(plan: Plan, console: Console) -> RichProgress:
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import Progress as RichProgress
+
+    clock: tuple[ProgressColumn, ProgressColumn]
+    if plan.total is not None:
+        clock = (TimeRemainingColumn(), TextColumn("left"))
+    else:
+        clock = (TimeElapsedColumn(), TextColumn(f"of at most {format_duration(plan.budget_s or 0)}"))
+    return RichProgress(
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[counted]}", markup=False),
+        *clock,
+        TextColumn("{task.description}", markup=False),
+        console=console,
+        transient=True,
+        # Every redraw takes time from the machine that is measured.
+        refresh_per_second=2,
+    )
+
+
+def size(plan: Plan) -> str:
+    """Tell how much will be measured."""
+    names = ", ".join(experiment.name for experiment in plan.experiments)
+    points = sum(len(experiment.points) for experiment in plan.experiments)
+    until = (
+        f"{plan.total} samples"
+        if plan.total is not None
+        else f"until within {format_share(plan.precision or 0)}"
+    )
+    return f"{names}: {points} points, {until}"
+
+
+def counted(progress: Progress) -> str:
+    """Tell how many samples there are, of how many."""
+    return (
+        f"{progress.finished} samples"
+        if progress.total is None
+        else f"{progress.finished}/{progress.total} samples"
+    )
+
+
+def where(progress: Progress, experiments: dict[str, PlannedExperiment]) -> str:
+    """Tell which point is measured: its varied levels only, since a line is short."""
+    experiment = experiments[progress.experiment]
+    varied = [name for name in progress.point if len({point[name] for point in experiment.points}) > 1]
+    levels = [format_level(experiment.workload.parameter(name), progress.point[name]) for name in varied]
+    return " ".join([progress.experiment, *levels])

@@ -1,0 +1,82 @@
+"""What was asked for with `oscope run`, turned from texts into values before anything is started."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from oscope import labs, units
+from oscope.errors import UsageError
+from oscope.experiment import Experiment, Profile
+from oscope.plan import Amount
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The experiments to run, and what was left out with its reason."""
+
+    experiments: tuple[Experiment, ...] = ()
+    named: tuple[str, ...] = ()
+    """Experiments asked for by their own name: if such a one gives nothing, the command has failed."""
+    left_out: tuple[str, ...] = ()
+
+
+def select(names: Sequence[str], profile: Profile) -> Selection:
+    """Return the experiments that `names` (of experiments and labs; none: all of them) stand for, each once.
+
+    Raises UsageError with the nearest name for one that is unknown.
+    """
+    by_lab = {lab.name: lab.experiments for lab in labs.LABS}
+    chosen: dict[str, Experiment] = {}
+    left_out: list[str] = []
+    named = tuple(labs.experiment(name).name for name in names if name not in by_lab)
+    for name in names or by_lab:
+        for experiment in by_lab.get(name) or (labs.experiment(name),):
+            if profile == "quick" and experiment.quick is None and experiment.name not in named:
+                left_out.append(f"{experiment.name} is not in the quick profile: {experiment.quick_share}")
+            else:
+                chosen[experiment.name] = experiment
+    if not chosen:
+        raise UsageError("nothing is left to run", remedy="use --profile full, or name the experiment itself")
+    return Selection(tuple(chosen.values()), named, tuple(dict.fromkeys(left_out)))
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Read `--set factor=a,b,c`, given any number of times, as the levels of each factor."""
+    settings: dict[str, tuple[str, ...]] = {}
+    for text in texts:
+        name, equals, levels = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise UsageError(
+                f"--set {text}: not of the form factor=level", remedy="write it like --set call=getpid,read"
+            )
+        if name in settings:
+            raise UsageError(f"--set {name} is given twice", remedy=f"write --set {name}=a,b")
+        settings[name] = tuple(level.strip() for level in levels.split(","))
+        if not all(settings[name]):
+            raise UsageError(f"--set {text}: a level is empty", remedy=f"write it like --set {name}=a,b")
+    return settings
+
+
+def parse_amount(reps: int | None, precision: str | None, budget: str | None) -> Amount:
+    """Read how much is to be measured; UsageError naming the option that is wrong."""
+    amount = Amount(
+        reps=reps,
+        precision=None if precision is None else _option("--precision", units.parse_share, precision),
+        budget_s=None if budget is None else _option("--budget", units.parse_duration, budget),
+    )
+    amount.check()
+    return amount
+
+
+def parse_share(option: str, text: str) -> float:
+    """Read a share such as `2%`; UsageError naming the option."""
+    return _option(option, units.parse_share, text)
+
+
+def _option(option: str, parse: Callable[[str], float], text: str) -> float:
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error.message}", remedy=error.remedy) from None

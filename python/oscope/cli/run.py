@@ -1,0 +1,229 @@
+"""`oscope run`: measure, summarise on the terminal, write what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.request import Selection, parse_amount, parse_settings, select
+from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.errors import OscopeError, UsageError
+from oscope.labs import LABS
+
+if TYPE_CHECKING:
+    from oscope.execution import Outcome
+    from oscope.plan import Plan
+    from oscope.samples import Results
+    from oscope.store import Store
+
+SURVEY_REPORT = Path("oscope-report.html")
+
+
+def run(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT|LAB]...",
+            help="What to measure (see oscope list); nothing: the whole survey.",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FACTOR=A,B,C",
+            help="Levels of a factor, in place of the designed ones; repeatable.",
+        ),
+    ] = None,
+    reps: Annotated[int | None, typer.Option("--reps", metavar="N", help="Samples of each point.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision",
+            metavar="P",
+            help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="T", help="Time to measure at most, such as 90s or 5m.")
+    ] = None,
+    profile: Annotated[
+        Literal["quick", "full"] | None,
+        typer.Option(
+            "--profile", help="How much is measured. [default: quick for the survey, full for what is named]"
+        ),
+    ] = None,
+    on: Annotated[Literal["local"], typer.Option("--on", help="Where to measure.")] = "local",
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn, and recorded]"),
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="FILE|-", help="Write the record; - is standard output, and all else leaves it."
+        ),
+    ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Write the report. [default: oscope-report.html for the survey, else none]",
+        ),
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option("--figures", metavar="DIR", help="Write the figures as PNG and SVG into this folder."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="RUN",
+            help="Go on with a run that was interrupted: its id, the start of it, or last.",
+        ),
+    ] = None,
+) -> int:
+    """Measure. With no name: the quick survey of all that this machine can measure, and oscope-report.html.
+
+    Every sample is stored as it comes: Ctrl-C keeps what was measured, and --resume goes on. What this
+    machine cannot measure is shown as skipped, with its remedy, and is no failure; a named experiment of
+    which nothing could be measured is one.
+    """
+    del on  # This version measures on the local machine only; the parser has refused any other place.
+    call: Settings = context.obj
+    survey = not names and resume is None
+    targets = Targets(json, report or (SURVEY_REPORT if survey else None), figures)
+    targets.check()
+    if resume is not None:
+        given = {
+            "a name": names,
+            "--set": settings,
+            "--reps": reps,
+            "--precision": precision,
+            "--budget": budget,
+        }
+        _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
+        return _resume(resume, call.store, targets)
+    chosen_profile = profile or ("quick" if survey else "full")
+    selection = select(names or (), chosen_profile)
+    from oscope import catalogue
+    from oscope.plan import make_plan
+
+    plan = make_plan(
+        selection.experiments,
+        catalogue.load(),
+        profile=chosen_profile,
+        settings=parse_settings(settings or ()),
+        amount=parse_amount(reps, precision, budget),
+        seed=seed,
+    )
+    return _start(plan, call.store, selection, targets)
+
+
+def _refuse_with_resume(given: Mapping[str, object]) -> None:
+    """Raise UsageError for what a resumed run cannot have anew: its plan is in the store."""
+    for option, value in given.items():
+        if value:
+            raise UsageError(
+                f"--resume and {option} contradict each other: a resumed run keeps its plan",
+                remedy=f"leave out {option}",
+            )
+
+
+def _resume(run_id: str, place: str | None, targets: Targets) -> int:
+    from oscope.store import Store
+
+    with Store.open(place) as store:
+        full_id = store.resolve(run_id)
+        return _measure_into(store, store.plan(full_id), Selection(), targets, resume=full_id)
+
+
+def _start(plan: Plan, place: str | None, selection: Selection, targets: Targets) -> int:
+    from oscope.store import Store
+
+    with Store.open(place) as store:
+        return _measure_into(store, plan, selection, targets)
+
+
+def _measure_into(
+    store: Store, plan: Plan, selection: Selection, targets: Targets, *, resume: str | None = None
+) -> int:
+    """Measure with a progress display, then write the results out; return the exit code."""
+    from oscope.cli.progress import display
+    from oscope.execution import execute
+
+    shown = display()
+    for text in selection.left_out:
+        shown.note(text)
+    try:
+        with shown:
+            outcome = execute(plan, store, shown, resume=resume)
+    except OscopeError as error:
+        if shown.run_id is not None and not isinstance(error, UsageError):
+            error.message += (
+                f" (run {shown.run_id} keeps what was measured; go on with --resume {shown.run_id})"
+            )
+        raise
+    results = store.results(outcome.run_id)
+    _write(results, outcome, targets)
+    _judge(results, outcome, selection.named)
+    return DONE
+
+
+def _write(results: Results, outcome: Outcome, targets: Targets) -> None:
+    """Print the summary and write the files asked for; after Ctrl-C only what is quickly there."""
+    from oscope import record, terminal
+    from oscope.cli.summary import print_answers, print_results
+    from oscope.report.analysis import Analysed
+
+    # The summaries are computed once, for the terminal and for the report.
+    results = Analysed.of(results)
+    finished = outcome.status == "done"
+    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    print_results(results, out)
+    if targets.report is not None and finished:
+        print_answers(results, LABS, out)
+    terminal.print_stored(outcome.run_id, out)
+    if targets.json is not None:
+        record.write(results, targets.json)
+    if targets.report is not None and finished:
+        from oscope.report import write
+
+        terminal.print_written(write(results, path=targets.report, labs=LABS), out)
+    if targets.figures is not None and finished:
+        from oscope.report.figures import save
+
+        files = save(results, folder=targets.figures, labs=LABS)
+        terminal.print_written(f"{len(files)} figures in {targets.figures}", out)
+
+
+def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
+    """Raise the error that the run ended with, if it did; what was measured is stored and shown by then."""
+    from oscope.report.analysis import shown_metrics
+
+    run_id = outcome.run_id
+    if outcome.status == "interrupted":
+        raise OscopeError(
+            f"interrupted: run {run_id} keeps the {outcome.samples} samples measured",
+            remedy=f"go on with oscope run --resume {run_id}",
+        )
+    if outcome.failures:
+        more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
+        raise OscopeError(
+            f"run {run_id}: {outcome.failures[0]}{more}", remedy=f"the rest is kept: oscope show {run_id}"
+        )
+    empty = [e.experiment for e in results.experiments if not shown_metrics(e)]
+    missed = [name for name in empty if name in named or len(empty) == len(results.experiments)]
+    if missed:
+        raise OscopeError(
+            f"nothing could be measured of {', '.join(missed)}",
+            remedy="its remedy is with the summary; see oscope doctor",
+        )

@@ -1,0 +1,206 @@
+"""The summary of results on a terminal: a table for each experiment, with notes and what was skipped."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import floor, log10
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oscope import digits
+from oscope.digits import Scale
+from oscope.report.analysis import Analysed, label, level_text
+from oscope.samples import ExperimentResults, PointSamples, Results
+from oscope.terminal import aligned, grid, table_width
+
+if TYPE_CHECKING:
+    from oscope.experiment import Lab
+    from oscope.statistics import Summary
+
+MOST_DIGITS = 5
+"""However narrow an interval is: the clock's rate is not known better, and it reads in steps of a tick."""
+
+MOST_NOTES = 12
+"""Lines of notes on one experiment; the report has them all."""
+
+
+def print_results(results: Results, out: Console) -> None:
+    """Print the machine, then a table for each experiment with its notes and what was skipped."""
+    analysed = Analysed.of(results)
+    told: list[Mapping[str, Any]] = []
+    for experiment in analysed.experiments:
+        if experiment.environment and experiment.environment not in told:
+            told.append(experiment.environment)
+            out.print(Text(machine(experiment.environment), style="dim"))
+        out.print()
+        print_experiment(analysed, experiment, out)
+
+
+def print_experiment(results: Analysed, experiment: ExperimentResults, out: Console) -> None:
+    """Print one experiment: its question, a row for each point, notes, and what was skipped."""
+    out.print(Text.assemble((experiment.experiment, "bold"), f": {experiment.question or experiment.title}"))
+    varied = experiment.varied()
+    fixed = [
+        name for name in (experiment.points[0].factors if experiment.points else ()) if name not in varied
+    ]
+    if fixed:
+        given = ", ".join(f"{name}={level_text(name, experiment.points[0].factors[name])}" for name in fixed)
+        out.print(Text(given, style="dim"))
+    if any(results.summary(experiment, point, experiment.headline) for point in experiment.points):
+        table, hidden = summary_table(results, experiment, out.width)
+        out.print(table)
+        if hidden:
+            out.print(Text(f"wider terminals also show: {', '.join(hidden)}", style="dim"))
+    told = [*notes(results, experiment)]
+    if len(told) > MOST_NOTES:
+        told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the report has them all"]
+    for line in (*told, *skipped(experiment)):
+        out.print(Text(line))
+
+
+def print_answers(results: Results, labs: Iterable[Lab], out: Console) -> None:
+    """Print what was found, in the words of the labs' answers, with what they miss."""
+    for lab in labs:
+        if not any(results.get(experiment.name) for experiment in lab.experiments):
+            continue
+        out.print()
+        out.print(Text(f"What was found: {lab.title}", style="bold"))
+        for section in lab.sections(results):
+            if section.answer:
+                out.print(Text.assemble((section.title, "underline"), f": {section.answer}"))
+            if section.missing:
+                out.print(Text(f"{section.title}: not measured: {section.missing}", style="dim"))
+
+
+def machine(environment: Mapping[str, Any]) -> str:
+    """Tell in one line where the samples were taken; records of other origin may lack a part."""
+    kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
+    frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") == "tsc" else ""
+    parts = [
+        f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
+        f"{cpu.get('model') or 'unknown CPU'}, {len(cpu.get('allowed') or ())} of {cpu.get('logical')} CPUs",
+        f"under {environment['hypervisor']}" if environment.get("hypervisor") else "",
+        f"clock {str(clock.get('kind')).upper()}{frequency}",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def summary_table(results: Analysed, experiment: ExperimentResults, width: int) -> tuple[Table, list[str]]:
+    """Return the table of an experiment's measured points, and the metrics that found no room in `width`."""
+    varied = experiment.varied()
+    headline = experiment.headline
+    found = ((point, results.summary(experiment, point, headline)) for point in experiment.points)
+    measured = [(point, summary) for point, summary in found if summary is not None]
+    points = [point for point, _ in measured]
+    summaries = [summary for _, summary in measured]
+    columns = [[name, *(level_text(name, point.factors[name]) for point in points)] for name in varied]
+    columns += measurement_columns(headline, summaries, experiment.metrics[headline].unit)
+    columns.append(aligned(["n", *(digits.format_count(summary.n) for summary in summaries)]))
+    shapes = [shape(summary) for summary in summaries]
+    if any(shapes):
+        columns.append(["shape", *shapes])
+    hidden = []
+    for name, column in list(experiment.metrics.items())[1:]:
+        figures = [results.summary(experiment, point, name) for point in points]
+        if not any(figures):
+            continue
+        further = median_column(name, figures, column.unit)
+        if table_width([*columns, further]) > width:
+            hidden.append(_heading(name, column.unit))
+        else:
+            columns.append(further)
+    return grid(columns), hidden
+
+
+def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
+    """Return the columns of the median and of its 95 % interval; a row has the same decimals in both."""
+    scale = Scale.choose([s.median for s in summaries], [_half(s) for s in summaries], unit)
+    rows = [row_scale(scale, s) for s in summaries]
+    medians = [row.text(s.median) for row, s in zip(rows, summaries, strict=True)]
+    intervals = [
+        f"{row.text(s.ci95[0])} to {row.text(s.ci95[1])}" if s.ci95 else digits.MISSING
+        for row, s in zip(rows, summaries, strict=True)
+    ]
+    return [aligned([_heading(name, scale.unit), *medians]), ["95 % interval", *intervals]]
+
+
+def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> list[str]:
+    """Return the column of a further metric's medians, with the digits that their intervals allow."""
+    present = [s for s in summaries if s]
+    scale = Scale.choose([s.median for s in present], [_half(s) for s in present], unit)
+    texts = [row_scale(scale, s).text(s.median) if s else digits.MISSING for s in summaries]
+    return aligned([_heading(name, scale.unit), *texts])
+
+
+def row_scale(scale: Scale, summary: Summary) -> Scale:
+    """Return the column's scale with the decimals of this row's interval: columns span decades."""
+    median = summary.median / scale.factor
+    own = Scale.choose([median], [(_half(summary) or 0) / scale.factor], "")
+    most = MOST_DIGITS - 1 - floor(log10(abs(median))) if median else own.decimals
+    return replace(scale, decimals=min(own.decimals, max(most, 0)))
+
+
+def shape(summary: Summary) -> str:
+    """Tell in a word or two why the median alone does not tell all; empty where it does."""
+    told = []
+    if len(summary.modes) > 1:
+        told.append(f"{len(summary.modes)} modes")
+    if summary.drift.found:
+        told.append("drift")
+    return ", ".join(told)
+
+
+def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
+    """Yield a line for each distinct note, with the points that it is about."""
+    about: dict[str, list[PointSamples]] = defaultdict(list)
+    for point in experiment.points:
+        summary = results.summary(experiment, point, experiment.headline)
+        for text in (*point.notes, *_failures(point), *(summary.notes if summary else ())):
+            about[text].append(point)
+    for text, owners in about.items():
+        yield f"note: {_which(experiment, owners)}{text}"
+
+
+def skipped(experiment: ExperimentResults) -> Iterator[str]:
+    """Yield a line for each distinct reason why points were not measured, with the remedy."""
+    about: dict[tuple[str, str | None], list[PointSamples]] = defaultdict(list)
+    for point in experiment.points:
+        if point.skipped is not None:
+            about[(point.skipped, point.remedy)].append(point)
+    for (reason, remedy), owners in about.items():
+        yield f"skipped: {_which(experiment, owners)}{reason}" + (f"; remedy: {remedy}" if remedy else "")
+
+
+def _failures(point: PointSamples) -> Iterator[str]:
+    counts: dict[str, int] = defaultdict(int)
+    for _, reason in point.failed:
+        counts[reason] += 1
+    for reason, count in counts.items():
+        yield f"{count} of {len(point)} samples failed: {reason}"
+
+
+def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str:
+    """Name the points that a line is about: nothing for all of them, the first for many."""
+    varied = experiment.varied()
+    if len(owners) == len(experiment.points) or not varied:
+        return ""
+    named = ", ".join(label(point.factors, varied) for point in owners[:3])
+    more = f" and {len(owners) - 3} more points" if len(owners) > 3 else ""
+    return f"{named}{more}: "
+
+
+def _half(summary: Summary) -> float | None:
+    return None if summary.ci95 is None else (summary.ci95[1] - summary.ci95[0]) / 2
+
+
+def _heading(metric: str, unit: str) -> str:
+    """Return a metric's name with its unit, which is told once even where the name ends in it."""
+    name, _, end = metric.rpartition("_")
+    if metric == unit:
+        return metric
+    return f"{name if name and end in ('ns', unit) else metric} [{unit}]"

@@ -1,0 +1,85 @@
+"""A comparison on a terminal: a table of answers, the differences in words, the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oscope import digits
+from oscope.report.analysis import label, level_text
+from oscope.samples import ExperimentResults
+from oscope.statistics import ComparedMetric, Comparison
+from oscope.terminal import aligned, grid, table_width
+from oscope.units import format_share
+
+LARGEST_RATIO = 100
+"""Beyond it the figure of a ratio says no more than that the samples do not allow one."""
+
+
+def print_comparison(experiment: ExperimentResults, comparison: Comparison, out: Console) -> None:
+    """Print a row for each metric and point, then the differences in words, the verdict, and caveats."""
+    title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
+    out.print(Text.assemble((experiment.experiment, "bold"), title))
+    rows = comparison.rows
+    varied = [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
+    out.print(comparison_table(rows, varied, out.width))
+    for row in rows:
+        # The other metrics of a point mostly say the same; the table has them.
+        if row.different == "yes" and row.metric == experiment.headline:
+            out.print(Text(f"{label(row.factors, varied) or row.metric}: {row.sentence}"))
+    out.print(Text(verdict(comparison), style="bold"))
+    for caveat in comparison.caveats:
+        out.print(Text(f"note: {caveat}"))
+    out.print()
+
+
+def comparison_table(rows: Sequence[ComparedMetric], varied: Sequence[str], width: int) -> Table:
+    """Return the table of a comparison: always the answers, and the figures behind them that fit."""
+    columns = [[name, *(level_text(name, row.factors[name]) for row in rows)] for name in varied]
+    columns.append(["metric", *(row.metric for row in rows)])
+    columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
+    columns.append(["different", *(row.different for row in rows)])
+    columns.append(["matters", *(row.matters for row in rows)])
+    interval = ["95 % interval", *(" to ".join(_ratio(row, side) for side in row.ci95) for row in rows)]
+    detectable = aligned(["detectable", *(_detectable(row.detectable) for row in rows)])
+    for further in (interval, detectable):
+        if table_width([*columns, further]) <= width:
+            columns.append(further)
+    return grid(columns)
+
+
+def verdict(comparison: Comparison) -> str:
+    """Tell in one sentence what all rows together say."""
+    rows = comparison.rows
+    alike = [row for row in rows if row.different != "yes"]
+    threshold = format_share(comparison.threshold)
+    told = []
+    if alike:
+        sizes = [row.detectable for row in alike if isfinite(row.detectable)]
+        span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
+        told.append(
+            f"no difference found in {len(alike)} of {len(rows)}"
+            + (f" (one of {span} would have been)" if span else "")
+        )
+    if len(alike) < len(rows):
+        matter = sum(row.matters == "yes" for row in rows)
+        told.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
+    unsure = sum(row.matters == "cannot tell" for row in rows)
+    if unsure:
+        told.append(f"whether {threshold} is exceeded cannot be told for {unsure}")
+    return "; ".join(told)
+
+
+def _ratio(row: ComparedMetric, ratio: float) -> str:
+    """Write a ratio with the digits that its interval allows."""
+    if ratio > LARGEST_RATIO:
+        return f">{LARGEST_RATIO}"
+    return digits.format_value(ratio, min(row.ci95[1] - row.ci95[0], 1.0) / 2, "")
+
+
+def _detectable(share: float) -> str:
+    return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else digits.format_share(share)

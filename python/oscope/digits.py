@@ -1,0 +1,146 @@
+"""Numbers as people read them: digits follow the uncertainty, a value and its interval share unit and digits.
+
+Rounding is to `SIGNIFICANT` digits of the uncertainty, as the GUM (JCGM 100:2008, 7.2.6) advises. Prefixes
+are decimal for seconds and rates (ns, µs, ms, s), binary for bytes (KiB = 1024 B). Groups of three digits are
+parted by a narrow no-break space from 10 000 on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+SIGNIFICANT = 2
+MOST_DECIMALS = 9
+MISSING = "–"
+"""Stands where a number could not be had."""
+
+GROUP = "\u202f"
+
+_TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
+_BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30), ("Ti", 2.0**40))
+_DECIMAL = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A unit and a number of decimals, shared by a group of figures (an interval, a table's column)."""
+
+    unit: str
+    """Unit to print, prefix included, such as `µs` or `MiB/s`."""
+    factor: float
+    """Value of one `unit` in the base unit: printed = value / factor."""
+    decimals: int
+
+    @classmethod
+    def choose(cls, values: Iterable[float | None], spreads: Iterable[float | None], unit: str) -> Self:
+        """Choose the unit by the median magnitude of `values`, and the decimals by the smallest of `spreads`.
+
+        Values and spreads are in `unit`. Without any spread, 4 significant digits of the smallest value are
+        kept.
+        """
+        sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
+        doubts = [abs(s) for s in spreads if s is not None and math.isfinite(s) and s != 0]
+        middle = sizes[len(sizes) // 2] if sizes else max(doubts, default=0.0)
+        name, factor = _prefix(middle, unit)
+        if doubts:
+            decimals = _decimals(min(doubts) / factor, SIGNIFICANT)
+        elif any(size / factor % 1 for size in sizes):
+            decimals = _decimals(sizes[0] / factor, 4)
+        else:
+            decimals = 0
+        return cls(name, factor, decimals)
+
+    def text(self, value: float | None) -> str:
+        """Return the figure alone, rounded to the shared decimals; `MISSING` for None and NaN."""
+        if value is None or not math.isfinite(value):
+            return MISSING
+        rounded = f"{value / self.factor:.{self.decimals}f}"
+        if float(rounded) == 0:
+            rounded = rounded.removeprefix("-")
+        return _grouped(rounded)
+
+    def with_unit(self, value: float | None) -> str:
+        """Return the figure with its unit."""
+        text = self.text(value)
+        return f"{text} {self.unit}" if self.unit and text != MISSING else text
+
+
+def format_value(value: float | None, spread: float | None, unit: str) -> str:
+    """Return `value` with its unit and the digits that `spread` (half-width or deviation) allows."""
+    return Scale.choose([value], [spread], unit).with_unit(value)
+
+
+def format_measurement(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    """Return `98.1 ns`: the digits that the interval `low` to `high` allows."""
+    return format_value(value, _half(low, high), unit)
+
+
+def format_interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
+    """Return `98.1 ns (97.9 to 98.4)`; only the value where there is no interval."""
+    scale = Scale.choose([value], [_half(low, high)], unit)
+    if low is None or high is None:
+        return scale.with_unit(value)
+    return f"{scale.with_unit(value)} ({scale.text(low)} to {scale.text(high)})"
+
+
+def column(
+    values: Sequence[float | None], spreads: Sequence[float | None], unit: str
+) -> tuple[str, list[str]]:
+    """Return the unit for the heading and one text a value, all with the same unit and decimals."""
+    scale = Scale.choose(values, spreads, unit)
+    return scale.unit, [scale.text(value) for value in values]
+
+
+def format_count(count: float) -> str:
+    """Return a whole number with its digits in groups of three."""
+    return _grouped(f"{round(count)}")
+
+
+def format_share(share: float | None, spread: float | None = None) -> str:
+    """Return a share (0.034) as per cent (`3.4 %`): two significant digits, or as many as `spread` allows."""
+    if share is None or not math.isfinite(share):
+        return MISSING
+    percent = 100 * share
+    doubt = 100 * spread if spread else abs(percent)
+    return f"{Scale('', 1.0, min(_decimals(doubt, SIGNIFICANT), 4)).text(percent)} %"
+
+
+def _half(low: float | None, high: float | None) -> float | None:
+    return None if low is None or high is None else (high - low) / 2
+
+
+def _decimals(doubt: float, significant: int) -> int:
+    """Decimals that keep `significant` digits of `doubt` once it is itself rounded (0.0996 becomes 0.10)."""
+    if doubt <= 0:
+        return 0
+    exponent = int(f"{doubt:.{significant - 1}e}".split("e")[1])
+    return min(max(significant - 1 - exponent, 0), MOST_DECIMALS)
+
+
+def _prefix(size: float, unit: str) -> tuple[str, float]:
+    """Return the unit with the prefix that suits `size` (in `unit`), and its value in `unit`."""
+    base, slash, per = unit.partition("/")
+    times = dict(_TIMES)
+    if base in times and not slash:
+        steps = [(name, value / times[base]) for name, value in _TIMES]
+    elif base == "B":
+        steps = [(f"{prefix}B{slash}{per}", value) for prefix, value in _BINARY]
+    elif slash and per == "s":
+        steps = [(f"{prefix}{base}/s", value) for prefix, value in _DECIMAL]
+    else:
+        return unit, 1.0
+    suited = [step for step in steps if step[1] <= size * (1 + 1e-12)]
+    if size == 0:
+        return unit, 1.0
+    return suited[-1] if suited else steps[0]
+
+
+def _grouped(digits: str) -> str:
+    sign = "-" if digits.startswith("-") else ""
+    whole, point, rest = digits.removeprefix("-").partition(".")
+    if len(whole) > 4:
+        whole = f"{int(whole):,}".replace(",", GROUP)
+    return f"{sign}{whole}{point}{rest}"

@@ -1,0 +1,194 @@
+"""Carries out a plan: block by block, a fresh probe process each, every sample committed as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+from oscope import catalogue
+from oscope.errors import OscopeError, ProbeError, StoreError
+from oscope.interruption import Interruption
+from oscope.locate import find_probe
+from oscope.placement import Placement
+from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, schedule
+from oscope.progress import Listener, Silence
+from oscope.recorder import PointState, Recorder, check_resumable
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.store import Store
+from oscope.turns import Turns
+from oscope.units import format_duration, format_share
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    run_id: str
+    status: Literal["done", "interrupted"]
+    samples: int
+    """Samples of the run in the store."""
+    failures: tuple[str, ...]
+    """What went wrong in this session, a line each: lost probes, failed points, failed samples."""
+
+
+def execute(
+    plan: Plan, store: Store, listener: Listener | None = None, *, resume: str | None = None
+) -> Outcome:
+    """Measure what `plan` asks for into `store`; `resume` is the id of the run of this plan that is to go on.
+
+    The first SIGINT or SIGTERM ends it early, with everything measured kept. Raises UsageError where the
+    probe refuses a request or the run cannot go on here, ProbeError where no probe starts, StoreError where
+    storing fails; what was committed stays.
+    """
+    path = find_probe()
+    if plan.precision is not None:
+        # Loaded now, since it takes as long as measuring a fast point.
+        import oscope.statistics  # noqa: F401
+    with Placement() as placement:
+        turns = Turns(path, placement)
+        try:
+            with Interruption(turns.interrupt):
+                return _execute(plan, store, turns, listener or Silence(), resume)
+        finally:
+            turns.kill()
+
+
+def _execute(plan: Plan, store: Store, turns: Turns, listener: Listener, resume: str | None) -> Outcome:
+    recorder = _begin(plan, store, turns, resume)
+    turns.begin(recorder, listener)
+    listener.begin(recorder.run_id, plan)
+    try:
+        _measure(plan, turns)
+        turns.end_process()
+    except OscopeError:
+        # Where the store itself failed, nothing more can be said in it.
+        with contextlib.suppress(StoreError):
+            recorder.add_event("status", "failed")
+        raise
+    status: Literal["done", "interrupted"] = "interrupted" if turns.interrupted else "done"
+    _record_environment_after(turns)
+    recorder.add_event("status", status)
+    failed = [
+        f"{point.label}: {len(point.failed)} samples failed, the first: {point.failed[0]}"
+        for points in recorder.points.values()
+        for point in points
+        if point.failed
+    ]
+    return Outcome(recorder.run_id, status, recorder.finished, (*turns.failures, *failed))
+
+
+def _begin(plan: Plan, store: Store, turns: Turns, resume: str | None) -> Recorder:
+    """Make the run, or take up the one to resume."""
+    if resume is None:
+        recorder = Recorder(store, store.create_run(plan), plan)
+    else:
+        former = store.results(resume).experiments[0].environment
+        check_resumable(plan, catalogue.load(turns.path).workloads, former, turns.environment)
+        recorder = Recorder(store, resume, plan)
+        recorder.restore()
+    recorder.begin_session(turns.environment, turns.path)
+    return recorder
+
+
+def _record_environment_after(turns: Turns) -> None:
+    try:
+        turns.recorder.add_event("environment_after", dict(turns.look_again()))
+    except ProbeError as error:
+        turns.note(f"the environment after the run is not known: {error}")
+
+
+def _measure(plan: Plan, turns: Turns) -> None:
+    """Measure every experiment, each with an equal share of what is left of the budget."""
+    end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
+    for index, experiment in enumerate(plan.experiments):
+        deadline = float("inf")
+        if end is not None:
+            left = end - time.monotonic()
+            if left <= 0:
+                turns.note(f"{experiment.name}: {_budget(plan)} ran out before its turn")
+                continue
+            deadline = time.monotonic() + left / (len(plan.experiments) - index)
+        if plan.precision is None:
+            _measure_blocks(plan, experiment, turns, deadline)
+        else:
+            _measure_to_precision(plan, experiment, turns, deadline)
+        if turns.interrupted:
+            return
+
+
+def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
+    """Measure all blocks, or those begun before the budget ran out: none is left half done for it."""
+    blocks = experiment.blocks or 0
+    for block in range(blocks):
+        if not turns.run_block(schedule(plan, experiment, block), experiment, block, lambda: False):
+            return
+        if time.monotonic() >= deadline and block + 1 < blocks:
+            turns.note(f"{experiment.name}: {_budget(plan)} ran out after {block + 1} of {blocks} blocks")
+            return
+
+
+def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
+    """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
+    points = turns.recorder.points[experiment.name]
+    widths: dict[int, float | None] = {}
+    block = 0
+    going_on = True
+    while going_on and (still := _unfinished(plan, points, widths, block)):
+        order = [turn for turn in schedule(plan, experiment, block) if turn.point in still]
+        going_on = turns.run_block(order, experiment, block, lambda: time.monotonic() >= deadline)
+        results = turns.recorder.results(experiment.name)
+        widths.update({number: half_width(results, number, block) for number in still})
+        block += 1
+    if not turns.interrupted:
+        for number, point in enumerate(points):
+            if any(point.taken.values()):
+                turns.note(_describe_precision(plan, widths.get(number)), point)
+
+
+def _unfinished(
+    plan: Plan, points: list[PointState], widths: dict[int, float | None], blocks: int
+) -> set[int]:
+    """Return the numbers of the points that need more than the `blocks` blocks they have."""
+    return {
+        number
+        for number, point in enumerate(points)
+        if not point.skipped and (blocks < MINIMUM_BLOCKS or not _within(widths.get(number), plan.precision))
+    }
+
+
+def _within(width: float | None, precision: float | None) -> bool:
+    return width is not None and precision is not None and width <= precision
+
+
+def half_width(results: ExperimentResults, number: int, last_block: int) -> float | None:
+    """Return half the width of the headline's interval over its median, or None if there is none.
+
+    Only blocks up to `last_block` count: a resumed run has later ones already, and shall decide as the
+    unbroken one did.
+    """
+    from oscope.statistics import summarise_point
+
+    point = _until(results.points[number], last_block)
+    return summarise_point(results, point, results.headline).relative_half_width
+
+
+def _until(point: PointSamples, last_block: int) -> PointSamples:
+    keep = point.block <= last_block
+    arrays = {f.name: v[keep] for f in fields(point) if hasattr(v := getattr(point, f.name), "dtype")}
+    metrics = {name: values[keep] for name, values in point.metrics.items()}
+    return replace(point, **arrays, metrics=metrics, covariates={}, failed=())
+
+
+def _describe_precision(plan: Plan, width: float | None) -> str:
+    wanted = format_share(plan.precision or 0.0)
+    if width is None:
+        return f"a precision of {wanted} was asked for; there is no interval to judge it by"
+    if _within(width, plan.precision):
+        return f"the precision of {wanted} is reached: {100 * width:.2g} %"
+    return f"the precision of {wanted} is not reached within {_budget(plan)}: {100 * width:.2g} %"
+
+
+def _budget(plan: Plan) -> str:
+    return f"the budget of {format_duration(plan.budget_s or 0.0)}"

@@ -1,0 +1,51 @@
+"""Writes all samples of runs to a file that other programs read."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Literal, get_args
+
+from oscope.errors import UsageError
+from oscope.record import to_json, write_whole
+from oscope.samples import Results
+
+Format = Literal["csv", "parquet", "json"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+
+
+def export(results: Results, form: str, destination: str | Path) -> None:
+    """Write `results` to a file, whole or not at all; `-` is standard output.
+
+    `csv` and `parquet` hold the table of `oscope.frame.to_frame`, `json` the records of `oscope.record`.
+    Raises UsageError for another form, OscopeError where the file cannot be written.
+    """
+    content = _encode(results, form)
+    if str(destination) == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
+    else:
+        write_whole(Path(destination), content)
+
+
+def _encode(results: Results, form: str) -> bytes:
+    if form == "json":
+        return to_json(results)
+    if form not in FORMATS:
+        raise UsageError(f"{form!r} is not a format of export", remedy=f"there is {', '.join(FORMATS)}")
+    from oscope.frame import to_frame
+
+    frame = to_frame(results)
+    if form == "csv":
+        return frame.to_csv(index=False).encode()
+    # Experiments may give a factor of one name different types; a column of a Parquet file has one.
+    for name in frame.columns:
+        kinds = (
+            {type(value) for value in frame[name].dropna().unique()} if frame[name].dtype == object else set()
+        )
+        if len(kinds) > 1:
+            frame[name] = frame[name].astype("string")
+    buffer = io.BytesIO()
+    frame.to_parquet(buffer, index=False)
+    return buffer.getvalue()

@@ -1,0 +1,47 @@
+"""The labs: which experiments there are, and which document each reproduces. Importing this is cheap."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from oscope.errors import UsageError
+from oscope.experiment import Experiment, Lab
+from oscope.labs import syscalls
+
+LABS: tuple[Lab, ...] = (syscalls.LAB,)
+"""Every lab, in the order in which lists and reports show them."""
+
+
+def lab(name: str) -> Lab:
+    """Return the lab called `name`.
+
+    Raises:
+        UsageError: there is none; the nearest name is given.
+
+    """
+    for candidate in LABS:
+        if candidate.name == name:
+            return candidate
+    raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, [each.name for each in LABS]))
+
+
+def experiment(name: str) -> Experiment:
+    """Return the experiment called `name`.
+
+    Raises:
+        UsageError: there is none; the nearest name of an experiment or a lab is given.
+
+    """
+    experiments = {each.name: each for one in LABS for each in one.experiments}
+    if name in experiments:
+        return experiments[name]
+    names = [*experiments, *(each.name for each in LABS)]
+    raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, names))
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """Return a remedy that names the nearest of `known`, or all of them where none is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.5)
+    return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)} (see `oscope list`)"

@@ -1,0 +1,82 @@
+"""The system-call lab: what a call costs, how many fit into a second, and what making a process costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, Lab, Level
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+MEBIBYTE = 1 << 20
+
+CALLS = ("getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime")
+HOWS = ("fork", "vfork", "clone3", "posix_spawn", "thread")
+
+COST = Experiment(
+    name="syscall.cost",
+    workload="syscall.cost",
+    title="What one system call costs",
+    question="How long does one call take, timed by itself and in a loop, and what makes it vary?",
+    full=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=1000, blocks=10),
+    quick=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=300, blocks=10),
+    quick_share="about 10 s: 12 points of 300 samples",
+    metrics=("time_ns", "cycles"),
+)
+
+THROUGHPUT = Experiment(
+    name="syscall.throughput",
+    workload="syscall.throughput",
+    title="How many calls fit into a second",
+    question="How many times a second can a program call read, lseek, getpid and gethostid?",
+    full=Design(
+        factors={"call": ("read", "lseek", "getpid", "gethostid"), "duration": (10.0,)}, reps=10, blocks=10
+    ),
+    quick=Design(
+        factors={"call": ("read", "lseek", "getpid", "gethostid"), "duration": (0.5,)}, reps=5, blocks=5
+    ),
+    quick_share="about 20 s: 4 calls for 0.5 s, 5 times, each after a warm-up",
+    metrics=("calls_per_s", "bytes_per_s"),
+)
+
+
+def _huge_pages_of_nothing(factors: Mapping[str, Level]) -> bool:
+    """Without resident memory there are no pages whose size could matter."""
+    return factors.get("pages") == "huge" and factors.get("resident") == 0
+
+
+CREATE = Experiment(
+    name="process.create",
+    workload="process.create",
+    title="What making a process costs",
+    question="How long until the child runs and the parent goes on, and what do page tables add?",
+    full=Design(
+        factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE, 1024 * MEBIBYTE), "pages": ("4K", "huge")},
+        reps=100,
+        blocks=10,
+    ),
+    quick=Design(factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE), "pages": ("4K",)}, reps=60, blocks=10),
+    quick_share="about 25 s: 5 ways, with and without 64 MiB of resident memory, 60 samples each",
+    metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles", "total_cycles"),
+    exclude=_huge_pages_of_nothing,
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.syscalls.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="syscalls",
+    title="System calls",
+    document="a new system call and fork timed by the time-stamp counter, and on calls made for ten seconds",
+    experiments=(COST, THROUGHPUT, CREATE),
+    sections=_sections,
+    notebook="notebooks/syscalls.ipynb",
+)

@@ -1,0 +1,15 @@
+"""The lab's answers, in the order of the questions: each a section, or none if its experiment was not run."""
+
+from __future__ import annotations
+
+from oscope.labs.syscalls import causes, cost, estimator, page_tables, shape, table_one, throughput
+from oscope.report.analysis import Analysed
+from oscope.report.document import Section
+from oscope.samples import Results
+
+
+def sections(results: Results) -> list[Section]:
+    """Return the lab's answers."""
+    analysed = Analysed.of(results)
+    answers = (table_one, cost, shape, causes, estimator, throughput, page_tables)
+    return [found for answer in answers if (found := answer.section(analysed)) is not None]

@@ -1,0 +1,62 @@
+"""Which value should stand for the cost of a call, judged from the shape of what was measured."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from oscope.digits import format_count, format_share
+from oscope.labs.syscalls.words import counted, judged_points, listed
+from oscope.report.analysis import Analysed
+from oscope.report.document import Section, Table
+from oscope.samples import ExperimentResults, PointSamples
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer B4's second question."""
+    rows = [
+        _row(*each, results) for each in judged_points(results) if each[1].factors.get("resident", 0) == 0
+    ]
+    chosen = Counter(row[-2] for row in rows)
+    if not rows:
+        return None
+    told = [f"the {name} in {number}" for name, number in chosen.most_common()]
+    answer = f"By the shape of {counted(len(rows), 'distribution')}: {listed(told)}."
+    columns = ["what", "n", "skewness", "outliers", "modes", "autocorrelation", "stands for the cost", "why"]
+    return Section(
+        title="Which value stands for the cost",
+        answer=answer,
+        text=[
+            (
+                "The mean is right for a total (many calls together cost the sum of all of them, tail "
+                "included). It stands for one call only where the distribution is nearly symmetric and "
+                "free of outliers. With several modes no one value stands for all."
+            ),
+        ],
+        tables=[
+            Table(
+                "The shape of each distribution, and what follows",
+                columns,
+                rows,
+                frozenset({1, 2, 3, 4, 5}),
+                "Outliers: beyond Tukey's fences, each side scaled by its own half. Autocorrelation: "
+                "lag 1, within a process.",
+            )
+        ],
+    )
+
+
+def _row(
+    experiment: ExperimentResults, point: PointSamples, metric: str, name: str, results: Analysed
+) -> list[str]:
+    summary = results.summary(experiment, point, metric)
+    assert summary is not None, "only points with values are judged"  # noqa: S101
+    return [
+        name,
+        format_count(summary.n),
+        f"{summary.skewness:.2f}",
+        format_share(summary.outliers, 0.01),
+        str(len(summary.modes)),
+        f"{summary.autocorrelation:.2f}",
+        summary.representative,
+        summary.reason,
+    ]

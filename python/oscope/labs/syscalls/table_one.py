@@ -1,0 +1,170 @@
+"""The document's table: my_precious and fork in cycles, one by one, with mean, median and deviation."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from oscope.digits import MISSING, Scale, format_count
+from oscope.labs.syscalls import reference
+from oscope.labs.syscalls.words import median
+from oscope.report import plots
+from oscope.report.analysis import Analysed, measured
+from oscope.report.document import Figure, Section, Table
+from oscope.report.experiments import dot
+from oscope.report.tables import doubt
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import Summary
+
+LISTED = 10
+"""Iterations listed one by one, as in the document."""
+ROWS = (
+    ("my_precious", reference.MY_PRECIOUS),
+    ("fork child", reference.FORK_CHILD),
+    ("fork parent", reference.FORK_PARENT),
+)
+NO_CALL = (
+    "my_precious needs the patched kernel: boot one that has the call (the kernel lab builds it), then "
+    f"`oscope run syscall.cost --set call={reference.MY_PRECIOUS_CALL} --set style=single`."
+)
+
+Found = tuple[ExperimentResults, PointSamples, str]
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer B3: mean, median and standard deviation beside the document's."""
+    create = results.get("process.create")
+    fork = create.point(how="fork", resident=0) if create else None
+    if create is None or fork is None:
+        return None
+    columns: list[Found | None] = [
+        _my_precious(results),
+        (create, fork, "child_cycles"),
+        (create, fork, "parent_cycles"),
+    ]
+    summaries = [results.summary(*each) if each else None for each in columns]
+    return Section(
+        title="The document's table: a call and fork in cycles",
+        answer=_answer(summaries),
+        text=[
+            (
+                "The document timed ten iterations of each on another machine (Linux 5.0); its figures "
+                "stand beside ours for their shape. A cycle is a tick of the time-stamp counter, which "
+                "runs at a constant rate whatever the core's own frequency."
+            )
+        ],
+        tables=[_statistics(summaries), _iterations(columns)],
+        figures=_figure(results, columns),
+        missing=_missing(columns, summaries, create),
+    )
+
+
+def _my_precious(results: Analysed) -> Found | None:
+    """Return the point of the document's call, if it was run on a kernel that has it."""
+    experiment = results.get("syscall.cost")
+    point = experiment.point(call=reference.MY_PRECIOUS_CALL, style="single") if experiment else None
+    if experiment is None or point is None or not len(measured(point, "cycles")[0]):
+        return None
+    return None if any("ENOSYS" in note for note in point.notes) else (experiment, point, "cycles")
+
+
+def _missing(columns: list[Found | None], summaries: list[Summary | None], create: ExperimentResults) -> str:
+    parts = [NO_CALL] if columns[0] is None else []
+    if summaries[1] is None and summaries[2] is None:
+        clock = create.environment.get("clock") or {}
+        reason = clock.get("why") or "no process.create sample of fork without resident memory has them"
+        parts.append(f"Cycles of fork: {reason}.")
+    return " ".join(parts)
+
+
+def _answer(summaries: list[Summary | None]) -> str:
+    _, child, parent = summaries
+    if child is None or parent is None:
+        return ""
+    ours, theirs = child.median / parent.median, reference.FORK_CHILD.median / reference.FORK_PARENT.median
+    alike = "as in the document" if (ours > 1) == (theirs > 1) else "unlike in the document"
+    order = (
+        "The parent returns from fork before the child runs"
+        if ours > 1
+        else "The child runs before the parent returns from fork"
+    )
+    return (
+        f"{order}, {alike}: by the median the child's first instruction comes {median(child, 'cycles')} "
+        f"after the call and the parent's return {median(parent, 'cycles')}, a ratio of {ours:.2f} "
+        f"({theirs:.2f} there)."
+    )
+
+
+def _statistics(summaries: list[Summary | None]) -> Table:
+    rows = []
+    for (name, document), summary in zip(ROWS, summaries, strict=True):
+        cited = [f"{figure:.2f}" for figure in (document.mean, document.median, document.deviation)]
+        rows.append([name, *cited, *(_own(summary) if summary else [_why(name)])])
+    figures = ("mean", "median", "std. dev.")
+    here = ("iterations", "mean", "median", "95 % interval", "std. dev.")
+    columns = ["", *(f"document: {name}" for name in figures), *(f"here: {name}" for name in here)]
+    return Table(
+        "Mean, median and standard deviation [cycles]",
+        columns,
+        rows,
+        frozenset(range(1, len(columns))),
+        "The document's figures are of 10 iterations each. The child's figure is until its first "
+        "instruction, the parent's until the call returns. The interval is that of the median.",
+    )
+
+
+def _why(name: str) -> str:
+    return "needs the patched kernel" if name == "my_precious" else "not measured: no cycles here"
+
+
+def _own(summary: Summary) -> list[str]:
+    scale = Scale.choose([summary.median], [doubt(summary)], "cycles")
+    low, high = summary.ci95 or (None, None)
+    interval = MISSING if low is None else f"{scale.text(low)} – {scale.text(high)}"
+    return [
+        format_count(summary.n),
+        scale.text(summary.mean),
+        scale.text(summary.median),
+        interval,
+        scale.text(summary.std),
+    ]
+
+
+def _iterations(columns: list[Found | None]) -> Table:
+    """List the first iterations one by one."""
+    own: list[Floats] = [measured(each[1], each[2])[0][:LISTED] if each else np.zeros(0) for each in columns]
+    rows = []
+    for index in range(LISTED):
+        cited = [format_count(document.iterations[index]) for _, document in ROWS]
+        here = [format_count(values[index]) if index < len(values) else MISSING for values in own]
+        rows.append([str(index + 1), *cited, *here])
+    names = [name for name, _ in ROWS]
+    return Table(
+        f"The first {LISTED} iterations [cycles]",
+        ["iteration", *(f"document: {name}" for name in names), *(f"here: {name}" for name in names)],
+        rows,
+        frozenset(range(7)),
+        "In the order in which they were taken; none is left out."
+        if columns[0]
+        else "In the order in which they were taken; none is left out. my_precious needs the patched kernel.",
+    )
+
+
+def _figure(results: Analysed, columns: list[Found | None]) -> list[Figure]:
+    found = [(name, document, each) for (name, document), each in zip(ROWS, columns, strict=True) if each]
+    known = [(name, document, each) for name, document, each in found if results.summary(*each) is not None]
+    if not known:
+        return []
+    scale = Scale("cycles", 1.0, 0)
+    rows = []
+    for name, document, (experiment, point, metric) in known:
+        rows.append(dot(results, experiment, (point, metric), scale, name=f"{name}: here", colour=0))
+        cited = np.array(document.iterations, dtype=float)
+        rows.append(plots.Dot(f"{name}: document", document.median, None, cited, 1))
+    return [
+        plots.strips(
+            "Single iterations and medians",
+            "cycles",
+            rows,
+            "Faint: single iterations. Diamond: median, with its 95 % interval where the run gives one.",
+        )
+    ]

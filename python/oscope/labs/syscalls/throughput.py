@@ -1,0 +1,138 @@
+"""How many calls fit into a second, beside the document's figures and what the cost of one call predicts."""
+
+from __future__ import annotations
+
+from oscope.digits import MISSING, format_count
+from oscope.labs.syscalls import reference
+from oscope.labs.syscalls.words import median, with_samples
+from oscope.report import plots
+from oscope.report.analysis import Analysed, level_text
+from oscope.report.document import Figure, Section, Table
+from oscope.report.tables import row_scale, shared_scale
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import Summary
+
+METRIC = "calls_per_s"
+
+Found = list[tuple[PointSamples, Summary]]
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer C7."""
+    experiment = results.get("syscall.throughput")
+    if experiment is None:
+        return None
+    found = with_samples(results, experiment, METRIC)
+    if not found:
+        return None
+    return Section(
+        title="How many calls fit into a second",
+        answer=_answer(found),
+        text=[
+            (
+                "The document counts each call as one byte moved, so that its bytes a second and calls "
+                "a second are the same number; so does bytes_per_s here. Its figures are of another "
+                "machine."
+            )
+        ],
+        tables=[_table(results, experiment, found)],
+        figures=[_figure(found)],
+    )
+
+
+def _call(point: PointSamples) -> str:
+    return str(point.factors["call"])
+
+
+def _answer(found: Found) -> str:
+    fastest = max(found, key=lambda pair: pair[1].median)
+    slowest = min(found, key=lambda pair: pair[1].median)
+    text = f"{_call(fastest[0])} is called most often, {median(fastest[1], 'calls/s')}"
+    if slowest is not fastest:
+        text += f", {_call(slowest[0])} least, {median(slowest[1], 'calls/s')}"
+    known = [
+        (_call(point), summary.median)
+        for point, summary in found
+        if _call(point) in reference.CALLS_PER_SECOND
+    ]
+    ours = [call for call, _ in sorted(known, key=lambda pair: -pair[1])]
+    theirs = sorted(ours, key=lambda call: -reference.CALLS_PER_SECOND[call])
+    if len(ours) > 1:
+        text += (
+            ". The order is the document's"
+            if ours == theirs
+            else f". The document's order was {', '.join(theirs)}; here it is {', '.join(ours)}"
+        )
+    return text + "."
+
+
+def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Table:
+    scale = shared_scale([summary for _, summary in found], "calls/s")
+    rows = []
+    for point, summary in found:
+        text = row_scale(scale, summary).text
+        low, high = summary.ci95 or (None, None)
+        bytes_per_s = results.summary(experiment, point, "bytes_per_s")
+        document = reference.CALLS_PER_SECOND.get(_call(point))
+        rows.append(
+            [
+                _call(point),
+                level_text("duration", point.factors["duration"]) if "duration" in point.factors else MISSING,
+                format_count(summary.n),
+                text(summary.median),
+                MISSING if low is None else f"{text(low)} – {text(high)}",
+                text(summary.std),
+                MISSING if bytes_per_s is None else row_scale(scale, summary).text(bytes_per_s.median),
+                MISSING if document is None else scale.text(document),
+                MISSING if document is None else f"{summary.median / document:.2f}",
+                _predicted(results, _call(point), scale.factor),
+            ]
+        )
+    unit = f"[{scale.unit}]"
+    bytes_unit = f"[{scale.unit.replace('calls', 'B')}]"
+    columns = [
+        "call",
+        "for",
+        "n",
+        f"median {unit}",
+        f"95 % interval {unit}",
+        f"std. dev. {unit}",
+        f"bytes {bytes_unit}",
+        f"document {unit}",
+        "here / document",
+        f"1 / cost in a loop {unit}",
+    ]
+    note = (
+        "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
+        "/dev/zero; this one is from a file in memory."
+    )
+    return Table("Calls a second", columns, rows, frozenset(range(2, len(columns))), note)
+
+
+def _predicted(results: Analysed, call: str, factor: float) -> str:
+    cost = results.get("syscall.cost")
+    point = cost.point(call=call, style="loop") if cost else None
+    summary = results.summary(cost, point, "time_ns") if cost and point else None
+    return f"{1e9 / summary.median / factor:.3g}" if summary is not None and summary.median > 0 else MISSING
+
+
+def _figure(found: Found) -> Figure:
+    scale = shared_scale([summary for _, summary in found], "calls/s")
+    names = [_call(point) for point, _ in found]
+    intervals = [
+        summary.ci95 and (summary.ci95[0] / scale.factor, summary.ci95[1] / scale.factor)
+        for _, summary in found
+    ]
+    here = plots.Bars("here", [summary.median / scale.factor for _, summary in found], intervals)
+    cited = [reference.CALLS_PER_SECOND.get(name) for name in names]
+    document = plots.Bars(
+        "document", [None if each is None else each / scale.factor for each in cited], role="reference"
+    )
+    title = "Calls a second, here and in the document"
+    return plots.bars(
+        title,
+        plots.axis(scale.unit),
+        names,
+        [here, document],
+        note="Bars: medians; whiskers: 95 % intervals.",
+    )

@@ -1,0 +1,46 @@
+"""Keeps the laboratory off the CPU on which the probe measures."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class Placement:
+    """While entered, the laboratory's threads keep off the CPU that the probe pins itself to.
+
+    The probe takes the highest CPU allowed to it. Storing samples and drawing a progress bar there would
+    evict its caches and make it wait: the laboratory would measure itself. With a single CPU nothing can be
+    done, and nothing is.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = os.sched_getaffinity(0)
+        self._apart = self._allowed - {max(self._allowed)} or self._allowed
+
+    def __enter__(self) -> Placement:
+        """Move all threads there are."""
+        _move(self._apart)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Give them back what they were allowed."""
+        _move(self._allowed)
+
+    @contextlib.contextmanager
+    def starting(self) -> Iterator[None]:
+        """Allow this thread everything for a moment, since a child inherits what its parent is allowed."""
+        os.sched_setaffinity(0, self._allowed)
+        try:
+            yield
+        finally:
+            os.sched_setaffinity(0, self._apart)
+
+
+def _move(cpus: set[int]) -> None:
+    for task in Path("/proc/self/task").iterdir():
+        # A thread may have ended since the folder was read.
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), cpus)

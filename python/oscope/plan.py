@@ -1,0 +1,295 @@
+"""What will be measured, how often and in which order: values from which a run can be repeated or resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oscope.catalogue import Catalogue, Covariate, Workload, check_level, nearest
+from oscope.errors import UsageError
+from oscope.experiment import Design, Experiment, Level, Profile
+
+MINIMUM_BLOCKS = 5
+"""With a precision asked for, no point ends earlier: an interval over fewer processes means nothing."""
+DEFAULT_BUDGET_S = 60.0
+"""What a run with a precision but no budget may take."""
+_MOST_PRECISION_REPS = 5
+
+Factors = Mapping[str, Level]
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is measured, as asked for. At most one of `reps` and `precision` is given."""
+
+    reps: int | None = None
+    """Samples of each point; None: what the experiment's design says."""
+    precision: float | None = None
+    """Half-width of the headline's 95 % interval over its median, at which a point is finished."""
+    budget_s: float | None = None
+    """What the whole run may take."""
+
+    def check(self) -> None:
+        """Raise UsageError where the amounts make no sense."""
+        if self.reps is not None and self.reps < 1:
+            raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise UsageError(
+                f"a precision of {self.precision:g} is not between 0 and 1", remedy="write it like 2% or 0.02"
+            )
+        if self.budget_s is not None and not 0 < self.budget_s < float("inf"):
+            raise UsageError(
+                f"a budget of {self.budget_s:g} s leaves no time to measure",
+                remedy="give a duration like 10s or 2m",
+            )
+        if self.reps is not None and self.precision is not None:
+            raise UsageError("--reps and --precision contradict each other", remedy="give one of them")
+
+
+@dataclass(frozen=True)
+class PlannedExperiment:
+    """One experiment of a plan, with all its points."""
+
+    name: str
+    title: str
+    question: str
+    metrics: tuple[str, ...]
+    """Every metric of the workload, the headline one first."""
+    points: tuple[Factors, ...]
+    reps: int
+    """Samples of each point; with a precision, samples of each point in a block."""
+    blocks: int | None
+    """None: as many as the precision needs."""
+    min_time_ns: int
+    workload: Workload
+
+    def block_reps(self, block: int) -> int:
+        """Return how many samples each point gets in `block`, counted from 0."""
+        if self.blocks is None:
+            return self.reps
+        share, rest = divmod(self.reps, self.blocks)
+        return share + (block < rest)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole run, before anything is measured."""
+
+    seed: int
+    profile: Profile
+    place: str
+    precision: float | None
+    budget_s: float | None
+    experiments: tuple[PlannedExperiment, ...]
+    covariates: tuple[Covariate, ...] = field(default=())
+
+    @property
+    def total(self) -> int | None:
+        """Number of samples, or None where a precision decides."""
+        if self.precision is not None:
+            return None
+        return sum(e.reps * len(e.points) for e in self.experiments)
+
+    def to_object(self) -> dict[str, Any]:
+        """Return a JSON object from which `from_object` makes an equal plan."""
+        return {
+            "seed": self.seed,
+            "profile": self.profile,
+            "place": self.place,
+            "precision": self.precision,
+            "budget_s": self.budget_s,
+            "experiments": [
+                {
+                    "name": e.name,
+                    "title": e.title,
+                    "question": e.question,
+                    "metrics": list(e.metrics),
+                    "points": [dict(p) for p in e.points],
+                    "reps": e.reps,
+                    "blocks": e.blocks,
+                    "min_time_ns": e.min_time_ns,
+                    "workload": e.workload.to_object(),
+                }
+                for e in self.experiments
+            ],
+            "covariates": [{"name": c.name, "unit": c.unit, "doc": c.doc} for c in self.covariates],
+        }
+
+    @classmethod
+    def from_object(cls, data: Mapping[str, Any]) -> Plan:
+        """Read what `to_object` returned."""
+        experiments = tuple(
+            PlannedExperiment(
+                name=e["name"],
+                title=e["title"],
+                question=e["question"],
+                metrics=tuple(e["metrics"]),
+                points=tuple(e["points"]),
+                reps=e["reps"],
+                blocks=e["blocks"],
+                min_time_ns=e["min_time_ns"],
+                workload=Workload.from_object(e["workload"]),
+            )
+            for e in data["experiments"]
+        )
+        covariates = tuple(Covariate(**c) for c in data["covariates"])
+        return cls(
+            data["seed"],
+            data["profile"],
+            data["place"],
+            data["precision"],
+            data["budget_s"],
+            experiments,
+            covariates,
+        )
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A point's turn in a block."""
+
+    point: int
+    """Index in the experiment's points."""
+    reps: int
+
+
+def make_plan(
+    experiments: Sequence[Experiment],
+    catalogue: Catalogue,
+    *,
+    profile: Profile = "full",
+    settings: Mapping[str, Sequence[Level]] | None = None,
+    amount: Amount | None = None,
+    seed: int | None = None,
+) -> Plan:
+    """Plan a run of `experiments`.
+
+    `settings` gives a parameter the levels it shall have, as values or as typed, in every experiment whose
+    workload has it. `seed` decides every order; None draws one. Raises UsageError for an amount, parameter or
+    level that cannot be.
+    """
+    amount = amount or Amount()
+    amount.check()
+    settings = settings or {}
+    workloads = {e.name: catalogue.workload(e.workload) for e in experiments}
+    _check_names(settings, workloads.values())
+    planned = tuple(
+        _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount) for e in experiments
+    )
+    return Plan(
+        seed=draw_seed() if seed is None else _check_seed(seed),
+        profile=profile,
+        place="local",
+        precision=amount.precision,
+        budget_s=DEFAULT_BUDGET_S if amount.precision and amount.budget_s is None else amount.budget_s,
+        experiments=planned,
+        covariates=catalogue.covariates,
+    )
+
+
+def draw_seed() -> int:
+    """Return a seed from the system's entropy, small enough to be typed."""
+    import secrets
+
+    return secrets.randbelow(2**32)
+
+
+def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Turn, ...]:
+    """Return the order of all points in `block`, and how many samples each gets.
+
+    The order is a random permutation that depends on the seed, the experiment's name and the block alone, so
+    that a resumed run keeps the schedule of the unbroken one.
+    """
+    import numpy as np
+
+    # A digest, since Python's own hash of a text differs from process to process.
+    name = int.from_bytes(hashlib.sha256(experiment.name.encode()).digest()[:8], "big")
+    order = np.random.default_rng([plan.seed, name, block]).permutation(len(experiment.points))
+    reps = experiment.block_reps(block)
+    return tuple(Turn(int(point), reps) for point in order)
+
+
+def _check_seed(seed: int) -> int:
+    if seed < 0:
+        raise UsageError(f"the seed {seed} is below zero", remedy="give a whole number, zero or more")
+    return seed
+
+
+def _check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Workload]) -> None:
+    known = {parameter.name: None for workload in workloads for parameter in workload.parameters}
+    for name, levels in settings.items():
+        if name not in known:
+            raise UsageError(f"no experiment here has a factor {name!r}", remedy=nearest(name, known))
+        if not levels:
+            raise UsageError(f"{name} has no level", remedy=f"write --set {name}=LEVEL[,LEVEL]…")
+
+
+def _plan_experiment(
+    experiment: Experiment,
+    workload: Workload,
+    design: Design,
+    settings: Mapping[str, Sequence[Level]],
+    amount: Amount,
+) -> PlannedExperiment:
+    reps = amount.reps or design.reps
+    blocks: int | None = min(design.blocks, reps)
+    if amount.precision is not None:
+        reps, blocks = min(max(1, design.reps // design.blocks), _MOST_PRECISION_REPS), None
+    return PlannedExperiment(
+        name=experiment.name,
+        title=experiment.title,
+        question=experiment.question,
+        metrics=_order_metrics(experiment, workload),
+        points=_points(experiment, workload, design, settings),
+        reps=reps,
+        blocks=blocks,
+        min_time_ns=design.min_time_ns,
+        workload=workload,
+    )
+
+
+def _order_metrics(experiment: Experiment, workload: Workload) -> tuple[str, ...]:
+    known = [m.name for m in workload.metrics]
+    for name in experiment.metrics:
+        if name not in known:
+            raise UsageError(
+                f"{experiment.name}: {workload.name} has no metric {name!r}", remedy=nearest(name, known)
+            )
+    return (*experiment.metrics, *(name for name in known if name not in experiment.metrics))
+
+
+def _points(
+    experiment: Experiment,
+    workload: Workload,
+    design: Design,
+    settings: Mapping[str, Sequence[Level]],
+) -> tuple[Factors, ...]:
+    """Return the product of the levels, set or else designed, without the combinations excluded."""
+    levels: dict[str, Sequence[Level]] = dict(design.factors)
+    levels.update({name: chosen for name, chosen in settings.items() if workload.parameter(name)})
+    try:
+        checked = {name: _levels(workload, name, given) for name, given in levels.items()}
+    except UsageError as error:
+        raise UsageError(f"{experiment.name}: {error.message}", remedy=error.remedy) from None
+    product = [
+        dict(zip(checked, combination, strict=True)) for combination in itertools.product(*checked.values())
+    ]
+    points = tuple(p for p in product if experiment.exclude is None or not experiment.exclude(p))
+    if not points:
+        raise UsageError(
+            f"{experiment.name}: these levels exclude each other", remedy="set others, or fewer of them"
+        )
+    return points
+
+
+def _levels(workload: Workload, name: str, given: Sequence[Level]) -> tuple[Level, ...]:
+    parameter = workload.parameter(name)
+    if parameter is None:
+        raise UsageError(
+            f"{workload.name} has no parameter {name!r}",
+            remedy=nearest(name, [p.name for p in workload.parameters]),
+        )
+    return tuple(dict.fromkeys(check_level(parameter, level) for level in given))

@@ -1,0 +1,227 @@
+"""The record (`oscope.record/1`): one experiment's results as a JSON object that explains itself.
+
+`record.schema.json` beside this file describes every field.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from oscope.errors import OscopeError, UsageError
+from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.statistics import summarise_point
+
+SCHEMA = "oscope.record/1"
+_INTEGERS = ("block", "process", "boot", "rep", "started_ns", "iterations")
+_REALS = ("raw", "correction")
+
+
+def to_record(results: ExperimentResults) -> dict[str, Any]:
+    """Return the record of one experiment; numpy arrays in it stand for JSON arrays, NaN for null."""
+    points = [p for p in results.points if len(p) or p.skipped is None]
+    return {
+        "schema": SCHEMA,
+        "id": results.run_id,
+        "experiment": results.experiment,
+        "started": results.started,
+        "seed": results.seed,
+        "title": results.title,
+        "question": results.question,
+        "workload": results.workload,
+        "workload_version": results.workload_version,
+        "timing_model": results.timing_model,
+        "status": results.status,
+        "settings": dict(results.settings),
+        "environment": dict(results.environment),
+        "metrics": {
+            name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
+        },
+        "covariates": {name: {"unit": c.unit, "doc": c.doc} for name, c in results.covariates.items()},
+        "points": [_point(results, p) for p in points],
+        "skipped": [
+            {"factors": dict(p.factors), "reason": p.skipped, "remedy": p.remedy, "notes": list(p.notes)}
+            for p in results.points
+            if p.skipped is not None
+        ],
+    }
+
+
+def to_json(results: Results) -> bytes:
+    """Return the records as JSON: one experiment gives an object, several an array. NaN becomes null."""
+    records = [to_record(e) for e in results.experiments]
+    # orjson writes NaN and the infinities as null, in arrays too.
+    return orjson.dumps(
+        records[0] if len(records) == 1 else records,
+        option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def write(results: Results, destination: str | Path) -> None:
+    """Write the records to a file, whole or not at all; `-` is standard output. Raises OscopeError."""
+    text = to_json(results)
+    if str(destination) == "-":
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+        return
+    write_whole(Path(destination), text)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Put `content` into the file at `path` by renaming a complete one. Raises OscopeError."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            # mkstemp makes files for their owner only; a result is as readable as any other new file.
+            temporary.chmod(0o666 & ~_umask())
+            temporary.replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+    except OSError as error:
+        raise OscopeError(
+            f"{path} cannot be written ({error.strerror})",
+            remedy="check the folder, its permissions and its space",
+        ) from error
+
+
+def read(path: str | Path) -> Results:
+    """Read the records of a file; UsageError where it is not one."""
+    try:
+        data = json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror})", remedy="give a file written by --json"
+        ) from error
+    except ValueError as error:
+        raise UsageError(f"{path} is not JSON ({error})", remedy="give a file written by --json") from error
+    try:
+        return Results(tuple(from_record(r) for r in (data if isinstance(data, list) else [data])))
+    except UsageError as error:
+        raise UsageError(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
+def from_record(data: Mapping[str, Any]) -> ExperimentResults:
+    """Return the results from which `to_record` made `data`. UsageError where it is not such a record."""
+    if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
+        found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
+        raise UsageError(f"not an {SCHEMA} but {found!r}", remedy="give a file written by --json")
+    try:
+        return _read_record(data)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise UsageError(
+            f"the record is malformed ({error!r})", remedy="write it anew with --json"
+        ) from error
+
+
+def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
+    skips = {_key(s["factors"]): s for s in data["skipped"]}
+    points = [_read_point(p, skips.pop(_key(p["factors"]), None)) for p in data["points"]]
+    names = (list(data["metrics"]), list(data["covariates"]))
+    points += [_empty_point(s, *names) for s in skips.values()]
+    return ExperimentResults(
+        run_id=data["id"],
+        experiment=data["experiment"],
+        workload=data["workload"],
+        workload_version=data["workload_version"],
+        started=data["started"],
+        seed=data["seed"],
+        points=tuple(points),
+        metrics={n: Column(n, m["unit"], m["doc"], m["better"]) for n, m in data["metrics"].items()},
+        covariates={n: Column(n, c["unit"], c["doc"]) for n, c in data["covariates"].items()},
+        environment=data["environment"],
+        title=data["title"],
+        question=data["question"],
+        timing_model=data["timing_model"],
+        status=data["status"],
+        settings=data["settings"],
+    )
+
+
+def _key(factors: Mapping[str, Any]) -> str:
+    return json.dumps(factors, sort_keys=True)
+
+
+def _point(results: ExperimentResults, point: PointSamples) -> dict[str, Any]:
+    return {
+        "factors": dict(point.factors),
+        "metrics": {name: _metric(results, point, name) for name in results.metrics},
+        "notes": list(point.notes),
+        "samples": {
+            **{name: getattr(point, name) for name in (*_INTEGERS, *_REALS)},
+            "covariates": {name: np.ascontiguousarray(values) for name, values in point.covariates.items()},
+            "failed": {str(index): reason for index, reason in point.failed},
+        },
+    }
+
+
+def _metric(experiment: ExperimentResults, point: PointSamples, name: str) -> dict[str, Any]:
+    summary = summarise_point(experiment, point, name)
+    return {
+        "unit": experiment.metrics[name].unit,
+        "n": summary.n,
+        "mean": summary.mean,
+        "median": summary.median,
+        "std": summary.std,
+        "min": summary.minimum,
+        "max": summary.maximum,
+        "ci95": list(summary.ci95) if summary.ci95 is not None else None,
+        "representative": summary.representative,
+        "reason": summary.reason,
+        "level": summary.level,
+        "values": np.ascontiguousarray(point.metrics[name]),
+    }
+
+
+def _read_point(data: Mapping[str, Any], skip: Mapping[str, Any] | None) -> PointSamples:
+    samples = data["samples"]
+    arrays: dict[str, Any] = {name: np.array(samples[name], dtype=np.int64) for name in _INTEGERS}
+    arrays |= {name: np.array(samples[name], dtype=np.float64) for name in _REALS}
+    metrics = {name: np.array(m["values"], dtype=np.float64) for name, m in data["metrics"].items()}
+    covariates = {name: np.array(values, dtype=np.float64) for name, values in samples["covariates"].items()}
+    for name, values in {**arrays, **metrics, **covariates}.items():
+        if values.shape != arrays["block"].shape:
+            raise ValueError(f"{name} has not as many values as there are samples")
+    return PointSamples(
+        factors=data["factors"],
+        metrics=metrics,
+        covariates=covariates,
+        failed=tuple((int(index), reason) for index, reason in samples["failed"].items()),
+        notes=tuple(data["notes"]),
+        skipped=skip["reason"] if skip else None,
+        remedy=skip["remedy"] if skip else None,
+        **arrays,
+    )
+
+
+def _empty_point(skip: Mapping[str, Any], metrics: Sequence[str], covariates: Sequence[str]) -> PointSamples:
+    arrays: dict[str, Any] = {name: np.empty(0, np.int64) for name in _INTEGERS}
+    arrays |= {name: np.empty(0) for name in _REALS}
+    return PointSamples(
+        factors=skip["factors"],
+        metrics={name: np.empty(0) for name in metrics},
+        covariates={name: np.empty(0) for name in covariates},
+        notes=tuple(skip["notes"]),
+        skipped=skip["reason"],
+        remedy=skip["remedy"],
+        **arrays,
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

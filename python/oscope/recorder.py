@@ -1,0 +1,193 @@
+"""Writes a run into the store while it is measured, and knows where each point stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+
+from oscope import laboratory, schema
+from oscope.errors import UsageError
+from oscope.plan import Factors, Plan, PlannedExperiment
+from oscope.samples import ExperimentResults
+from oscope.store import Happening, Store
+from oscope.wire import Sample
+
+
+@dataclass
+class PointState:
+    """Where one point of a run stands."""
+
+    id: int
+    experiment: PlannedExperiment
+    number: int
+    columns: list[str]
+    """Names of the values in a sample's row: the metrics, then the covariates."""
+    taken: dict[int, int] = field(default_factory=dict)
+    """Samples there are of each block."""
+    closed: set[int] = field(default_factory=set)
+    """Blocks whose missing samples were lost and are not tried again."""
+    iterations: int | None = None
+    """The loop count found in the first block."""
+    deaths: int = 0
+    failures: int = 0
+    skipped: bool = False
+    notes: set[str] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    """Reasons of the samples that failed in this session."""
+
+    @property
+    def factors(self) -> Factors:
+        """The point's levels."""
+        return self.experiment.points[self.number]
+
+    @property
+    def label(self) -> str:
+        """Name of the point, for messages."""
+        levels = " ".join(f"{name}={level}" for name, level in self.factors.items())
+        return f"{self.experiment.name} {levels}".rstrip()
+
+    def missing(self, block: int) -> int:
+        """Return how many samples of `block` are still to be taken."""
+        if self.skipped or block in self.closed:
+            return 0
+        return max(0, self.experiment.block_reps(block) - self.taken.get(block, 0))
+
+    def rows(self, samples: Sequence[Sample], place: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Return the samples' rows in the store; `place` has their block, process and boot."""
+        count = len(self.experiment.metrics)
+        metrics, covariates = self.columns[:count], self.columns[count:]
+        first = self.taken.get(place["block"], 0)
+        return [
+            {
+                "point_id": self.id,
+                "rep": rep,
+                **place,
+                "started_ns": sample.started_ns,
+                "raw": sample.raw,
+                "iterations": sample.iterations,
+                "correction": sample.correction,
+                "failed": sample.failed,
+                # map and dict.get run without the interpreter: this line is the store's bottleneck.
+                "values": orjson.dumps(
+                    [*map(sample.metrics.get, metrics), *map(sample.covariates.get, covariates)]
+                ).decode(),
+            }
+            for rep, sample in enumerate(samples, first)
+        ]
+
+
+class Recorder:
+    """The run being written. Every method commits before it returns."""
+
+    def __init__(self, store: Store, run_id: str, plan: Plan) -> None:
+        """Take up the run `run_id`, which is in the store, where it stands."""
+        self._store = store
+        self.run_id = run_id
+        self.process = 0
+        self.boots: list[str | None] = []
+        self.finished = 0
+        self.total = plan.total
+        ids = store.point_ids(run_id)
+        covariates = [c.name for c in plan.covariates]
+        self.points = {
+            experiment.name: [
+                PointState(
+                    ids[experiment.name, number], experiment, number, [*experiment.metrics, *covariates]
+                )
+                for number in range(len(experiment.points))
+            ]
+            for experiment in plan.experiments
+        }
+        self._boot = 0
+
+    def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
+        """Commit samples of `point` that came together."""
+        happenings = self._new_columns(point, samples)
+        rows = point.rows(samples, {"block": block, "process": self.process, "boot": self._boot})
+        self._store.add(self.run_id, rows, happenings)
+        point.taken[block] = point.taken.get(block, 0) + len(rows)
+        self.finished += len(rows)
+        point.failed += [sample.failed for sample in samples if sample.failed is not None]
+
+    def begin_process(self, environment: Mapping[str, Any]) -> None:
+        """Count a new probe process, which the next samples are from."""
+        boot = environment.get("boot_id")
+        if boot not in self.boots:
+            self.boots.append(boot)
+        self._boot = self.boots.index(boot)
+        self.process += 1
+
+    def begin_session(self, environment: Mapping[str, Any], probe: Path) -> None:
+        """Store what this machine and this laboratory are, as the run begins or goes on."""
+        self.add_event("environment", dict(environment))
+        self.add_event("laboratory", laboratory.describe(probe))
+        self.add_event("status", "unfinished")
+
+    def results(self, experiment: str) -> ExperimentResults:
+        """Return what is there of an experiment so far."""
+        return self._store.results(self.run_id, experiment=experiment).experiments[0]
+
+    def add_event(self, kind: str, data: object, point: PointState | None = None) -> None:
+        """Commit something that happened to the run, or to a point (the kinds: see `oscope.store`)."""
+        self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
+
+    def restore(self) -> None:
+        """Read from the store how far an earlier session came."""
+        from oscope.loading import load_events
+
+        states = {point.id: point for points in self.points.values() for point in points}
+        table = schema.sample
+        counts = (
+            sa.select(table.c.point_id, table.c.block, sa.func.count(), sa.func.max(table.c.process))
+            .where(
+                table.c.point_id.in_(sa.select(schema.point.c.id).where(schema.point.c.run_id == self.run_id))
+            )
+            .group_by(table.c.point_id, table.c.block)
+        )
+        with self._store.reading() as connection:
+            events = load_events(connection, self.run_id)
+            for point_id, block, number, process in connection.execute(counts):
+                states[point_id].taken[block] = number
+                self.finished += number
+                self.process = max(self.process, process)
+        self.boots = list(dict.fromkeys(e.get("boot_id") for e in events.run["environment"]))
+        for point_id, happened in events.points.items():
+            _restore_point(states[point_id], happened)
+
+    def _new_columns(self, point: PointState, samples: Sequence[Sample]) -> list[Happening]:
+        """Lengthen the point's row by covariates that no earlier sample had, such as a counter."""
+        covariates = frozenset(point.columns[len(point.experiment.metrics) :])
+        new = sorted({name for s in samples for name in s.covariates.keys() - covariates})
+        point.columns += new
+        return [Happening("columns", new, point.id)] if new else []
+
+
+def _restore_point(state: PointState, happened: Mapping[str, list[Any]]) -> None:
+    state.columns += [name for more in happened.get("columns", ()) for name in more]
+    state.iterations = happened["iterations"][-1] if happened.get("iterations") else None
+    state.deaths = len(happened.get("death", ()))
+    state.failures = len(happened.get("failure", ()))
+    state.skipped = bool(happened.get("skipped"))
+    state.closed = {loss["block"] for kind in ("death", "failure") for loss in happened.get(kind, ())}
+    state.notes = set(happened.get("note", ()))
+
+
+def check_resumable(
+    plan: Plan, workloads: Mapping[str, Any], former: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Raise UsageError where going on would mix figures that are not alike."""
+    if former.get("machine") != now.get("machine"):
+        raise UsageError("the run was begun on another machine", remedy="resume it there, or begin a new one")
+    if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
+        raise UsageError("the run was begun with another clock", remedy="begin a new one")
+    for experiment in plan.experiments:
+        current = workloads.get(experiment.workload.name)
+        if current is None or current.version != experiment.workload.version:
+            raise UsageError(
+                f"the probe measures {experiment.workload.name} differently now", remedy="begin a new run"
+            )

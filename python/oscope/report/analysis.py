@@ -1,0 +1,85 @@
+"""Results with their summaries computed once: what the report and the labs' answers share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from oscope.experiment import Level
+from oscope.samples import ExperimentResults, Floats, Ints, PointSamples, Results
+from oscope.statistics import Summary, summarise, summarise_point
+from oscope.units import format_bytes, format_duration
+
+BYTE_FACTORS = frozenset({"resident", "buffer", "total", "size", "block_size", "working_set"})
+"""Factors that count bytes; a level in a record travels without its unit."""
+
+
+@dataclass(frozen=True)
+class Analysed(Results):
+    """Results that remember the summary of each point's metrics."""
+
+    memo: dict[tuple[int, str], Summary] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def of(cls, results: Results) -> Analysed:
+        """Return `results` itself if it already remembers."""
+        return results if isinstance(results, Analysed) else cls(results.experiments)
+
+    def summary(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary | None:
+        """Return the summary of `metric` at `point`, or None where no sample has it."""
+        # The points live as long as these results, so their identity is a sound key.
+        key = (id(point), metric)
+        if key not in self.memo:
+            if not len(measured(point, metric)[0]):
+                return None
+            self.memo[key] = summarise_point(experiment, point, metric)
+        return self.memo[key]
+
+
+def measured(point: PointSamples, metric: str) -> tuple[Floats, Ints]:
+    """Return the finite values of `metric` at `point`, in the order taken, and their indices."""
+    values = point.metrics.get(metric, np.zeros(0))
+    keep = np.flatnonzero(np.isfinite(values))
+    return values[keep], keep
+
+
+def block_medians(point: PointSamples, metric: str) -> dict[int, float]:
+    """Return the median of `metric` in each block in which it was measured."""
+    values, keep = measured(point, metric)
+    block = point.block[keep]
+    return {int(name): float(np.median(values[block == name])) for name in np.unique(block)}
+
+
+def shown_metrics(experiment: ExperimentResults) -> list[str]:
+    """Return the metrics that have a value anywhere, those of the headline's kind in front."""
+    return [name for name in experiment.metrics if any(len(measured(p, name)[0]) for p in experiment.points)]
+
+
+def level_text(name: str, level: Level) -> str:
+    """Return a level as a person writes it: byte counts in binary units, durations with theirs."""
+    if isinstance(level, bool):
+        return "yes" if level else "no"
+    if name in BYTE_FACTORS and isinstance(level, int):
+        return format_bytes(level)
+    if name == "duration" and isinstance(level, int | float):
+        return format_duration(float(level))
+    return str(level)
+
+
+def label(factors: Mapping[str, Level], names: Iterable[str]) -> str:
+    """Return the levels of `names`, joined: the name of a point in a figure or a table."""
+    return " · ".join(level_text(name, factors[name]) for name in names if name in factors)
+
+
+def paired_difference(
+    results: ExperimentResults, a: PointSamples, b: PointSamples, metric: str
+) -> Summary | None:
+    """Summarise b - a, one difference of medians for each block both have; None without one."""
+    first, second = block_medians(a, metric), block_medians(b, metric)
+    shared = sorted(first.keys() & second.keys())
+    if not shared:
+        return None
+    step = max(results.resolution(point, metric) for point in (a, b))
+    return summarise([second[block] - first[block] for block in shared], shared, resolution=step)

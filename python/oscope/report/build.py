@@ -1,0 +1,159 @@
+"""What the report says, free of any medium: verdict, findings, answers, experiments, method, data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oscope.digits import format_count
+from oscope.experiment import Lab
+from oscope.report import embed, experiments, method
+from oscope.report.analysis import Analysed
+from oscope.report.document import Section, Table
+from oscope.report.embed import Packed
+from oscope.report.experiments import ExperimentView
+from oscope.samples import ExperimentResults, Results
+
+DATA_ROOM = 9_500_000
+"""Bytes that the samples may take in the page: with the figures and Plotly it stays below 12 MB."""
+
+
+@dataclass(frozen=True)
+class LabPart:
+    """A lab's answers, as far as its experiments were run."""
+
+    key: str
+    title: str
+    document: str
+    sections: Sequence[Section]
+
+
+@dataclass(frozen=True)
+class Download:
+    """The samples of one experiment, to be unpacked by the browser."""
+
+    key: str
+    label: str
+    file: str
+    packed: Packed
+    note: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything on the page, in the order of reading."""
+
+    title: str
+    verdict: str
+    facts: Sequence[tuple[str, str]]
+    labs: Sequence[LabPart]
+    experiments: Sequence[ExperimentView]
+    method: Sequence[Table]
+    downloads: Sequence[Download]
+
+
+def build(results: Results, labs: Sequence[Lab]) -> Report:
+    """Return the report of `results`; the answers are those of the `labs` whose experiments were run."""
+    analysed = Analysed.of(results)
+    return Report(
+        title=_title(results, labs),
+        verdict=verdict(results),
+        facts=_facts(results),
+        labs=answers(analysed, labs),
+        experiments=views(analysed),
+        method=method.tables(results),
+        downloads=_downloads(results),
+    )
+
+
+def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
+    """Return the answers of those labs of which an experiment was run."""
+    analysed = Analysed.of(results)
+    run = [lab for lab in labs if any(results.get(experiment.name) for experiment in lab.experiments)]
+    parts = [LabPart(lab.name, lab.title, lab.document, lab.sections(analysed)) for lab in run]
+    return [part for part in parts if part.sections]
+
+
+def views(results: Results) -> list[ExperimentView]:
+    """Return every experiment as figures and tables."""
+    analysed = Analysed.of(results)
+    return [experiments.view(analysed, each) for each in results.experiments]
+
+
+def _title(results: Results, labs: Sequence[Lab]) -> str:
+    names = [each.experiment for each in results.experiments]
+    parts = [lab.title for lab in labs if any(each.name in names for each in lab.experiments)]
+    if len(set(names)) == 1 and results.experiments[0].title:
+        return results.experiments[0].title
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "Measurements"
+
+
+def verdict(results: Results) -> str:
+    """Return in a sentence or two whether what was asked for was measured, and whether it can be trusted."""
+    points = [point for each in results.experiments for point in each.points]
+    samples, failed = sum(map(len, points)), sum(len(point.failed) for point in points)
+    skipped = sum(point.skipped is not None for point in points)
+    empty = sum(point.skipped is None and len(point) == 0 for point in points)
+    parts = [
+        f"{format_count(samples)} samples of {_counted(len(points) - skipped - empty, 'point')} were taken"
+    ]
+    parts += (
+        [f"{_counted(failed, 'sample')} failed and {'is' if failed == 1 else 'are'} left out"]
+        if failed
+        else []
+    )
+    parts += [f"{_counted(skipped, 'point')} could not be measured on this machine"] if skipped else []
+    parts += [f"{_counted(empty, 'point')} {'was' if empty == 1 else 'were'} not reached"] if empty else []
+    told = "; ".join(parts) + "." if len(parts) > 1 else f"{parts[0]}, and everything asked for was measured."
+    wrong = [
+        each for each in results.experiments if (each.environment.get("self_check") or {}).get("ok") is False
+    ]
+    return f"Do not trust these figures: the probe's self-check failed. {told}" if wrong else told
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{format_count(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def _facts(results: Results) -> list[tuple[str, str]]:
+    """Return where, when and how, in a few words each."""
+    if not results.experiments:
+        return []
+    first = results.experiments[0]
+    environment = first.environment
+    model = (environment.get("cpu") or {}).get("model")
+    release = (environment.get("kernel") or {}).get("release")
+    runs = list(dict.fromkeys(each.run_id for each in results.experiments))
+    facts = [
+        ("Processor", model),
+        ("Kernel", f"Linux {release}" if release else None),
+        ("Hypervisor", environment.get("hypervisor")),
+        ("Started", first.started.replace("T", " ").replace("+00:00", " UTC")),
+        ("Profile", first.settings.get("profile")),
+        ("Run" if len(runs) == 1 else "Runs", ", ".join(runs)),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
+
+
+def _downloads(results: Results) -> list[Download]:
+    room, found = DATA_ROOM, []
+    for index, experiment in enumerate(results.experiments):
+        packed = embed.pack(experiment, room)
+        room -= packed.size
+        rows = packed.header["rows"]
+        if rows:
+            label = f"{experiment.experiment}: {format_count(rows)} samples (CSV)"
+            name = re.sub(r"[^\w.-]+", "-", f"oscope-{experiment.experiment}-{experiment.run_id}.csv")
+            found.append(Download(f"samples-{index}", label, name, packed, _left_out(experiment, packed)))
+    return found
+
+
+def _left_out(experiment: ExperimentResults, packed: Packed) -> str:
+    if not packed.left_out:
+        return ""
+    columns = ", ".join(packed.left_out)
+    return (
+        f"{experiment.experiment}: the file has every sample, but there was no room in this page for the "
+        f"columns {columns}. `oscope export {experiment.run_id} --format parquet` gives them all."
+    )

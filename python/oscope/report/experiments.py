@@ -1,0 +1,242 @@
+"""Any experiment as figures and tables, whatever lab it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.digits import Scale, format_count, format_value
+from oscope.report import plots
+from oscope.report.analysis import Analysed, label, measured, shown_metrics
+from oscope.report.document import Figure, Table
+from oscope.report.plots import Dot
+from oscope.report.tables import meaning, shared_scale, summary_table
+from oscope.samples import ExperimentResults, PointSamples
+
+MOST_ROWS = 40
+"""Points that a figure shows as rows."""
+FEWEST_FOR_LINES = 3
+"""Levels from which a numeric factor makes a line."""
+MOST_COLOURS = 7
+CLOCK_SHARE = 0.01
+"""Share of the median from which the clock's step is worth telling."""
+
+
+@dataclass(frozen=True)
+class ExperimentView:
+    """What the report says of one experiment."""
+
+    name: str
+    title: str
+    question: str
+    timing_model: str
+    figures: Sequence[Figure]
+    tables: Sequence[Table]
+    """The headline metric's first."""
+    notes: Sequence[str]
+    skipped: Table | None
+    """Points that could not be measured: why, and what would mend it."""
+
+
+def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:
+    """Return `experiment` as figures and tables."""
+    metrics = shown_metrics(experiment)
+    return ExperimentView(
+        name=experiment.experiment,
+        title=experiment.title or experiment.experiment,
+        question=experiment.question,
+        timing_model=experiment.timing_model,
+        figures=[
+            figure for name in _drawn(experiment, metrics) for figure in _figures(results, experiment, name)
+        ],
+        tables=[summary_table(results, experiment, name) for name in metrics or [experiment.headline]],
+        notes=_notes(results, experiment),
+        skipped=_skipped(experiment),
+    )
+
+
+def _drawn(experiment: ExperimentResults, metrics: Sequence[str]) -> list[str]:
+    """Return the metrics worth a figure: cycles and equal columns only repeat what another one shows."""
+    drawn: list[str] = []
+    for name in metrics:
+        repeats = experiment.metrics[name].unit == "cycles" and drawn
+        if not repeats and not any(_equal(experiment, name, other) for other in drawn):
+            drawn.append(name)
+    return drawn
+
+
+def _equal(experiment: ExperimentResults, one: str, other: str) -> bool:
+    return all(
+        np.array_equal(
+            point.metrics.get(one, np.zeros(0)), point.metrics.get(other, np.zeros(0)), equal_nan=True
+        )
+        for point in experiment.points
+    )
+
+
+def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> list[Figure]:
+    """Return a metric's figures: over a numeric factor, if there is one, and the samples of each point."""
+    points = [point for point in experiment.points if len(measured(point, metric)[0])]
+    column = experiment.metrics[metric]
+    summaries = [results.summary(experiment, point, metric) for point in points]
+    scale = shared_scale([each for each in summaries if each is not None], column.unit)
+    colours = _colours(experiment, points)
+    name = meaning(column)
+    axis_title = f"{metric} [{scale.unit}]" if scale.unit else metric
+    dots = [
+        _dot(results, experiment, point, metric, scale, colour)
+        for point, colour in zip(points, colours, strict=True)
+    ]
+    figures = []
+    numeric = _numeric_factor(experiment)
+    if numeric is not None:
+        figures.append(_over(experiment, numeric, (name, axis_title), list(zip(points, dots, strict=True))))
+    if len(dots) <= MOST_ROWS:
+        note = "Faint: single samples. Diamond: median with its 95 % interval."
+        figures.append(plots.strips(name, axis_title, dots, note))
+    elif numeric is None:
+        shown = f"The first {MOST_ROWS} of {len(dots)} points; the table has all."
+        figures.append(plots.strips(name, axis_title, dots[:MOST_ROWS], shown))
+    return figures
+
+
+def _dot(
+    results: Analysed,
+    experiment: ExperimentResults,
+    point: PointSamples,
+    metric: str,
+    scale: Scale,
+    colour: int,
+) -> Dot:
+    return dot(
+        results,
+        experiment,
+        (point, metric),
+        scale,
+        name=label(point.factors, _names(experiment)),
+        colour=colour,
+    )
+
+
+def dot(
+    results: Analysed,
+    experiment: ExperimentResults,
+    what: tuple[PointSamples, str],
+    scale: Scale,
+    **looks: str | int,
+) -> Dot:
+    """Return a point's median, interval and samples in the unit of `scale`; `looks` are name and colour."""
+    point, metric = what
+    summary = results.summary(experiment, point, metric)
+    values = measured(point, metric)[0] / scale.factor
+    if summary is None:
+        return Dot(str(looks["name"]), float("nan"), None, values, int(looks.get("colour", 0)))
+    interval = (
+        None if summary.ci95 is None else (summary.ci95[0] / scale.factor, summary.ci95[1] / scale.factor)
+    )
+    return Dot(
+        str(looks["name"]), summary.median / scale.factor, interval, values, int(looks.get("colour", 0))
+    )
+
+
+def _names(experiment: ExperimentResults) -> tuple[str, ...]:
+    return experiment.varied() or tuple(experiment.points[0].factors)
+
+
+def _colours(experiment: ExperimentResults, points: Iterable[PointSamples]) -> list[int]:
+    """Colour by the factor with the fewest levels: what is compared stands out."""
+    levels = {
+        name: list(dict.fromkeys(point.factors[name] for point in experiment.points))
+        for name in experiment.varied()
+    }
+    few = sorted((len(found), name) for name, found in levels.items() if len(found) <= MOST_COLOURS)
+    if not few:
+        return [0 for _ in points]
+    name = few[0][1]
+    return [levels[name].index(point.factors[name]) for point in points]
+
+
+def _numeric_factor(experiment: ExperimentResults) -> str | None:
+    """Return the factor that makes the x axis: the numeric one with the most levels, if they are enough."""
+    candidates = []
+    for name in experiment.varied():
+        levels = {point.factors[name] for point in experiment.points}
+        if all(isinstance(each, int | float) and not isinstance(each, bool) for each in levels):
+            candidates.append((len(levels), name))
+    count, name = max(candidates, default=(0, ""))
+    return name if count >= FEWEST_FOR_LINES else None
+
+
+def _over(
+    experiment: ExperimentResults,
+    factor: str,
+    names: tuple[str, str],
+    dots: Sequence[tuple[PointSamples, Dot]],
+) -> Figure:
+    """Return medians over a numeric factor, a line for each combination of the other factors."""
+    others = [name for name in _names(experiment) if name != factor]
+    series: dict[str, list[tuple[float, Dot]]] = {}
+    for point, each in dots:
+        series.setdefault(label(point.factors, others) or experiment.experiment, []).append(
+            (float(point.factors[factor]), each)
+        )
+    for line in series.values():
+        line.sort(key=lambda pair: pair[0])
+    levels = sorted({x for line in series.values() for x, _ in line})
+    wide = levels[0] > 0 and levels[-1] / levels[0] > plots.WIDE_RATIO
+    ticks = {"tickvals": levels, "ticktext": [label({factor: _as_level(x)}, [factor]) for x in levels]}
+    values = [each.value for _, each in dots]
+    steep = min(values) > 0 and max(values) / min(values) > plots.WIDE_RATIO
+    axes = (
+        plots.axis(factor, scale="log" if wide else "linear", **ticks),
+        plots.axis(names[1], scale="log" if steep else "linear", rangemode="normal" if steep else "tozero"),
+    )
+    drawn = [plots.Line(name, line, colour) for colour, (name, line) in enumerate(series.items())]
+    return plots.lines(f"{names[0]}, over {factor}", axes, drawn, "Medians with their 95 % intervals.")
+
+
+def _as_level(number: float) -> int | float:
+    return int(number) if number.is_integer() else number
+
+
+def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
+    """Return what is worth knowing of the points: notes, failed samples, what the summaries found."""
+    told: dict[str, list[str]] = {}
+    names = _names(experiment) if experiment.points else ()
+    for point in experiment.points:
+        where = label(point.factors, names)
+        remarks = [*point.notes]
+        if point.failed:
+            reason = point.failed[0][1]
+            remarks.append(
+                f"{format_count(len(point.failed))} of {format_count(len(point))} samples failed: {reason}"
+            )
+        summary = results.summary(experiment, point, experiment.headline)
+        if summary is not None:
+            remarks += [note for note in summary.notes if "left out" not in note]
+            if summary.resolution > CLOCK_SHARE * abs(summary.median):
+                unit = experiment.metrics[experiment.headline].unit
+                remarks.append(
+                    f"the clock shows {experiment.headline} in steps of "
+                    f"{format_value(summary.resolution, summary.resolution / 10, unit)}"
+                )
+            if summary.drift.found:
+                remarks.append(f"{experiment.headline} drifted by {summary.drift.relative:+.1%} over the run")
+            if summary.warmup:
+                remarks.append(f"the first {summary.warmup} samples of a process differ from the rest")
+        for remark in remarks:
+            told.setdefault(remark, []).append(where)
+    everywhere = len(experiment.points)
+    return [
+        text if len(where) == everywhere else f"{'; '.join(where)}: {text}" for text, where in told.items()
+    ]
+
+
+def _skipped(experiment: ExperimentResults) -> Table | None:
+    points = [point for point in experiment.points if point.skipped is not None]
+    if not points:
+        return None
+    rows = [[label(p.factors, _names(experiment)), p.skipped or "", p.remedy or "–"] for p in points]
+    return Table("Not measured here", ["point", "why", "how to get it"], rows)

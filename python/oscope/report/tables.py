@@ -1,0 +1,93 @@
+"""Tables of summaries: one unit a column, digits by each row's spread, the reason where there is no number.
+
+A row may be shorter than the heading: its last cell then runs over the columns that are left. That is how a
+point that could not be measured says why in the place of its numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from oscope.digits import MISSING, Scale, format_count
+from oscope.report.analysis import Analysed, level_text
+from oscope.report.document import Table
+from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.statistics import Summary
+
+
+def doubt(summary: Summary) -> float | None:
+    """Return what decides the digits: half the median's interval, or the deviation where there is none."""
+    if summary.ci95 is not None and summary.ci95[1] > summary.ci95[0]:
+        return (summary.ci95[1] - summary.ci95[0]) / 2
+    return summary.std or None
+
+
+def shared_scale(summaries: Sequence[Summary], unit: str) -> Scale:
+    """Return the unit that the figures of a column or an axis share."""
+    return Scale.choose([each.median for each in summaries], [doubt(each) for each in summaries], unit)
+
+
+def row_scale(column: Scale, summary: Summary) -> Scale:
+    """Return the column's unit with the decimals that the row's own spread allows."""
+    spread = doubt(summary)
+    own = Scale.choose(
+        [summary.median / column.factor], [None if spread is None else spread / column.factor], ""
+    )
+    return Scale(column.unit, column.factor, own.decimals)
+
+
+def summary_table(results: Analysed, experiment: ExperimentResults, metric: str) -> Table:
+    """Return the summary of `metric` at every point of `experiment`."""
+    column = experiment.metrics[metric]
+    found = [results.summary(experiment, point, metric) for point in experiment.points]
+    scale = shared_scale([each for each in found if each is not None], column.unit)
+    factors = experiment.varied() or tuple(experiment.points[0].factors if experiment.points else ())
+    unit = f" [{scale.unit}]" if scale.unit else ""
+    figures = [f"{name}{unit}" for name in ("median", "95 % interval", "mean", "std. dev.", "min", "max")]
+    rows = [
+        [*(level_text(name, point.factors[name]) for name in factors), *_figures(point, metric, each, scale)]
+        for point, each in zip(experiment.points, found, strict=True)
+    ]
+    return Table(
+        title=f"{meaning(column)} ({metric})",
+        columns=[*factors, "n", "blocks", *figures],
+        rows=rows,
+        numeric=frozenset(range(len(factors), len(factors) + 8)),
+        note=_fixed(experiment),
+    )
+
+
+def meaning(column: Column) -> str:
+    """Return what a metric is in a few words: its description up to the first pause."""
+    return re.split(r"[,;.(]", column.doc, maxsplit=1)[0].strip() or column.name
+
+
+def _figures(point: PointSamples, metric: str, summary: Summary | None, column: Scale) -> list[str]:
+    if summary is None:
+        return [unmeasured(point, metric)]
+    text = row_scale(column, summary).text
+    low, high = summary.ci95 or (None, None)
+    interval = MISSING if low is None else f"{text(low)} – {text(high)}"
+    counts = [format_count(summary.n), str(summary.blocks)]
+    values = [text(summary.mean), text(summary.std), text(summary.minimum), text(summary.maximum)]
+    return [*counts, text(summary.median), interval, *values]
+
+
+def unmeasured(point: PointSamples, metric: str) -> str:
+    """Return why `point` has no value of `metric`, and what to do about it."""
+    if point.skipped is not None:
+        return f"not measured: {point.skipped}" + (f" – {point.remedy}" if point.remedy else "")
+    if len(point) and len(point.failed) == len(point):
+        return f"not measured: every sample failed ({point.failed[0][1]})"
+    if len(point):
+        return f"not measured: this machine gives no {metric} (see “How it was measured”)"
+    return "not measured: the run ended before this point"
+
+
+def _fixed(experiment: ExperimentResults) -> str:
+    """Tell the factors that are the same at every point."""
+    varied = experiment.varied()
+    first = experiment.points[0].factors if experiment.points else {}
+    same = [f"{name} = {level_text(name, level)}" for name, level in first.items() if name not in varied]
+    return f"Everywhere: {', '.join(same)}." if same and varied else ""

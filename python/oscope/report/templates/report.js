@@ -1,0 +1,201 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const plots = [...document.querySelectorAll(".plot")];
+  const narrow = () => window.innerWidth < 640;
+
+  // ---- unpacking: gzip + base64, as embed.py packs it
+
+  async function unpacked(text) {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Uint8Array(await new Response(stream).arrayBuffer());
+  }
+
+  // ---- figures
+
+  function colours() {
+    const style = getComputedStyle(root);
+    const named = (name) => style.getPropertyValue("--" + name).trim();
+    const series = [];
+    for (let index = 0; named("series-" + index); index++) series.push(named("series-" + index));
+    return { named, dark: isDark(), series: (index) => series[(index || 0) % series.length] };
+  }
+
+  const faint = (colour, share) => colour + Math.round(share * 255).toString(16).padStart(2, "0");
+
+  function styled(trace, theme) {
+    const meta = trace.meta || {};
+    const colour = meta.role === "reference" ? theme.named("reference") : theme.series(meta.colour);
+    const errors = (found) => found && { ...found, color: colour, thickness: 1.6, width: 4 };
+    const own = { ...trace, error_x: errors(trace.error_x), error_y: errors(trace.error_y) };
+    if (trace.type === "bar") {
+      const fill = meta.role === "reference" ? faint(colour, 0.45) : colour;
+      const ink = theme.named("ink");
+      if (own.error_x) own.error_x = { ...own.error_x, color: ink };
+      return { ...own, marker: { color: fill, line: { width: 0 } }, textfont: { color: ink } };
+    }
+    if (meta.role === "samples") return { ...own, marker: { color: faint(colour, theme.dark ? 0.5 : 0.32), size: 4, line: { width: 0 } } };
+    if (meta.role === "mark") return { ...own, line: { color: theme.named("soft"), width: 1.2, dash: "dot" } };
+    if (meta.role === "estimate") {
+      const ink = theme.named("ink");
+      return { ...own, error_x: { ...trace.error_x, color: ink, thickness: 2, width: 6 }, marker: { color: ink, size: 9, symbol: "diamond", line: { color: theme.named("card"), width: 1.5 } } };
+    }
+    return { ...own, line: { ...trace.line, color: colour, width: 2 }, marker: { color: colour, size: 7, symbol: meta.role === "reference" ? "x" : "circle" } };
+  }
+
+  function arranged(layout, theme) {
+    const ink = theme.named("ink"), soft = theme.named("soft"), grid = theme.named("grid");
+    const axis = (found) => ({
+      gridcolor: grid, linecolor: grid, zerolinecolor: theme.named("line"), tickfont: { color: ink }, automargin: true, fixedrange: narrow(),
+      ...(found && found.type === "log" ? { dtick: "D2", minor: { dtick: "D1", showgrid: false } } : {}),
+      ...found, title: { ...(found || {}).title, font: { color: soft, size: 12.5 }, standoff: 10 },
+    });
+    return {
+      ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 12.5, color: ink },
+      margin: { l: 8, r: 14, t: layout.showlegend ? 70 : 28, b: 48 }, bargap: 0.28, bargroupgap: 0.08, hovermode: "closest",
+      legend: { orientation: "h", traceorder: "normal", x: 0, y: 1, yanchor: "bottom", xanchor: "left", font: { color: ink } },
+      hoverlabel: { bgcolor: theme.named("card"), bordercolor: theme.named("line"), font: { color: ink } },
+      modebar: { bgcolor: "rgba(0,0,0,0)", color: soft, activecolor: theme.named("accent"), orientation: "h" },
+      dragmode: narrow() ? false : "zoom",
+    };
+  }
+
+  async function draw() {
+    const theme = colours();
+    for (const place of plots) {
+      const figure = JSON.parse(place.querySelector("script").textContent);
+      const target = place.querySelector(".canvas");
+      await window.Plotly.react(target, figure.traces.map((trace) => styled(trace, theme)), arranged(figure.layout, theme),
+        { responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+      await new Promise((next) => setTimeout(next, 0));
+    }
+    root.dataset.drawn = root.dataset.theme || "auto";
+  }
+
+  // ---- light and dark
+
+  const prefersDark = window.matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches);
+  const button = document.getElementById("theme");
+  const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
+  button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); draw(); });
+  prefersDark.addEventListener("change", () => { label(); draw(); });
+  let before;
+  window.addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; draw(); });
+  window.addEventListener("afterprint", () => { if (before) root.dataset.theme = before; else delete root.dataset.theme; draw(); });
+  label();
+
+  // ---- the data: columns back to samples, as embed.py's `decode` does it
+
+  function folded(bytes, planes, rows) {
+    const found = new Float64Array(rows), wide = planes > 6 ? new BigInt64Array(rows) : null;
+    for (let row = 0; row < rows; row++) {
+      if (wide) {
+        let value = 0n;
+        for (let plane = planes - 1; plane >= 0; plane--) value = (value << 8n) | BigInt(bytes[plane * rows + row]);
+        wide[row] = value & 1n ? -((value + 1n) >> 1n) : value >> 1n;
+      } else {
+        let value = 0;
+        for (let plane = planes - 1; plane >= 0; plane--) value = value * 256 + bytes[plane * rows + row];
+        found[row] = value % 2 ? -(value + 1) / 2 : value / 2;
+      }
+    }
+    return wide || found;
+  }
+
+  function whole(column, differences) {
+    const first = BigInt(column.first), rows = differences.length, limit = BigInt(Number.MAX_SAFE_INTEGER);
+    const large = first > limit || first < -limit || differences instanceof BigInt64Array;
+    const values = large ? new BigInt64Array(rows) : new Float64Array(rows), number = large ? BigInt : Number;
+    let base = number(first);
+    for (let row = 0; row < rows; row++) {
+      values[row] = base + number(differences[row]);
+      if (column.kind === "steps") base = values[row];
+    }
+    return values;
+  }
+
+  function each(found) {
+    const number = (name) => found.get(name), rows = number("raw").length, values = new Float64Array(rows);
+    for (let row = 0; row < rows; row++) values[row] = (number("raw")[row] - number("correction")[row]) / number("iterations")[row];
+    return values;
+  }
+
+  function float(column, misses, found, runs) {
+    const values = new Float64Array(misses.length), bits = new BigInt64Array(values.buffer);
+    if (column.base !== null) {
+      const base = column.base === "each" ? each(found) : found.get(column.base);
+      let row = 0;
+      runs.forEach((length, run) => { for (const end = row + length; row < end; row++) values[row] = base[row] * column.ratios[run]; });
+    }
+    for (let row = 0; row < misses.length; row++) {
+      if (column.base !== null && Number.isNaN(values[row])) bits[row] = 0x7ff8000000000000n;
+      if (misses[row] != 0) bits[row] += BigInt(misses[row]);
+    }
+    return values;
+  }
+
+  async function columnsOf(data) {
+    const { header, payload } = data, found = new Map();
+    for (const [index, column] of header.columns.entries()) {
+      if (column.kind === "constant") {
+        found.set(column.name, new Float64Array(header.rows).fill(column.value === null ? NaN : column.value));
+        continue;
+      }
+      const differences = folded(await unpacked(payload[index]), column.planes, header.rows);
+      found.set(column.name, column.kind === "float" ? float(column, differences, found, header.runs) : whole(column, differences));
+    }
+    return found;
+  }
+
+  const quoted = (text) => (/[",\n]/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text);
+
+  const written = (value) => (Number.isNaN(value) ? "" : Object.is(value, -0) ? "-0" : String(value));
+
+  async function csv(data) {
+    const { header } = data, found = await columnsOf(data);
+    const factors = header.points.length ? Object.keys(header.points[0].factors) : [];
+    const columns = [...found.values()], failed = new Map(header.failed);
+    const parts = [[...factors, ...found.keys(), "failed"].map(quoted).join(",") + "\n"];
+    let row = 0;
+    for (const point of header.points) {
+      const levels = factors.map((name) => quoted(String(point.factors[name]))).map((text) => text + ",").join("");
+      let text = "";
+      for (const end = row + point.rows; row < end; row++) {
+        text += levels;
+        for (const column of columns) text += written(column[row]) + ",";
+        text += (failed.has(row) ? quoted(failed.get(row)) : "") + "\n";
+        if (text.length > 1 << 20) { parts.push(text); text = ""; }
+      }
+      parts.push(text);
+    }
+    return new Blob(parts, { type: "text/csv" });
+  }
+
+  for (const found of document.querySelectorAll("button[data-samples]")) {
+    found.addEventListener("click", async () => {
+      found.disabled = true;
+      try {
+        const data = JSON.parse(document.getElementById(found.dataset.samples).textContent);
+        const link = document.createElement("a");
+        link.href = URL.createObjectURL(await csv(data));
+        link.download = found.dataset.file;
+        link.click();
+        setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+      } finally {
+        found.disabled = false;
+      }
+    });
+  }
+
+  // ---- start
+
+  (async () => {
+    const script = document.createElement("script");
+    script.textContent = new TextDecoder().decode(await unpacked(document.getElementById("plotly").textContent));
+    document.head.append(script);
+    await draw();
+  })();
+})();

@@ -1,0 +1,29 @@
+"""Pure statistics: arrays in, frozen dataclasses out, the same for equal input."""
+
+from oscope.statistics.attribution import Attribution, Cause, SlowSample, attribute
+from oscope.statistics.compare import (
+    ComparedMetric,
+    Comparison,
+    compare_points,
+    compare_results,
+    compare_within,
+)
+from oscope.statistics.shape import Drift, Mode
+from oscope.statistics.summary import Summary, summarise, summarise_point
+
+__all__ = [
+    "Attribution",
+    "Cause",
+    "ComparedMetric",
+    "Comparison",
+    "Drift",
+    "Mode",
+    "SlowSample",
+    "Summary",
+    "attribute",
+    "compare_points",
+    "compare_results",
+    "compare_within",
+    "summarise",
+    "summarise_point",
+]

@@ -1,0 +1,340 @@
+"""Comparison of two sides: is there a difference, and does it matter? Answers: yes, no, cannot tell.
+
+- Sides measured in the same blocks of one run are *paired by block*; others are compared unpaired, with and
+  without a common drift, and only what both say is said (`effect.envelope`). One value a cluster: the highest
+  level that varied.
+- `different` is "yes" if p, corrected by Holm for all metrics and points, is below 0.05. Else it is "no" if a
+  difference of the threshold would have been found (with 80 % power) or the interval lies within the
+  threshold, else "cannot tell".
+- `matters` is "yes" if there is a difference and its whole interval is beyond the threshold, "no" if the
+  whole interval is within it, else "cannot tell".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from oscope import digits
+from oscope.errors import UsageError
+from oscope.experiment import Level
+from oscope.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.statistics import effect
+from oscope.statistics.effect import Estimate
+from oscope.statistics.pairing import Match, match_points, refuse_unlike
+from oscope.statistics.sides import Measured, joined, measure
+
+Answer = Literal["yes", "no", "cannot tell"]
+
+THRESHOLD = 0.01
+ASSUMED_PROCESS_SPREAD = 0.02
+"""Relative deviation between processes that is assumed where a side has only one: 2 %, as usual on tuned
+machines."""
+
+FEWEST_CLUSTERS = 5
+
+
+@dataclass(frozen=True)
+class ComparedMetric:
+    """One metric at one point, B against A."""
+
+    factors: Mapping[str, Level]
+    metric: str
+    unit: str
+    ratio: float
+    """B over A; NaN where A's value is not clearly above 0."""
+    ci95: tuple[float, float]
+    p: float
+    p_holm: float
+    different: Answer
+    matters: Answer
+    detectable: float
+    """Smallest relative difference that would have been found with 80 % power (0.01 = 1 %); NaN without
+    a ratio."""
+    n_a: int
+    n_b: int
+    clusters_a: int
+    clusters_b: int
+    median_a: float
+    """In `unit`."""
+    median_b: float
+    method: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All compared metrics, and what to keep in mind about them."""
+
+    rows: tuple[ComparedMetric, ...]
+    caveats: tuple[str, ...]
+    threshold: float
+    label_a: str
+    label_b: str
+
+    @property
+    def text(self) -> tuple[str, ...]:
+        """Lines for people: one a row, then the caveats."""
+        lines = [f"{_name(row.factors, row.metric)}: {row.sentence}" for row in self.rows]
+        return (*lines, *(f"note: {caveat}" for caveat in self.caveats))
+
+
+@dataclass(frozen=True)
+class _Result:
+    """An estimate of one row, before the correction for several rows."""
+
+    match: Match
+    metric: Column
+    a: Measured
+    b: Measured
+    estimate: Estimate
+    logarithmic: bool
+    method: str
+
+
+def compare_results(
+    a: ExperimentResults,
+    b: ExperimentResults,
+    *,
+    threshold: float = THRESHOLD,
+    allow: Iterable[str] = (),
+) -> Comparison:
+    """Compare two sets of results of one workload, B against A.
+
+    Raises UsageError where the figures do not mean the same: other workload, version, clock or unit; or
+    another machine, unless `allow` holds "machine"; or where there is nothing in common.
+    """
+    caveats = refuse_unlike(a, b, frozenset(allow))
+    matches, missing = match_points(a, b)
+    same_run = a.run_id == b.run_id
+    metrics = [column for name, column in a.metrics.items() if name in b.metrics]
+    return _compare(
+        matches, metrics, (a.run_id, b.run_id), threshold, [*caveats, *missing], same_run=same_run
+    )
+
+
+def compare_within(
+    results: ExperimentResults, factor: str, a: Level, b: Level, *, threshold: float = THRESHOLD
+) -> Comparison:
+    """Compare two levels of one factor of a run, paired by block, at each combination of the other factors.
+
+    Raises UsageError for an unknown factor or level.
+    """
+    levels = {point.factors[factor] for point in results.points if factor in point.factors}
+    for level in (a, b):
+        if level not in levels:
+            known = ", ".join(sorted(map(str, levels))) or "no such factor was varied"
+            raise UsageError(
+                f"{results.experiment}: no points with {factor}={level}", remedy=f"choose from: {known}"
+            )
+    if a == b:
+        raise UsageError(f"{factor}={a} cannot be compared with itself", remedy="choose two levels")
+    matches = []
+    for point in results.points:
+        if point.factors.get(factor) != a:
+            continue
+        other = results.point(**{**point.factors, factor: b})
+        if other is not None:
+            rest = {name: level for name, level in point.factors.items() if name != factor}
+            matches.append(Match(rest, point, other))
+    labels = (f"{factor}={a}", f"{factor}={b}")
+    return _compare(matches, list(results.metrics.values()), labels, threshold, [], same_run=True)
+
+
+def compare_points(
+    a: PointSamples, b: PointSamples, metric: Column, *, same_run: bool, threshold: float = THRESHOLD
+) -> ComparedMetric:
+    """Compare one metric of two points; `same_run`: equal block numbers mean the same block.
+
+    Raises UsageError where either side has no value.
+    """
+    match = Match(a.factors, a, b)
+    return _compare([match], [metric], ("A", "B"), threshold, [], same_run=same_run).rows[0]
+
+
+def _compare(
+    matches: list[Match],
+    metrics: list[Column],
+    labels: tuple[str, str],
+    threshold: float,
+    caveats: list[str],
+    *,
+    same_run: bool,
+) -> Comparison:
+    if not threshold > 0:
+        raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
+    results, notes = [], dict.fromkeys(caveats)
+    for match in matches:
+        for metric in metrics:
+            sides = measure(match.a, match.b, metric.name)
+            if sides is None:
+                notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
+                continue
+            result, said = _estimate(match, metric, sides, same_run=same_run)
+            results.append(result)
+            notes.update(dict.fromkeys(said))
+    if not results:
+        raise UsageError(
+            "nothing to compare", remedy="both sides need values of the same metric at the same point"
+        )
+    corrected = effect.holm(np.array([r.estimate.p for r in results]))
+    rows = tuple(_row(r, float(p), threshold, len(results)) for r, p in zip(results, corrected, strict=True))
+    return Comparison(rows, tuple(notes), threshold, *labels)
+
+
+def _estimate(
+    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], *, same_run: bool
+) -> tuple[_Result, list[str]]:
+    """Estimate a row's difference by the method that its replication allows, with its caveats."""
+    a, b, logarithmic = sides
+    alone = [side for side in (a, b) if side.level == "repetition"]
+    caveats = [*_caveats(a, b)]
+    if min(len(a.value), len(b.value)) < 2:
+        found = effect.single(a.value, b.value)
+        method = "one value on a side"
+    elif alone:
+        found = effect.unpaired(a.value, b.value)
+        method = "repetitions of one process"
+    elif same_run and len(np.intersect1d(a.unit, b.unit)) >= 2:
+        found = effect.paired(_differences(a, b))
+        method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
+    else:
+        found = _unpaired(a, b)
+        method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}, a common drift allowed for"
+    if alone:
+        spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(a.centre))
+        found = effect.with_extra_error(found, spread)
+        method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
+    found = effect.with_extra_error(found, _resolution(a, b))
+    return _Result(match, metric, a, b, found, logarithmic, method), caveats
+
+
+def _differences(a: Measured, b: Measured) -> Floats:
+    """B less A in each shared unit, in order of time."""
+    _, at_a, at_b = np.intersect1d(a.unit, b.unit, return_indices=True)
+    at_a, at_b = at_a[np.argsort(a.time[at_a], kind="stable")], at_b[np.argsort(a.time[at_a], kind="stable")]
+    return joined(b.value[at_b] - a.value[at_a])
+
+
+def _unpaired(a: Measured, b: Measured) -> Estimate:
+    """Difference between sides that were not interleaved."""
+    time_a, time_b = _clock(a, b)
+    values = joined(a.value), joined(b.value)
+    plain = effect.unpaired(*values)
+    return effect.envelope(plain, effect.unpaired_with_trend(*values, joined(time_a), joined(time_b)))
+
+
+def _clock(a: Measured, b: Measured) -> tuple[Floats, Floats]:
+    """Return the times of the clusters, the pause between runs cut to the longer run's length."""
+    longest = float(max(np.ptp(a.time), np.ptp(b.time)))
+    if min(np.ptp(a.time), np.ptp(b.time)) == 0:
+        return np.arange(len(a.value), dtype=float), np.arange(len(b.value), dtype=float)
+    pause_b = float(b.time.min() - a.time.max())
+    pause_a = float(a.time.min() - b.time.max())
+    return a.time - max(0.0, pause_a - longest), b.time - max(0.0, pause_b - longest)
+
+
+def _resolution(a: Measured, b: Measured) -> float:
+    """Return the standard error that comes from values being multiples of a step: step / sqrt(12) a value."""
+    steps = np.diff(np.unique(np.concatenate([a.value, b.value])))
+    if not len(steps):
+        return 0.0
+    return float(steps.min() * np.sqrt((1 / len(a.value) + 1 / len(b.value)) / 12))
+
+
+def _caveats(a: Measured, b: Measured) -> Iterator[str]:
+    if "repetition" in (a.level, b.level):
+        yield (
+            "a side has one process, so how processes differ was not seen; a spread of "
+            f"{ASSUMED_PROCESS_SPREAD:.0%} was assumed: take 5 blocks or more"
+        )
+    elif min(len(a.value), len(b.value)) < FEWEST_CLUSTERS:
+        units = "boots" if a.level == "boot" else "blocks"
+        yield f"fewer than {FEWEST_CLUSTERS} {units} on a side: weak evidence"
+    if a.boots != b.boots and 1 in (a.boots, b.boots):
+        yield "one side has one boot: how boots differ was not seen on it"
+
+
+def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> ComparedMetric:
+    found = result.estimate
+    ratio, low, high = (_ratio(result, e) for e in (found.effect, found.low, found.high))
+    detectable = _ratio(result, found.detectable(effect.LEVEL / tests)) - 1
+    inside = max(abs(low - 1), abs(high - 1)) <= threshold
+    beyond = low - 1 > threshold or 1 - high > threshold
+    different: Answer = "cannot tell"
+    if p_holm < effect.LEVEL:
+        different = "yes"
+    elif inside or detectable <= threshold:
+        different = "no"
+    matters: Answer = "cannot tell"
+    if inside:
+        matters = "no"
+    elif beyond and different == "yes":
+        matters = "yes"
+    return ComparedMetric(
+        factors=result.match.factors,
+        metric=result.metric.name,
+        unit=result.metric.unit,
+        ratio=ratio,
+        ci95=(low, high),
+        p=found.p,
+        p_holm=p_holm,
+        different=different,
+        matters=matters,
+        detectable=detectable,
+        n_a=result.a.n,
+        n_b=result.b.n,
+        clusters_a=len(result.a.value),
+        clusters_b=len(result.b.value),
+        median_a=result.a.median,
+        median_b=result.b.median,
+        method=result.method,
+        sentence=_sentence(result, different, matters, (ratio, low, high, detectable)),
+    )
+
+
+def _ratio(result: _Result, change: float) -> float:
+    """Turn a change on the estimate's scale into B over A; NaN where A's value is not clearly above 0."""
+    if result.logarithmic:
+        return float(np.exp(min(change, 700.0)))
+    clear = result.a.centre > 3 * result.estimate.error
+    return 1 + change / result.a.centre if clear else float("nan")
+
+
+def _sentence(
+    result: _Result, different: Answer, matters: Answer, figures: tuple[float, float, float, float]
+) -> str:
+    """Say the answers in one sentence, with the figures they rest on."""
+    ratio, low, high, detectable = figures
+    found, unit = result.estimate, result.metric.unit
+    if not np.isfinite(found.error):
+        return "cannot tell: one sample a side does not show how samples vary"
+    if different != "yes":
+        size = digits.format_share(detectable)
+        if np.isnan(ratio):
+            size = digits.format_value(found.detectable(effect.LEVEL), None, unit)
+        return f"no difference found; one of {size} would have been"
+    if np.isnan(ratio):
+        change = digits.format_interval(found.effect, found.low, found.high, unit)
+        return f"B differs from A by {change}; A is too near 0 for a ratio"
+    half = (high - low) / 2
+    change = digits.format_share(abs(ratio - 1), half)
+    limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
+    verdict = {
+        "yes": "it matters",
+        "no": "too small to matter",
+        "cannot tell": "whether it matters cannot be told",
+    }
+    better = result.metric.better
+    quality = f", {'better' if (ratio < 1) == (better == 'less') else 'worse'}" if better else ""
+    direction = "more" if ratio > 1 else "less"
+    return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {verdict[matters]}"
+
+
+def _name(factors: Mapping[str, Level], metric: str) -> str:
+    """Metric and the factors of its point, such as `time_ns [call=getppid]`."""
+    where = ", ".join(f"{name}={level}" for name, level in factors.items())
+    return f"{metric} [{where}]" if where else metric

@@ -1,0 +1,107 @@
+"""Decomposition of variance over covariates (Shapley values of R²) and processes, from sums kept by cluster.
+
+Sums by cluster make a bootstrap cheap: a resample is a weighted sum of small matrices, whatever the number of
+samples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import factorial
+
+import numpy as np
+
+from oscope.samples import Floats, Ints
+
+RIDGE = 1e-9
+"""Added to the diagonal of correlations, so that collinear covariates share their R² instead of failing."""
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums by cluster: products of [1, covariates, response], and what the covariates leave."""
+
+    products: Floats
+    """Clusters x (c + 2) x (c + 2)."""
+    residual: Floats
+    """Clusters x 4: residual variation between blocks, within blocks, and the degrees of freedom of both."""
+    typical: float
+    """Samples a block, as the analysis of variance counts them."""
+
+    @property
+    def clusters(self) -> int:
+        """Number of clusters."""
+        return len(self.products)
+
+
+def moments(response: Floats, design: Floats, cluster: Ints, block: Ints) -> Moments:
+    """Sum over clusters, numbered from 0; a cluster is within one block or made of whole ones."""
+    count = int(cluster.max()) + 1
+    rows = np.column_stack([np.ones(len(response)), design, response])
+    order = np.argsort(cluster, kind="stable")
+    starts = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=count))[:-1]])
+    width = rows.shape[1]
+    products = np.empty((count, width, width))
+    for i in range(width):
+        products[:, i, :] = np.add.reduceat(rows[order] * rows[order, i : i + 1], starts, axis=0)
+    full = rows[:, :-1]
+    remainder = response - full @ np.linalg.lstsq(full, response, rcond=None)[0]
+    return Moments(products, *_between(remainder, cluster, block, count))
+
+
+def _between(remainder: Floats, cluster: Ints, block: Ints, count: int) -> tuple[Floats, float]:
+    """One-way analysis of variance of the remainder by block, its sums kept by cluster."""
+    size = np.bincount(block).astype(float)
+    mean = np.bincount(block, weights=remainder) / size
+    within = (remainder - mean[block]) ** 2
+    part = 1.0 / size[block]
+    columns = (mean[block] ** 2, within, part, 1.0 - part)
+    sums = np.column_stack([np.bincount(cluster, weights=column, minlength=count) for column in columns])
+    blocks = len(size)
+    typical = (len(block) - float(size @ size) / len(block)) / max(blocks - 1, 1)
+    return sums.astype(float), typical
+
+
+def shapley(found: Moments, weights: Floats) -> Floats:
+    """Return the covariates' shares of the variance, then the processes', for each row of `weights`."""
+    width = found.products.shape[1]
+    total = (weights @ found.products.reshape(found.clusters, -1)).reshape(-1, width, width)
+    number = total[:, 0, 0]
+    mean = total[:, 0, 1:] / number[:, None]
+    covariance = total[:, 1:, 1:] / number[:, None, None] - mean[:, :, None] * mean[:, None, :]
+    variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-12)
+    correlation = covariance / np.sqrt(variance[:, :, None] * variance[:, None, :])
+    shares = _gains(correlation)
+    sums = weights @ found.residual
+    degrees = np.maximum(sums[:, 2] - 1.0, 1.0)
+    inside = sums[:, 1] / np.maximum(sums[:, 3], 1.0)
+    component = (
+        np.maximum((sums[:, 0] / degrees - inside) / found.typical, 0.0) if found.typical else 0 * degrees
+    )
+    process = component / variance[:, -1]
+    return np.column_stack([shares, np.minimum(process, 1.0 - np.minimum(shares.sum(axis=1), 1.0))])
+
+
+def _gains(correlation: Floats) -> Floats:
+    """Mean gain in R² of each covariate over all orders of entry; the response is the last row."""
+    count = correlation.shape[1] - 1
+    explained: dict[tuple[int, ...], Floats] = {(): np.zeros(len(correlation))}
+    for size in range(1, count + 1):
+        for subset in combinations(range(count), size):
+            explained[subset] = _explained(correlation, list(subset))
+    gains = np.zeros((len(correlation), count))
+    for subset, value in explained.items():
+        for j in subset:
+            without = tuple(i for i in subset if i != j)
+            share = factorial(len(without)) * factorial(count - len(subset)) / factorial(count)
+            gains[:, j] += share * (value - explained[without])
+    return np.maximum(gains, 0.0)
+
+
+def _explained(correlation: Floats, subset: list[int]) -> Floats:
+    """R² of the response on the covariates in `subset`."""
+    inner = correlation[:, subset][:, :, subset] + RIDGE * np.eye(len(subset))
+    outer = correlation[:, subset, -1]
+    solved = np.linalg.solve(inner, outer[:, :, None])[:, :, 0]
+    return np.asarray((outer * solved).sum(axis=1), dtype=float)

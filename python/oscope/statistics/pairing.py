@@ -1,0 +1,92 @@
+"""Which points of two results belong together, and which results may be compared at all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from oscope.errors import UsageError
+from oscope.experiment import Level
+from oscope.samples import ExperimentResults, PointSamples
+
+
+@dataclass(frozen=True)
+class Match:
+    """Two points that differ only in what is compared."""
+
+    factors: Mapping[str, Level]
+    a: PointSamples
+    b: PointSamples
+
+
+def match_points(a: ExperimentResults, b: ExperimentResults) -> tuple[list[Match], list[str]]:
+    """Pair the points with equal factors; say how many have no partner. Raises UsageError if none has."""
+    others = {_key(point): point for point in b.points}
+    matches = [Match(p.factors, p, others[_key(p)]) for p in a.points if _key(p) in others]
+    if not matches:
+        raise UsageError(
+            f"runs {a.run_id} and {b.run_id} have no point in common",
+            remedy="give both the same factors and levels",
+        )
+    missing = []
+    for points, side in ((a.points, "A"), (b.points, "B")):
+        lonely = len(points) - len(matches)
+        if lonely:
+            missing.append(f"{lonely} of {len(points)} points are only in {side} and were left out")
+    return matches, missing
+
+
+def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
+    """Raise UsageError where figures of `a` and `b` do not mean the same; return caveats."""
+    unknown = allow - {"machine"}
+    if unknown:
+        raise UsageError(
+            f"allow={', '.join(sorted(unknown))}", remedy="only `machine` can be allowed to differ"
+        )
+    if a is b:
+        raise UsageError(f"run {a.run_id} cannot be compared with itself", remedy="choose two runs")
+    _refuse("workload", a.workload, b.workload, "compare runs of the same workload")
+    _refuse(
+        f"version of {a.workload}",
+        a.workload_version,
+        b.workload_version,
+        "measure both with the same version of Oscope",
+    )
+    for name in set(a.metrics) & set(b.metrics):
+        _refuse(
+            f"unit of {name}",
+            a.metrics[name].unit,
+            b.metrics[name].unit,
+            "measure both with the same version",
+        )
+    caveats = []
+    clocks = _clock_kind(a), _clock_kind(b)
+    if None in clocks:
+        caveats.append("a record does not say which clock it used")
+    else:
+        _refuse("clock", *clocks, "the two clocks do not count the same; measure both with one")
+    machines = a.environment.get("machine"), b.environment.get("machine")
+    if None in machines:
+        caveats.append("a record does not say on which machine it was made")
+    elif machines[0] != machines[1]:
+        if "machine" not in allow:
+            _refuse("machine", *machines, "allow another machine if that is the question")
+        caveats.append("the sides ran on different machines: a difference may be the machines'")
+    boots = a.environment.get("boot_id"), b.environment.get("boot_id")
+    if None not in boots and boots[0] != boots[1]:
+        caveats.append("the sides ran in different boots; a verdict on kernels needs 5 boots a side")
+    return caveats
+
+
+def _key(point: PointSamples) -> frozenset[tuple[str, Level]]:
+    return frozenset(point.factors.items())
+
+
+def _clock_kind(results: ExperimentResults) -> str | None:
+    clock = results.environment.get("clock") or {}
+    return clock.get("kind")
+
+
+def _refuse(what: str, a: object, b: object, remedy: str) -> None:
+    if a != b:
+        raise UsageError(f"cannot compare: {what} differs ({a} and {b})", remedy=remedy)

@@ -1,0 +1,143 @@
+"""One value a cluster for the two sides of a comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import gammaln
+
+from oscope.samples import Floats, Ints, PointSamples
+from oscope.statistics import replication
+from oscope.statistics.replication import Level
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One side: a value for each cluster, in order of time."""
+
+    value: Floats
+    """Logarithm of the cluster's median, or the median itself where values are not all positive."""
+    unit: Ints
+    """Number of the block or boot that gave the value; for repetitions, of the batch."""
+    time: Floats
+    """Mean start of the cluster's samples in seconds."""
+    level: Level
+    n: int
+    """Finite samples."""
+    boots: int
+    median: float
+    """Of all samples, in the metric's unit."""
+    centre: float
+    """Median of the clusters' medians, in the metric's unit."""
+
+
+def measure(a: PointSamples, b: PointSamples, metric: str) -> tuple[Measured, Measured, bool] | None:
+    """Reduce both sides to clusters; the flag: values are logarithms. None where a side has no value.
+
+    The median of few samples of a skewed distribution lies elsewhere than that of many. So where the sides
+    took different numbers of repetitions a block, each block gives the expected median of as many samples as
+    the poorer side has.
+    """
+    kept = [np.isfinite(side.metrics[metric]) for side in (a, b)]
+    if not (kept[0].any() and kept[1].any()):
+        return None
+    values = [side.metrics[metric][keep] for side, keep in zip((a, b), kept, strict=True)]
+    logarithmic = bool(min(v.min() for v in values) > 0)
+    typical = [
+        np.median(np.unique(s.block[k], return_counts=True)[1]) for s, k in zip((a, b), kept, strict=True)
+    ]
+    poorest = int(min(typical))
+    boots = all(len(np.unique(side.boot[keep])) > 1 for side, keep in zip((a, b), kept, strict=True))
+    first, second = (
+        _side(side, keep, metric, (logarithmic, poorest, boots))
+        for side, keep in zip((a, b), kept, strict=True)
+    )
+    return first, second, logarithmic
+
+
+def _side(
+    point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: tuple[bool, int, bool]
+) -> Measured:
+    logarithmic, poorest, boots = how
+    raw = point.metrics[metric][keep]
+    values = np.log(raw) if logarithmic else raw
+    time = point.started_ns[keep] / 1e9
+    units, code = np.unique(point.block[keep], return_inverse=True)
+    level: Level = "process"
+    if len(units) == 1:
+        found = replication.clusters(values, code)
+        level, code, units = "repetition", found.code, np.arange(found.count)
+        poorest = len(values)
+    middle = _medians(values, code, poorest)
+    when = _means(time, code)
+    seen = point.boot[keep]
+    if boots:
+        level = "boot"
+        boot_of_unit = np.zeros(len(units), dtype=np.int64)
+        boot_of_unit[code] = seen
+        units, inverse = np.unique(boot_of_unit, return_inverse=True)
+        middle, when = _medians(middle, inverse, len(middle)), _means(when, inverse)
+    order = np.argsort(when, kind="stable")
+    centre = float(np.median(middle))
+    return Measured(
+        value=middle[order],
+        unit=units[order],
+        time=when[order],
+        level=level,
+        n=len(raw),
+        boots=len(np.unique(seen)),
+        median=float(np.median(raw)),
+        centre=float(np.exp(centre)) if logarithmic else centre,
+    )
+
+
+def joined(values: Floats) -> Floats:
+    """Mean of neighbours in time, so that no more than `replication.MOST_CLUSTERS` values remain."""
+    count = replication.MOST_CLUSTERS
+    if len(values) <= count:
+        return values
+    return _means(values, np.arange(len(values)) * count // len(values))
+
+
+def _means(values: Floats, code: Ints) -> Floats:
+    origin = values[0]
+    return np.asarray(origin + np.bincount(code, weights=values - origin) / np.bincount(code), dtype=float)
+
+
+def _medians(values: Floats, code: Ints, poorest: int) -> Floats:
+    """Median of each group, or the expected median of `poorest` of its samples where it has more."""
+    order = np.argsort(code, kind="stable")
+    parts = np.split(values[order], np.cumsum(np.bincount(code))[:-1])
+    return np.array(
+        [
+            np.median(part) if len(part) <= poorest else np.sort(part) @ _median_weights(len(part), poorest)
+            for part in parts
+        ]
+    )
+
+
+@lru_cache(maxsize=64)
+def _median_weights(count: int, drawn: int) -> Floats:
+    """Weights of sorted samples that give the mean median of `drawn` of `count`, drawn without return.
+
+    The j-th smallest of the drawn is the i-th of all with probability C(i-1, j-1) C(count-i, drawn-j) /
+    C(count, drawn).
+    """
+    weights = np.zeros(count)
+    middle = {(drawn + 1) // 2, drawn // 2 + 1}
+    for j in middle:
+        i = np.arange(j, count - drawn + j + 1)
+        log = (
+            _log_choose(i - 1, j - 1)
+            + _log_choose(count - i, drawn - j)
+            - _log_choose(np.array(count), drawn)
+        )
+        weights[i - 1] += np.exp(log) / len(middle)
+    return np.asarray(weights / weights.sum(), dtype=float)
+
+
+def _log_choose(n: Ints, k: int) -> Floats:
+    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1), dtype=float)

@@ -1,0 +1,230 @@
+"""The summary of one metric at one point: estimators, their interval, and what the samples look like."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import interval, replication, shape
+from oscope.statistics.replication import Clusters, Level
+from oscope.statistics.shape import Drift, Mode
+
+Representative = Literal["median", "mean", "minimum", "modes"]
+
+PERCENTS = (1.0, 5.0, 25.0, 75.0, 90.0, 95.0, 99.0, 99.9)
+SAMPLES_BEYOND = 5
+"""A percentile is given only if so many samples lie beyond it: p99 from 500 on, p95 from 100, p99.9 from
+5000."""
+
+NEARLY_SYMMETRIC = 0.5
+"""Skewness (absolute) up to which a distribution counts as symmetric (Bulmer, Principles of Statistics,
+1979)."""
+
+FEW_OUTLIERS = 0.01
+FEWEST_FOR_SHAPE = 10
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What the samples of one metric at one point say. Values are in its unit; shares run from 0 to 1."""
+
+    n: int
+    """Finite values; failed and unmeasured samples are left out and told in `notes`."""
+    blocks: int
+    mean: float
+    median: float
+    std: float | None
+    """Sample standard deviation (n - 1); None below two samples."""
+    minimum: float
+    maximum: float
+    ci95: tuple[float, float] | None
+    """95 % interval of the median; None where nothing was repeated."""
+    representative: Representative
+    """The estimator that stands for the cost; `reason` says why."""
+    reason: str
+    level: Level
+    """The level that was resampled for `ci95`."""
+    effective_n: float
+    autocorrelation: float
+    """Lag 1, between repetitions of the same process."""
+    skewness: float
+    outliers: float
+    modes: tuple[Mode, ...]
+    drift: Drift
+    warmup: int
+    percentiles: Mapping[float, tuple[float, float, float]]
+    """Percent -> (value, low, high), where there are samples enough."""
+    notes: tuple[str, ...]
+    resolution: float = 0.0
+    """The clock's step in the metric's unit, by which `ci95` is widened; 0 where it is not known."""
+
+    @property
+    def relative_half_width(self) -> float | None:
+        """Half the interval's width over the median, as `--precision` means it; None where there is none."""
+        if self.ci95 is None or self.median == 0:
+            return None
+        return (self.ci95[1] - self.ci95[0]) / 2 / abs(self.median)
+
+
+def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary:
+    """Summarise one metric of a point; its boots count as the highest level when there are several."""
+    step = experiment.resolution(point, metric)
+    return summarise(
+        point.metrics[metric], point.block, boot=point.boot, seed=experiment.seed, resolution=step
+    )
+
+
+def summarise(
+    values: npt.ArrayLike,
+    block: npt.ArrayLike,
+    *,
+    boot: npt.ArrayLike | None = None,
+    seed: int = 0,
+    resolution: float = 0.0,
+) -> Summary:
+    """Summarise `values`, given in the order taken, whose processes are named by `block` and boots by `boot`.
+
+    `resolution` is the clock's step in the unit of the values: half of it is added to the interval at both
+    ends, since a reading that steps is known no better however often it is repeated, and peaks that are a
+    step or two apart are the clock's, not the system's. Equal input gives equal output. Without any finite
+    value n is 0 and every figure is NaN.
+    """
+    everything = np.asarray(values, dtype=float)
+    finite = np.isfinite(everything)
+    data = everything[finite]
+    left_out = int((~finite).sum())
+    if not len(data):
+        return _nothing(left_out)
+    blocks = replication.codes(np.asarray(block)[finite])
+    boots = None if boot is None else np.asarray(boot)[finite]
+    found = replication.clusters(data, blocks, boots)
+    effective = replication.effective_size(data, found)
+    bins = interval.binned(data, found)
+    autocorrelation = replication.lag_one(data, blocks)
+    skewness = _skewness(data)
+    outliers = shape.outlier_share(data)
+    modes = shape.resolved(shape.modes(data, effective), data, resolution)
+    representative, reason = _representative(skewness, outliers, modes, len(data))
+    return Summary(
+        n=len(data),
+        blocks=int(blocks.max()) + 1,
+        mean=float(data.mean()),
+        median=float(np.median(data)),
+        std=float(data.std(ddof=1)) if len(data) > 1 else None,
+        minimum=float(data.min()),
+        maximum=float(data.max()),
+        ci95=interval.widened(interval.median_interval(bins, seed), resolution / 2),
+        representative=representative,
+        reason=reason,
+        level=found.level,
+        effective_n=effective,
+        autocorrelation=autocorrelation,
+        skewness=skewness,
+        outliers=outliers,
+        modes=modes,
+        drift=shape.drift(data, blocks),
+        warmup=shape.warmup(data, blocks),
+        percentiles=_percentiles(data, bins),
+        notes=_notes(found, effective, len(data), left_out),
+        resolution=resolution,
+    )
+
+
+def _skewness(data: Floats) -> float:
+    """Sample skewness (scipy, bias left in); 0 for constant or few values, where it is not defined."""
+    if len(data) < 3 or np.ptp(data) <= 1e-12 * max(abs(float(data[0])), 1e-300):
+        return 0.0
+    return float(stats.skew(data))
+
+
+def _percentiles(data: Floats, bins: interval.Binned) -> dict[float, tuple[float, float, float]]:
+    given = {}
+    for percent in PERCENTS:
+        share = percent / 100
+        if len(data) * min(share, 1 - share) < SAMPLES_BEYOND - 1e-9:
+            continue
+        limits = interval.quantile_interval(bins, share)
+        if limits is not None:
+            value = float(np.quantile(data, share))
+            given[percent] = (value, min(limits[0], value), max(limits[1], value))
+    return given
+
+
+def _representative(
+    skewness: float, outliers: float, modes: tuple[Mode, ...], count: int
+) -> tuple[Representative, str]:
+    """Which value should stand for the cost, and why, in one sentence with the figures it rests on."""
+    if count < FEWEST_FOR_SHAPE:
+        return (
+            "median",
+            f"The median: {count} samples are too few to judge the shape, and one outlier moves a mean.",
+        )
+    if len(modes) > 1:
+        places = ", ".join(f"{m.location:.4g} ({m.share:.0%})" for m in modes)
+        return (
+            "modes",
+            f"The modes, each with its share: {len(modes)}, at {places}; no one value stands for all.",
+        )
+    if abs(skewness) <= NEARLY_SYMMETRIC and outliers <= FEW_OUTLIERS:
+        return (
+            "mean",
+            f"The mean: one mode, skewness {skewness:.2g} and {outliers:.1%} outliers leave it undistorted.",
+        )
+    return (
+        "median",
+        (
+            f"The median: one mode, but skewness {skewness:.2g} and {outliers:.1%} outliers would pull "
+            "the mean; a minimum would hide what a call usually costs."
+        ),
+    )
+
+
+def _notes(found: Clusters, effective: float, count: int, left_out: int) -> tuple[str, ...]:
+    notes = []
+    if left_out:
+        notes.append(f"{left_out} failed or unmeasured samples left out.")
+    if found.level == "repetition":
+        notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
+        if effective < 0.8 * count:
+            notes.append(
+                f"Repetitions are autocorrelated: {count} are worth {effective:.0f}; "
+                f"the interval resamples {found.count} batches of neighbours."
+            )
+    elif found.units < interval.SHARES_FROM:
+        notes.append(
+            f"Only {found.units} units at the {found.level} level: the interval is wide for that reason."
+        )
+    return tuple(notes)
+
+
+def _nothing(left_out: int) -> Summary:
+    """Summary of no values at all."""
+    nan = float("nan")
+    return Summary(
+        n=0,
+        blocks=0,
+        mean=nan,
+        median=nan,
+        std=None,
+        minimum=nan,
+        maximum=nan,
+        ci95=None,
+        representative="median",
+        reason="Nothing was measured.",
+        level="repetition",
+        effective_n=0.0,
+        autocorrelation=nan,
+        skewness=nan,
+        outliers=nan,
+        modes=(),
+        drift=Drift(nan, nan, False),
+        warmup=0,
+        percentiles={},
+        notes=(f"{left_out} failed or unmeasured samples left out.",) if left_out else (),
+    )

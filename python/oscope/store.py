@@ -1,0 +1,277 @@
+"""The store: every run with its plan, its samples and what happened to it, in SQLite or PostgreSQL.
+
+Rows are only added. What happens to a run after it was made is an *event*: its `kind` and JSON `data` are
+
+- `status`: text; the latest one counts (`unfinished`, `interrupted`, `failed`, `done`);
+- `environment`, `environment_after`, `laboratory`: objects, at each start and end;
+- `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
+- `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
+- `columns`: names that the point's values have beyond those it began with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from oscope import schema
+from oscope.database import connect, explain, locate
+from oscope.errors import StoreError, UsageError
+from oscope.plan import Plan
+from oscope.samples import Results
+
+_LOCK_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A line of the list of runs."""
+
+    id: str
+    started: datetime
+    status: str
+    profile: str
+    place: str
+    experiments: tuple[str, ...]
+    samples: int
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something to be stored as an event."""
+
+    kind: str
+    data: object
+    point_id: int | None = None
+
+
+class Store:
+    """An open store; a context manager."""
+
+    def __init__(self, engine: sa.Engine, where: str, file: Path | None) -> None:
+        """Take over `engine`; use `Store.open` instead."""
+        self._engine = engine
+        self._where = where
+        self._file = file
+        with self.guard():
+            try:
+                self._connection = engine.connect()
+                self._prepare()
+            except BaseException:
+                engine.dispose()
+                raise
+
+    @classmethod
+    def open(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
+        """Open the store at `place`, a path or a database URL; it is made if it is not there.
+
+        Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError, in one
+        line, where that fails.
+        """
+        named = str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
+        url, file = locate(named)
+        where = str(file or url.render_as_string(hide_password=True))
+        try:
+            engine = connect(url, lock_limit_s)
+        except (sa.exc.ArgumentError, ImportError) as error:
+            raise StoreError(
+                f"there is no driver for {where} ({error})", remedy="pip install oscope[postgresql]"
+            ) from error
+        return cls(engine, where, file)
+
+    def __enter__(self) -> Store:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the database."""
+        with contextlib.suppress(sa.exc.DBAPIError):
+            self._connection.close()
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[None]:
+        """Turn the database's errors into StoreError."""
+        try:
+            yield
+        except sa.exc.IntegrityError as error:
+            raise StoreError(
+                f"the store {self._where} has this sample already",
+                remedy="is another oscope writing the same run?",
+            ) from error
+        except sa.exc.DBAPIError as error:
+            raise explain(error, self._where, self._file) from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection whose reads all see one state of the store."""
+        with self.guard(), self._connection.begin():
+            yield self._connection
+
+    def create_run(self, plan: Plan, happenings: Sequence[Happening] = ()) -> str:
+        """Store a new run with all its points, and return its id: short, sortable by time, unique."""
+        now = time.time_ns()
+        run_id = f"{datetime.fromtimestamp(now / 1e9, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        covariates = [c.name for c in plan.covariates]
+        points = [
+            {
+                "run_id": run_id,
+                "experiment": experiment.name,
+                "number": number,
+                "columns": _dump([*experiment.metrics, *covariates]),
+            }
+            for experiment in plan.experiments
+            for number in range(len(experiment.points))
+        ]
+        with self.guard(), self._connection.begin():
+            self._connection.execute(
+                sa.insert(schema.run), {"id": run_id, "started_ns": now, "plan": _dump(plan.to_object())}
+            )
+            self._connection.execute(sa.insert(schema.point), points)
+            self._add_events(run_id, [Happening("status", "unfinished"), *happenings])
+        return run_id
+
+    def add(
+        self, run_id: str, samples: Sequence[Mapping[str, Any]], happenings: Sequence[Happening] = ()
+    ) -> None:
+        """Commit samples (rows of the table `sample`, see `oscope.recorder`) and events of a run together."""
+        with self.guard(), self._connection.begin():
+            if samples:
+                self._connection.execute(sa.insert(schema.sample), samples)
+            self._add_events(run_id, happenings)
+
+    def point_ids(self, run_id: str) -> dict[tuple[str, int], int]:
+        """Return the key of each point of a run by experiment and number."""
+        table = schema.point
+        query = sa.select(table.c.experiment, table.c.number, table.c.id).where(table.c.run_id == run_id)
+        with self.reading() as connection:
+            return {(name, number): key for name, number, key in connection.execute(query)}
+
+    def runs(self) -> tuple[RunEntry, ...]:
+        """Return all runs, the oldest first."""
+        run, point, sample = schema.run, schema.point, schema.sample
+        counts = sa.select(point.c.run_id, sa.func.count()).join_from(point, sample).group_by(point.c.run_id)
+        statuses = (
+            sa.select(schema.event.c.run_id, schema.event.c.data)
+            .where(schema.event.c.kind == "status")
+            .order_by(schema.event.c.id)
+        )
+        with self.reading() as connection:
+            count: dict[str, int] = dict(connection.execute(counts).all())
+            status = {run_id: orjson.loads(data) for run_id, data in connection.execute(statuses)}
+            rows = connection.execute(sa.select(run).order_by(run.c.started_ns, run.c.id)).all()
+        return tuple(_entry(row, status[row.id], count.get(row.id, 0)) for row in rows)
+
+    def resolve(self, text: str) -> str:
+        """Return the id of the run that `text` means: an id, the start of one, or `last`."""
+        run = schema.run
+        newest = sa.select(run.c.id).order_by(run.c.started_ns.desc(), run.c.id.desc())
+        if text == "last":
+            query = newest.limit(1)
+        else:
+            query = newest.where(run.c.id.startswith(text, autoescape=True))
+        with self.reading() as connection:
+            found = list(connection.scalars(query))
+        if text in found or len(found) == 1:
+            return text if text in found else found[0]
+        if not found:
+            what = "the store has no run yet" if text == "last" else f"the store has no run {text!r}"
+            raise UsageError(what, remedy="`oscope runs` lists those there are")
+        raise UsageError(
+            f"{len(found)} runs begin with {text!r}", remedy=f"give more of the id, such as {found[0]}"
+        )
+
+    def plan(self, run_id: str) -> Plan:
+        """Return the plan of a run."""
+        query = sa.select(schema.run.c.plan).where(schema.run.c.id == run_id)
+        with self.reading() as connection:
+            return Plan.from_object(orjson.loads(connection.execute(query).scalar_one()))
+
+    def results(self, run_id: str, *, experiment: str | None = None) -> Results:
+        """Return what was measured in a run (an id, its start, or `last`), or in one experiment of it."""
+        from oscope.loading import load_results
+
+        found = self.resolve(run_id)
+        with self.reading() as connection:
+            return load_results(connection, found, experiment)
+
+    def _prepare(self) -> None:
+        """Make the tables, or check that those there are ours."""
+        version = self._version()
+        if version is None:
+            # Two programs may make them at the same moment; the one that comes second finds the work done.
+            with contextlib.suppress(sa.exc.IntegrityError), self._connection.begin():
+                self._make_tables()
+            version = self._version()
+        if version != schema.VERSION:
+            age = "newer" if version is not None and version > schema.VERSION else "older"
+            raise StoreError(
+                f"the store {self._where} has layout {version}, {age} than this oscope's {schema.VERSION}",
+                remedy="use the oscope that made it, or name another --store",
+            )
+
+    def _version(self) -> int | None:
+        """Return the version of the tables there are, or None where the database is empty."""
+        with self._connection.begin():
+            present = set(sa.inspect(self._connection).get_table_names())
+            if schema.layout.name in present:
+                return self._connection.scalar(sa.select(schema.layout.c.version))
+        if present - {table.name for table in schema.metadata.sorted_tables}:
+            raise StoreError(f"{self._where} is a database of something else", remedy="name another --store")
+        return None
+
+    def _make_tables(self) -> None:
+        for table in (schema.layout, *schema.metadata.sorted_tables):
+            self._connection.execute(CreateTable(table, if_not_exists=True))
+            for index in table.indexes:
+                self._connection.execute(CreateIndex(index, if_not_exists=True))
+        self._connection.execute(sa.insert(schema.layout), {"version": schema.VERSION})
+
+    def _add_events(self, run_id: str, happenings: Sequence[Happening]) -> None:
+        rows = [
+            {
+                "run_id": run_id,
+                "point_id": h.point_id,
+                "at_ns": time.time_ns(),
+                "kind": h.kind,
+                "data": _dump(h.data),
+            }
+            for h in happenings
+        ]
+        if rows:
+            self._connection.execute(sa.insert(schema.event), rows)
+
+
+def _dump(data: object) -> str:
+    return orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
+    plan = orjson.loads(row.plan)
+    return RunEntry(
+        id=row.id,
+        started=datetime.fromtimestamp(row.started_ns / 1e9, UTC),
+        status=status,
+        profile=plan["profile"],
+        place=plan["place"],
+        experiments=tuple(e["name"] for e in plan["experiments"]),
+        samples=samples,
+    )

@@ -1,0 +1,95 @@
+"""Tables for a terminal, as wide as it is; plain text where standard output is none. No statistics here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from oscope import digits
+
+if TYPE_CHECKING:
+    from oscope.doctor import Finding
+    from oscope.store import RunEntry
+
+STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
+
+
+def console(*, to_standard_error: bool = False) -> Console:
+    """Return a console that takes every text literally: names hold brackets, and colours are ours alone."""
+    return Console(stderr=to_standard_error, highlight=False, markup=False, emoji=False)
+
+
+def print_stored(run_id: str, out: Console) -> None:
+    """Print under which id a run is kept: before anything that may still fail."""
+    out.print()
+    out.print(Text(f"run {run_id} is stored: oscope show {run_id}"), soft_wrap=True)
+
+
+def print_written(what: object, out: Console) -> None:
+    """Print what was written."""
+    out.print(Text(f"wrote {what}"), soft_wrap=True)
+
+
+def print_runs(runs: Sequence[RunEntry], out: Console) -> None:
+    """Print a row for each run of a store."""
+    if not runs:
+        out.print("no runs yet: oscope run makes one")
+        return
+    columns = [
+        ["run", *(entry.id for entry in runs)],
+        ["started", *(f"{entry.started.astimezone():%Y-%m-%d %H:%M}" for entry in runs)],
+        ["status", *(entry.status for entry in runs)],
+        aligned(["samples", *(digits.format_count(entry.samples) for entry in runs)]),
+        ["experiments", *(", ".join(entry.experiments) for entry in runs)],
+    ]
+    out.print(grid(columns, wrap_last=True))
+
+
+def print_findings(findings: Sequence[Finding], out: Console) -> None:
+    """Print what each check found; what is not well has its use beside it and its remedy under it."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for finding in findings:
+        told = Text(finding.found)
+        if finding.status != "ok":
+            told.append(f" (for {finding.needed_for})", style="dim")
+        if finding.remedy:
+            told.append(f"\n→ {finding.remedy}")
+        table.add_row(Text(finding.status, style=STATUS_STYLES[finding.status]), Text(finding.name), told)
+    out.print(table)
+    counts = {status: sum(finding.status == status for finding in findings) for status in STATUS_STYLES}
+    out.print(Text(", ".join(f"{count} {status}" for status, count in counts.items() if count), style="bold"))
+
+
+def grid(columns: Sequence[Sequence[str]], *, wrap_last: bool = False) -> Table:
+    """Return columns of finished text, the heading first, as a table; the last one wraps if asked to."""
+    table = Table(
+        box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold"
+    )
+    for index, (heading, *_) in enumerate(columns):
+        table.add_column(Text(heading), no_wrap=not wrap_last or index < len(columns) - 1)
+    for row in zip(*(column[1:] for column in columns), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def aligned(texts: Sequence[str]) -> list[str]:
+    """Return a heading and the numbers under it, padded so that the points stand under each other."""
+    heading, *numbers = texts
+    tails = [len(number) - len(number.partition(".")[0]) for number in numbers]
+    deepest = max(tails, default=0)
+    padded = [number + " " * (deepest - tail) for number, tail in zip(numbers, tails, strict=True)]
+    widest = max((len(text) for text in (heading, *padded)), default=0)
+    return [text.rjust(widest) for text in (heading, *padded)]
+
+
+def table_width(columns: Sequence[Sequence[str]]) -> int:
+    """Return how wide `grid` draws these columns: two spaces part them."""
+    return sum(max(map(len, column)) + 2 for column in columns) - 2

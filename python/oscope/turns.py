@@ -1,0 +1,203 @@
+"""Takes the points' turns: has a probe process measure each, stores the samples, survives its death."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from oscope.errors import ProbeError, UsageError
+from oscope.placement import Placement
+from oscope.plan import PlannedExperiment, Turn
+from oscope.probe import Probe, Request
+from oscope.progress import Listener, Progress
+from oscope.recorder import PointState, Recorder
+from oscope.wire import Done, Event, Note, Refusal, Sample
+
+PATIENCE_S = 60.0
+"""How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
+_MOST_DEATHS = 2
+_MOST_FAILURES = 2
+
+
+class Turns:
+    """A chain of probe processes, one at a time, and the run that they measure for."""
+
+    def __init__(self, path: Path, placement: Placement) -> None:
+        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError."""
+        self.path = path
+        self._placement = placement
+        self._probe: Probe | None = None
+        self._requests = 0
+        self.failures: list[str] = []
+        """What went wrong, a line each."""
+        self.interrupted = False
+        self.recorder: Recorder
+        self.listener: Listener
+        with placement.starting():
+            self._probe = Probe(path)
+        self.environment = self._probe.hello.environment
+
+    def begin(self, recorder: Recorder, listener: Listener) -> None:
+        """Measure for `recorder` from now on."""
+        self.recorder = recorder
+        self.listener = listener
+        recorder.begin_process(self.environment)
+
+    def run_block(
+        self,
+        order: Iterable[Turn],
+        experiment: PlannedExperiment,
+        block: int,
+        stop: Callable[[], bool],
+    ) -> bool:
+        """Take the turns of `order` that miss samples of `block`; return False where it was ended early."""
+        for turn in order:
+            point = self.recorder.points[experiment.name][turn.point]
+            if not point.missing(block):
+                continue
+            if self.interrupted or stop():
+                return False
+            self._take_turn(point, block)
+        # A fresh process a block: memory layout and the like differ from process to process, and shall vary
+        # within a run.
+        self.end_process()
+        return not self.interrupted
+
+    def look_again(self) -> Mapping[str, Any]:
+        """Return what a fresh probe process says of this machine now. Raises ProbeError."""
+        with self._placement.starting():
+            probe = Probe(self.path)
+        probe.close()
+        return probe.hello.environment
+
+    def end_process(self) -> None:
+        """Let the process under way end, if there is one."""
+        if self._probe is not None:
+            self._probe.close()
+            self._probe = None
+
+    def interrupt(self) -> None:
+        """Begin no further turn, and have the probe give up what it does; safe in a signal handler."""
+        self.interrupted = True
+        if self._probe is not None:
+            self._probe.terminate()
+
+    def kill(self) -> None:
+        """End the process under way at once."""
+        if self._probe is not None:
+            self._probe.kill()
+            self._probe = None
+
+    def note(self, text: str, point: PointState | None = None) -> None:
+        """Store and tell a note, once."""
+        if point is not None:
+            if text in point.notes:
+                return
+            point.notes.add(text)
+        self.recorder.add_event("note", text, point)
+        self.listener.note(text if point is None else f"{point.label}: {text}")
+
+    def _process(self) -> Probe:
+        if self._probe is None:
+            with self._placement.starting():
+                self._probe = Probe(self.path)
+            self.recorder.begin_process(self._probe.hello.environment)
+            if self.interrupted:
+                self._probe.terminate()
+        return self._probe
+
+    def _take_turn(self, point: PointState, block: int) -> None:
+        probe = self._process()
+        self._requests += 1
+        request = Request(
+            id=self._requests,
+            workload=point.experiment.workload.name,
+            params=point.factors,
+            reps=point.missing(block),
+            iterations=point.iterations,
+            min_time_ns=point.experiment.min_time_ns,
+        )
+        self._tell_progress(point, block)
+        try:
+            for events in probe.run(request, silence_limit_s=_silence_limit_s(point, request)):
+                self._store(point, block, events)
+        except ProbeError as error:
+            self._lose(point, block, error)
+
+    def _store(self, point: PointState, block: int, events: tuple[Event, ...]) -> None:
+        samples = [event for event in events if isinstance(event, Sample)]
+        if samples:
+            self.recorder.add_samples(point, block, samples)
+            self._tell_progress(point, block)
+        for event in events:
+            if isinstance(event, Note):
+                self.note(event.text, point)
+            elif isinstance(event, Refusal):
+                self._refuse(point, block, event)
+            elif isinstance(event, Done) and not event.interrupted:
+                self._keep_iterations(point, event.iterations)
+
+    def _keep_iterations(self, point: PointState, iterations: int | None) -> None:
+        """Have every block run the same loop, so that its overhead is the same in each."""
+        if point.iterations is None and iterations is not None:
+            point.iterations = iterations
+            self.recorder.add_event("iterations", iterations, point)
+
+    def _refuse(self, point: PointState, block: int, refusal: Refusal) -> None:
+        if refusal.kind == "request":
+            raise UsageError(f"{point.label}: {refusal.message}", remedy=refusal.remedy)
+        if refusal.kind == "unavailable":
+            self._skip(point, refusal.message, refusal.remedy)
+            return
+        point.failures += 1
+        text = f"{refusal.message}: {refusal.remedy}" if refusal.remedy else refusal.message
+        self._close_block(point, block, "failure", text)
+        if point.failures >= _MOST_FAILURES:
+            self._skip(point, f"it failed {point.failures} times, last: {refusal.message}", refusal.remedy)
+
+    def _lose(self, point: PointState, block: int, error: ProbeError) -> None:
+        """Note that the probe was lost over a point; another process goes on with the others."""
+        self.kill()
+        if self.interrupted:
+            return
+        point.deaths += 1
+        self._close_block(point, block, "death", str(error))
+        if point.deaths >= _MOST_DEATHS:
+            remedy = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
+            self._skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
+
+    def _close_block(self, point: PointState, block: int, kind: str, text: str) -> None:
+        """Give up the block's missing samples: tried again later, they would be out of the block's order."""
+        point.closed.add(block)
+        self.recorder.add_event(kind, {"block": block, "text": text}, point)
+        self.failures.append(f"{point.label}: {text}")
+        self.listener.note(self.failures[-1])
+
+    def _skip(self, point: PointState, reason: str, remedy: str | None) -> None:
+        point.skipped = True
+        self.recorder.add_event("skipped", {"reason": reason, "remedy": remedy}, point)
+        self.listener.note(f"{point.label} is skipped: {reason}")
+
+    def _tell_progress(self, point: PointState, block: int) -> None:
+        experiment = point.experiment
+        self.listener.progress(
+            Progress(
+                finished=self.recorder.finished,
+                total=self.recorder.total,
+                experiment=experiment.name,
+                point=point.factors,
+                block=block,
+                blocks=experiment.blocks,
+            )
+        )
+
+
+def _silence_limit_s(point: PointState, request: Request) -> float:
+    """Return how long the probe may be silent: time to calibrate, warm up and repeat, and more."""
+    durations = sum(
+        float(point.factors.get(parameter.name, parameter.default))
+        for parameter in point.experiment.workload.parameters
+        if parameter.type == "duration"
+    )
+    return PATIENCE_S + 4 * (1 + request.warmup) * (durations + request.min_time_ns / 1e9)

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oscope.catalogue import Catalogue, load
+from oscope.experiment import Design, Experiment
+from oscope.store import Store
+
+TESTS = Path(__file__).parent
+ROOT = TESTS.parent
+
+
+@pytest.fixture(scope="session")
+def real_probe() -> Path:
+    """Return the built probe. Where there is none, the tests that need it fail rather than pass unseen."""
+    candidates = [
+        Path(os.environ.get("OSCOPE_PROBE", "/nonexistent")),
+        Path(sys.executable).parent / "oscope-probe",
+        ROOT / "target/release/oscope-probe",
+        ROOT / "target/debug/oscope-probe",
+        Path(shutil.which("oscope-probe") or "/nonexistent"),
+    ]
+    for candidate in candidates:
+        if os.access(candidate, os.X_OK):
+            return candidate
+    pytest.fail("oscope-probe is not built: run `make setup`")
+
+
+@pytest.fixture
+def probe(real_probe: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the laboratory use the built probe."""
+    monkeypatch.setenv("OSCOPE_PROBE", str(real_probe))
+    return real_probe
+
+
+@pytest.fixture
+def fake_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the laboratory use the fake probe; return its path."""
+    program = tmp_path / "fake-probe"
+    program.write_text(f"#!{sys.executable} -IS\n{(TESTS / 'fake_probe.py').read_text()}")
+    program.chmod(0o755)
+    state = tmp_path / "fake-state"
+    state.mkdir()
+    monkeypatch.setenv("OSCOPE_PROBE", str(program))
+    monkeypatch.setenv("FAKE_PROBE_STATE", str(state))
+    return program
+
+
+@pytest.fixture
+def catalogue(fake_probe: Path) -> Catalogue:
+    """Return what the fake probe can measure."""
+    return load(fake_probe)
+
+
+@pytest.fixture
+def store_path(tmp_path: Path) -> Path:
+    """Where the test's store is, if it opens one."""
+    return tmp_path / "oscope.db"
+
+
+@pytest.fixture
+def store(store_path: Path) -> Iterator[Store]:
+    """Open an empty store."""
+    with Store.open(store_path) as opened:
+        yield opened
+
+
+@pytest.fixture(autouse=True)
+def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the tests away from the user's own store."""
+    monkeypatch.setenv("OSCOPE_STORE", str(tmp_path_factory.mktemp("store") / "oscope.db"))
+
+
+def make_experiment(
+    factors: dict[str, tuple[object, ...]], reps: int = 4, blocks: int = 2, name: str = "fake.experiment"
+) -> Experiment:
+    """Return an experiment over the fake workload."""
+    return Experiment(
+        name=name,
+        workload="fake.work",
+        title="Fake work",
+        question="What does pretending cost?",
+        full=Design(factors, reps, blocks),  # type: ignore[arg-type]
+        quick=None,
+        quick_share="none",
+        metrics=("time_ns",),
+    )

@@ -1,0 +1,304 @@
+"""Invented results of the system-call lab with known causes in them, for tests of what reads results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from oscope.experiment import Level
+from oscope.samples import Column, ExperimentResults, PointSamples, Results
+
+HZ = 2_599_998_000.0
+CLOCK_OVERHEAD = 38.0
+STARTED_NS = 1_760_000_000_000_000_000
+
+COVARIATES = {
+    "run_delay_ns": Column("run_delay_ns", "ns", "time runnable but not running"),
+    "steal_ticks": Column("steal_ticks", "ticks", "time the hypervisor gave to others"),
+    "interrupts": Column("interrupts", "", "interrupts taken by the CPU"),
+    "migrations": Column("migrations", "", "moves to another CPU"),
+    "minor_faults": Column("minor_faults", "", "page faults without I/O"),
+}
+
+ENVIRONMENT: dict[str, Any] = {
+    "boot_id": "00000000-0000-0000-0000-000000000001",
+    "machine": "0123456789abcdef",
+    "hostname_hash": "fedcba9876543210",
+    "kernel": {"release": "6.1.0-test", "version": "#1 SMP", "cmdline": "quiet", "arch": "x86_64"},
+    "cpu": {
+        "model": "Synthetic CPU @ 2.60GHz",
+        "vendor": "GenuineIntel",
+        "logical": 2,
+        "allowed": 2,
+        "flags_hash": "aa",
+        "microcode": None,
+        "caches": [
+            {"level": 1, "type": "Data", "size_bytes": 49152, "line_bytes": 64, "ways": 12},
+            {"level": 2, "type": "Unified", "size_bytes": 2097152, "line_bytes": 64, "ways": 16},
+        ],
+        "smt": False,
+        "governor": None,
+        "turbo": None,
+        "mitigations": {"spectre_v2": "Mitigation: Enhanced IBRS", "meltdown": "Not affected"},
+    },
+    "memory": {
+        "total_bytes": 8 << 30,
+        "available_bytes": 7 << 30,
+        "swap_total_bytes": 0,
+        "page_bytes": 4096,
+        "thp": "madvise",
+        "lru_gen": None,
+        "overcommit": 0,
+    },
+    "hypervisor": "KVM",
+    "clocksource": "tsc",
+    "clock": {
+        "kind": "tsc",
+        "hz": HZ,
+        "overhead": CLOCK_OVERHEAD,
+        "overhead_mad": 1.0,
+        "resolution": 2,
+        "why": None,
+    },
+    "tsc_offsets": {"cpus": [0, 1], "ticks": [0.0, 12.0], "error_ticks": [0.0, 150.0]},
+    "counters": {
+        "available": [],
+        "unavailable": {"cache_misses": "no PMU in this guest", "instructions": "no PMU in this guest"},
+    },
+    "self_check": {"ratio_of_double_work": 2.003, "ok": True},
+    "cgroup": {"version": 2, "cpu_max": None, "memory_max": None},
+    "load": [0.1, 0.2, 0.1],
+    "uptime_s": 1000.0,
+    "uid": 0,
+    "libc": "glibc 2.36",
+    "limits": {"processes": "unlimited", "open_files": 1024},
+    "unavailable": {"governor": "no cpufreq in this guest", "microcode": "hidden by the hypervisor"},
+}
+
+COST_NS = {
+    "getpid": 95.0,
+    "getppid": 98.0,
+    "read": 240.0,
+    "lseek": 110.0,
+    "gethostid": 5200.0,
+    "clock_gettime": 24.0,
+}
+
+
+def _covariates(generator: np.random.Generator, n: int, interrupted: np.ndarray) -> dict[str, np.ndarray]:
+    columns = {name: np.zeros(n) for name in COVARIATES}
+    columns["interrupts"] = interrupted.astype(float)
+    columns["run_delay_ns"] = np.where(
+        generator.random(n) < 0.01, generator.integers(5_000, 60_000, n), 0
+    ).astype(float)
+    columns["minor_faults"] = generator.integers(0, 2, n).astype(float)
+    columns["steal_ticks"] = np.full(n, np.nan)
+    return columns
+
+
+class Maker:
+    """Makes points whose readings follow a stated cost, an effect of each process, and interrupts."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.now = STARTED_NS
+        self.processes = 0
+
+    def point(
+        self,
+        factors: Mapping[str, Level],
+        cost_ns: float,
+        *,
+        reps: int,
+        blocks: int,
+        iterations: int = 1,
+        interrupt_ns: float = 4000,
+    ) -> PointSamples:
+        """Return a point whose one call costs `cost_ns`, in `blocks` processes that differ by 0.2 %."""
+        n = reps
+        block = np.sort(np.arange(n) % blocks)
+        effect = self.generator.normal(0, 0.002, blocks)[block]
+        interrupted = self.generator.random(n) < 0.15
+        spread = self.generator.lognormal(0, 0.003, n) * (1 + effect)
+        ticks = (cost_ns * iterations * spread + interrupted * interrupt_ns) * HZ / 1e9 + CLOCK_OVERHEAD
+        raw = np.rint(ticks)
+        each = (raw - CLOCK_OVERHEAD) / iterations
+        self.now += 10**9
+        started = self.now + np.cumsum(self.generator.integers(1_000_000, 1_200_000, n))
+        self.now = int(started[-1])
+        process = self.processes + block
+        self.processes += blocks
+        return PointSamples(
+            factors=dict(factors),
+            block=block.astype(np.int64),
+            process=process.astype(np.int64),
+            boot=np.zeros(n, np.int64),
+            rep=np.concatenate([np.arange((block == b).sum()) for b in range(blocks)]).astype(np.int64),
+            started_ns=started.astype(np.int64),
+            raw=raw,
+            iterations=np.full(n, iterations, np.int64),
+            correction=np.full(n, CLOCK_OVERHEAD),
+            metrics={"time_ns": each * 1e9 / HZ, "cycles": each},
+            covariates=_covariates(self.generator, n, interrupted),
+        )
+
+
+def _with_metrics(point: PointSamples, metrics: dict[str, np.ndarray], **changes: Any) -> PointSamples:
+    values = {name: getattr(point, name) for name in point.__dataclass_fields__}
+    return PointSamples(**{**values, "metrics": metrics, **changes})
+
+
+def _results(
+    name: str, points: tuple[PointSamples, ...], metrics: tuple[Column, ...], timing_model: str
+) -> ExperimentResults:
+    from oscope import labs
+
+    experiment = labs.experiment(name)
+    return ExperimentResults(
+        run_id="20260101-000000-synthetic",
+        experiment=name,
+        workload=experiment.workload,
+        workload_version=1,
+        started="2026-01-01T00:00:00+00:00",
+        seed=7,
+        points=points,
+        metrics={column.name: column for column in metrics},
+        covariates=COVARIATES,
+        environment=ENVIRONMENT,
+        title=experiment.title,
+        question=experiment.question,
+        timing_model=timing_model,
+        settings={"profile": "quick", "place": "local"},
+    )
+
+
+TIME = Column("time_ns", "ns", "time of one call", "less")
+CYCLES = Column("cycles", "cycles", "TSC cycles of one call", "less")
+
+
+def cost(seed: int = 0, reps: int = 120, blocks: int = 6) -> ExperimentResults:
+    """`syscall.cost`: every call in both styles; one failed sample, one note."""
+    maker = Maker(seed)
+    points = []
+    for call, nanoseconds in COST_NS.items():
+        for style, iterations in (("loop", 8000), ("single", 1)):
+            extra = 6.0 if style == "single" else 0.0
+            factors = {"call": call, "style": style}
+            points.append(
+                maker.point(factors, nanoseconds + extra, reps=reps, blocks=blocks, iterations=iterations)
+            )
+    failed = points[0]
+    metrics = {name: np.concatenate([[np.nan], values[1:]]) for name, values in failed.metrics.items()}
+    points[0] = _with_metrics(
+        failed, metrics, failed=((0, "1 of 8000 calls gave a wrong value"),), notes=("pinned to CPU 1",)
+    )
+    return _results(
+        "syscall.cost", tuple(points), (TIME, CYCLES), "time_ns = (raw - correction) / iterations"
+    )
+
+
+def throughput(seed: int = 1, reps: int = 5) -> ExperimentResults:
+    """`syscall.throughput`: the document's four calls."""
+    maker = Maker(seed)
+    points = []
+    for call in ("read", "lseek", "getpid", "gethostid"):
+        calls = round(0.5e9 / COST_NS[call])
+        timed = maker.point(
+            {"call": call, "duration": 0.5}, COST_NS[call], reps=reps, blocks=reps, iterations=calls
+        )
+        rate = 1e9 / timed.metrics["time_ns"]
+        points.append(_with_metrics(timed, {"calls_per_s": rate, "bytes_per_s": rate.copy()}))
+    columns = (
+        Column("calls_per_s", "1/s", "calls a second", "more"),
+        Column("bytes_per_s", "B/s", "bytes a second as the document counts them", "more"),
+    )
+    return _results("syscall.throughput", tuple(points), columns, "calls_per_s = calls / (raw - correction)")
+
+
+def create(seed: int = 2, reps: int = 64, blocks: int = 8) -> ExperimentResults:
+    """`process.create`: fork and clone3 pay 900 ns for a MiB of resident memory; one point was skipped."""
+    maker = Maker(seed)
+    parent_ns = {"fork": 9e4, "vfork": 4e4, "clone3": 8.5e4, "posix_spawn": 5e4, "thread": 1.5e4}
+    points = []
+    for how, base in parent_ns.items():
+        for resident in (0, 64 << 20, 1 << 30):
+            for pages in ("4K", "huge"):
+                if pages == "huge" and resident == 0:
+                    continue
+                slope = (900.0 if pages == "4K" else 20.0) if how in ("fork", "clone3") else 0.0
+                parent = base + slope * resident / (1 << 20)
+                factors = {"how": how, "resident": resident, "pages": pages}
+                timed = maker.point(factors, parent, reps=reps, blocks=blocks, interrupt_ns=20_000)
+                late = maker.generator.lognormal(np.log(40_000), 0.5, reps)
+                cycles = timed.metrics["cycles"]
+                ticks = {
+                    "child_cycles": np.rint(cycles + late * HZ / 1e9),
+                    "parent_cycles": np.rint(cycles),
+                    "total_cycles": np.rint(cycles + 2.5e5),
+                }
+                metrics = {
+                    name.replace("cycles", "ns"): values * 1e9 / HZ for name, values in ticks.items()
+                } | ticks
+                points.append(_with_metrics(timed, metrics))
+    points[-1] = skipped(points[-1].factors)
+    columns = tuple(
+        Column(f"{what}_{unit}", unit, doc, "less")
+        for unit in ("ns", "cycles")
+        for what, doc in (
+            ("child", "call to the child's first instruction"),
+            ("parent", "call to return"),
+            ("total", "call to reaped"),
+        )
+    )
+    return _results(
+        "process.create",
+        tuple(points),
+        columns,
+        "child_ns = child's first reading - first reading - correction",
+    )
+
+
+def skipped(factors: Mapping[str, Level]) -> PointSamples:
+    none, nothing = np.zeros(0, np.int64), np.zeros(0)
+    return PointSamples(
+        factors=dict(factors),
+        block=none,
+        process=none,
+        boot=none,
+        rep=none,
+        started_ns=none,
+        raw=nothing,
+        iterations=none,
+        correction=nothing,
+        metrics={},
+        covariates={},
+        skipped="no huge pages are free",
+        remedy="echo 600 > /proc/sys/vm/nr_hugepages",
+    )
+
+
+def survey() -> Results:
+    """All three experiments."""
+    return Results((cost(), throughput(), create()))
+
+
+def large(samples: int = 1_000_000, blocks: int = 20) -> Results:
+    """`syscall.cost` with `samples` samples in ten points."""
+    maker = Maker(3)
+    calls = ("getpid", "getppid", "read", "lseek", "clock_gettime")
+    points = tuple(
+        maker.point(
+            {"call": call, "style": style},
+            COST_NS[call],
+            reps=samples // 10,
+            blocks=blocks,
+            iterations=iterations,
+        )
+        for call in calls
+        for style, iterations in (("loop", 8000), ("single", 1))
+    )
+    return Results(
+        (_results("syscall.cost", points, (TIME, CYCLES), "time_ns = (raw - correction) / iterations"),)
+    )

@@ -1,0 +1,251 @@
+"""The commands on what was measured, the help, and the speed with which they begin."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cli_driver import ROOT, CommandLine, described
+
+COMMANDS = ("run", "list", "runs", "show", "compare", "report", "export", "doctor")
+OPTIONS = {
+    "run": (
+        "--set",
+        "--reps",
+        "--precision",
+        "--budget",
+        "--profile",
+        "--on",
+        "--seed",
+        "--json",
+        "--report",
+        "--figures",
+        "--resume",
+        "--store",
+        "--verbose",
+    ),
+    "compare": ("--by", "--threshold", "--allow"),
+    "report": ("-o",),
+    "export": ("--format", "-o"),
+    "doctor": ("--json",),
+}
+HEAVY = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "sqlalchemy",
+    "plotly",
+    "matplotlib",
+    "jinja2",
+    "pyarrow",
+    "rich",
+    "pydantic",
+)
+
+
+@pytest.fixture
+def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
+    del fake_probe
+    return CommandLine(tmp_path, {"FAKE_PROBE_DESCRIBE": described()})
+
+
+@pytest.fixture
+def two_runs(oscope: CommandLine) -> CommandLine:
+    for _ in range(2):
+        assert oscope("run", "syscall.cost", "--reps", "20", "--set", "call=getppid,read").code == 0
+    return oscope
+
+
+def test_help_tells_of_every_command_and_the_exit_codes(oscope: CommandLine) -> None:
+    answer = oscope("--help")
+    assert (answer.code, answer.err) == (0, "")
+    for command in COMMANDS:
+        assert re.search(rf"^  {command} +\w", answer.out, re.MULTILINE)
+    for told in (
+        "0  done",
+        "1  something failed",
+        "2  the request is wrong",
+        "--store",
+        "--verbose",
+        "--version",
+    ):
+        assert told in answer.out
+    assert oscope().out == answer.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_option_is_explained_in_the_help_and_in_the_documentation(
+    command: str, oscope: CommandLine
+) -> None:
+    told = oscope(command, "--help").out
+    page = (ROOT / "docs" / "commands.md").read_text()
+    assert f"oscope {command}" in page
+    listed = re.findall(r"^  (-[-\w]+)(?:, (--\w+))?", told, re.MULTILINE)
+    for option in OPTIONS.get(command, ()):
+        assert re.search(rf"^ +(--\w+, )?{option}\b", told, re.MULTILINE), option
+    for option in {name for names in listed for name in names if name}:
+        assert f"`{option}" in page, option
+
+
+@pytest.mark.parametrize("words", [("--help",), ("list",), ("run", "--help")])
+def test_nothing_heavy_is_loaded_before_it_is_needed(words: tuple[str, ...], oscope: CommandLine) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "oscope", *words],
+        env=oscope.all_variables({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    loaded = {line.split("|")[-1].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert "typer" in loaded
+    assert loaded.isdisjoint(HEAVY)
+
+
+def test_list_tells_labs_experiments_factors_and_metrics(oscope: CommandLine) -> None:
+    answer = oscope("list", COLUMNS="80")
+    assert (answer.code, answer.err) == (0, "")
+    assert max(map(len, answer.out.splitlines())) <= 80
+    for told in (
+        "syscalls: System calls",
+        "  syscall.cost: ",
+        "call        getpid, getppid, read, lseek, gethostid, clock_gettime; or nr:N",
+        "metrics     time_ns [ns], cycles [cycles]",
+        "size        4 KiB (not varied); or any from 0 B to 1 GiB",
+        "quick       ",
+    ):
+        assert told in answer.out
+
+
+def test_version_is_the_package_version(oscope: CommandLine) -> None:
+    import oscope as package
+
+    assert oscope("--version").out == f"oscope {package.__version__}\n"
+
+
+def test_runs_lists_them_and_show_summarises_one(two_runs: CommandLine) -> None:
+    first, second = two_runs.runs()
+    assert re.search(rf"{first} +\S+ \S+ +done +80 +syscall.cost", two_runs("runs").out)
+    shown = two_runs("show", second)
+    assert (shown.code, shown.err) == (0, "")
+    assert two_runs("show", "last").out == shown.out
+    assert re.search(r"getppid +loop +[\d.]+ +[\d.]+ to [\d.]+ +20", shown.out)
+
+
+def test_an_empty_store_has_no_runs(oscope: CommandLine) -> None:
+    assert oscope("runs").out == "no runs yet: oscope run makes one\n"
+
+
+def test_equal_runs_compare_as_no_difference_found(two_runs: CommandLine) -> None:
+    answer = two_runs("compare", *two_runs.runs(), "--threshold", "50%")
+    assert answer.code == 0, answer.err
+    assert re.search(
+        r"no difference found in \d+ of 8 \(one of [\d.]+ %.* would have been\)", " ".join(answer.out.split())
+    )
+
+
+def test_two_levels_of_a_run_are_compared(two_runs: CommandLine) -> None:
+    answer = two_runs("compare", "last", "--by", "style=loop,single")
+    assert answer.code == 0
+    assert "B (style=single) against A (style=loop)" in answer.out
+    wrong = two_runs("compare", "last", "--by", "style=loop,double")
+    assert wrong.code == 2
+    assert "no points with style=double: there is loop, single" in wrong.err
+
+
+def test_a_size_is_compared_as_typed(oscope: CommandLine) -> None:
+    assert (
+        oscope("run", "syscall.cost", "--set", "call=read", "--set", "size=1K,2K", "--reps", "10").code == 0
+    )
+    assert oscope("compare", "last", "--by", "size=1K,2KiB").code == 0
+
+
+def test_a_limit_that_is_named_and_broken_gives_exit_code_1(oscope: CommandLine) -> None:
+    run = ("run", "process.create", "--set", "how=fork", "--set", "do=ok", "--reps", "20", "--json")
+    records = []
+    for name, factor in (("a.json", 1.0), ("b.json", 2.0)):
+        assert oscope("run", "syscall.cost", "--set", "call=read", "--reps", "20", "--json", name).code == 0
+        record = json.loads((oscope.folder / name).read_text())
+        for point in record["points"]:
+            metric = point["metrics"]["time_ns"]
+            metric["values"] = [value * factor for value in metric["values"]]
+        (oscope.folder / name).write_text(json.dumps(record))
+        records.append(name)
+    del run
+    assert oscope("compare", *records).code == 0
+    answer = oscope("compare", *records, "--threshold", "10%")
+    assert answer.code == 1
+    assert answer.err.startswith("oscope: worse by more than 10%: syscall.cost ")
+    assert oscope("compare", *reversed(records), "--threshold", "10%").code == 0
+
+
+def test_a_run_is_not_compared_with_itself(two_runs: CommandLine) -> None:
+    answer = two_runs("compare", "last", "last")
+    assert answer.code == 2
+    assert "cannot be compared with itself" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("variables", "difference"),
+    [({"FAKE_PROBE_MACHINE": "ffff"}, "machine"), ({"FAKE_PROBE_DESCRIBE": described(version=2)}, "version")],
+)
+def test_unlike_runs_are_refused(variables: dict[str, str], difference: str, oscope: CommandLine) -> None:
+    words = ("run", "syscall.cost", "--set", "call=read", "--reps", "10")
+    assert oscope(*words).code == 0
+    assert oscope(*words, **variables).code == 0
+    refused = oscope("compare", *oscope.runs())
+    assert refused.code == 2
+    assert difference in refused.err
+    allowed = oscope("compare", *oscope.runs(), "--allow", "machine")
+    assert allowed.code == (0 if difference == "machine" else 2)
+
+
+def test_export_gives_every_sample(two_runs: CommandLine) -> None:
+    answer = two_runs("export", "last", "--format", "csv")
+    frame = pd.read_csv(io.StringIO(answer.out))
+    assert len(frame) == 80
+    assert set(frame["call"]) == {"getppid", "read"}
+    assert two_runs("export", "last", "--format", "parquet", "-o", "run.parquet").code == 0
+    assert len(pd.read_parquet(two_runs.folder / "run.parquet")) == 80
+    assert json.loads(two_runs("export", "last", "--format", "json").out)["id"] == two_runs.runs()[-1]
+
+
+def test_a_report_covers_several_runs(probe: Path, tmp_path: Path) -> None:
+    del probe
+    oscope = CommandLine(tmp_path)
+    for _ in range(2):
+        assert oscope("run", "syscall.cost", "--set", "call=getpid", "--reps", "5").code == 0
+    answer = oscope("report", *oscope.runs(), "-o", "both.html")
+    assert answer.code == 0, answer.err
+    page = (tmp_path / "both.html").read_text()
+    assert all(run in page for run in oscope.runs())
+    assert answer.out == "both.html\n"
+
+
+def test_the_store_may_be_named_before_or_after_the_command(two_runs: CommandLine) -> None:
+    for words in (("--store", "other.db", "runs"), ("runs", "--store=other.db")):
+        assert two_runs(*words).out.startswith("no runs yet")
+    assert (two_runs.folder / "other.db").is_file()
+
+
+def test_a_reader_that_leaves_early_is_no_error(oscope: CommandLine) -> None:
+    listing = oscope.start("list")
+    assert listing.stdout is not None
+    listing.stdout.close()
+    _, told = listing.communicate(timeout=60)
+    assert told == ""
+
+
+def test_a_full_disk_behind_standard_output_is_told(oscope: CommandLine) -> None:
+    with Path("/dev/full").open("w") as full:
+        listing = oscope.start("list", stdout=full)
+        _, told = listing.communicate(timeout=60)
+    assert listing.returncode == 1
+    assert told == "oscope: No space left on device\n"

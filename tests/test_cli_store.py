@@ -1,0 +1,122 @@
+"""Stores and probes that cannot be used: one line, exit code 1, and what is there stays as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli_driver import CommandLine, as_nobody, described
+
+COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "4")
+
+
+@pytest.fixture
+def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
+    del fake_probe
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})
+
+
+@pytest.fixture
+def nobody(probe: Path) -> Iterator[CommandLine]:
+    with as_nobody(probe) as oscope:
+        yield oscope
+
+
+def only_line(told: str) -> str:
+    (line,) = told.splitlines()
+    assert line.startswith("oscope: ")
+    return line
+
+
+@pytest.mark.parametrize("words", [COST, ("runs",), ("show", "last")])
+def test_a_file_that_is_no_database_is_left_alone(words: tuple[str, ...], oscope: CommandLine) -> None:
+    file = oscope.folder / "letter.txt"
+    file.write_text("Dear reader, " * 400)
+    answer = oscope(*words, "--store", "letter.txt")
+    assert answer.code == 1
+    assert "letter.txt is not a readable database" in only_line(answer.err)
+    assert file.read_text() == "Dear reader, " * 400
+
+
+def test_a_database_of_something_else_is_left_alone(oscope: CommandLine) -> None:
+    import sqlite3
+
+    connection = sqlite3.connect(oscope.folder / "other.db")
+    connection.execute("create table recipe (name text)")
+    connection.close()
+    answer = oscope(*COST, "--store", "other.db")
+    assert answer.code == 1
+    assert "is a database of something else" in only_line(answer.err)
+
+
+def test_a_store_in_a_missing_folder_is_told(oscope: CommandLine) -> None:
+    answer = oscope(*COST, "--store", "missing/oscope.db")
+    assert answer.code == 1
+    assert "does not exist" in only_line(answer.err)
+
+
+def test_a_read_only_store_is_told_before_anything_is_measured(nobody: CommandLine) -> None:
+    store = nobody.folder / "oscope.db"
+    assert nobody(*COST).code == 0
+    store.chmod(0o444)
+    nobody.folder.chmod(0o555)
+    try:
+        answer = nobody(*COST)
+        assert answer.code == 1
+        assert "cannot be written" in only_line(answer.err)
+    finally:
+        nobody.folder.chmod(0o755)
+        store.chmod(0o644)
+    assert len(nobody.runs()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_full_store_keeps_what_was_committed(oscope: CommandLine, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", full],
+        check=False,
+        timeout=30,
+        capture_output=True,
+    )
+    if mounted.returncode != 0:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        answer = oscope("run", "syscall.cost", "--reps", "2000", "--store", str(full / "oscope.db"))
+        assert answer.code == 1
+        last = answer.err.splitlines()[-1]
+        assert "is on a full disk" in last
+        assert "Traceback" not in answer.err
+        # With room again, the store opens and has what was committed.
+        room = tmp_path / "room"
+        shutil.copytree(full, room)
+        assert oscope("show", "last", "--store", str(room / "oscope.db")).code == 0
+    finally:
+        subprocess.run(["umount", full], check=True, timeout=30)
+
+
+def test_a_probe_that_is_not_there_is_told(oscope: CommandLine) -> None:
+    answer = oscope(*COST, OSCOPE_PROBE="/no/such/probe")
+    assert answer.code == 1
+    assert "OSCOPE_PROBE=/no/such/probe is not a program" in only_line(answer.err)
+
+
+def test_a_probe_that_dies_at_its_start_leaves_no_run(oscope: CommandLine) -> None:
+    answer = oscope(*COST, FAKE_PROBE_HELLO="die")
+    assert answer.code == 1
+    assert "SIGSEGV" in only_line(answer.err)
+    assert oscope.runs() == []
+
+
+def test_a_probe_of_another_schema_is_refused(oscope: CommandLine) -> None:
+    answer = oscope(*COST, FAKE_PROBE_HELLO="oscope.probe/9")
+    assert answer.code == 1
+    assert "oscope.probe/9" in only_line(answer.err)

@@ -1,0 +1,118 @@
+"""Requests that are wrong get one clear line and exit code 2, and nothing is measured or written."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from cli_driver import CommandLine, described
+
+COST = "run syscall.cost --set call=getppid"
+
+WRONG = {
+    "run syscal.cost": "there is no experiment 'syscal.cost': did you mean 'syscall.cost'?",
+    "run syscall": "did you mean 'syscalls'?",
+    "run quux": "there are process.create, syscall.cost, syscall.throughput, syscalls",
+    "run syscall.cost --set cal=getpid": "factor 'cal': did you mean 'call'?",
+    "run syscall.cost --set call=getpidd": "call=getpidd: not a level of this factor: did you mean 'getpid'?",
+    "run syscall.cost --set call=nr:x": "call=nr:x: not a level",
+    "run syscall.cost --set call": "--set call: not of the form factor=level",
+    "run syscall.cost --set =read": "--set =read: not of the form factor=level",
+    "run syscall.cost --set call=": "--set call=: a level is empty",
+    "run syscall.cost --set call=read,,lseek": "a level is empty",
+    "run syscall.cost --set call=read --set call=lseek": "--set call is given twice",
+    f"{COST} --set size=12x": "unknown unit",
+    f"{COST} --reps 0": "--reps 0 measures nothing: give 1 or more",
+    f"{COST} --reps -3": "--reps -3 measures nothing",
+    f"{COST} --reps many": "'--reps'",
+    f"{COST} --reps 3 --precision 2%": "--reps and --precision contradict each other",
+    f"{COST} --precision 0": "a precision of 0 is not between 0 and 1",
+    f"{COST} --precision 200%": "a precision of 2 is not between 0 and 1",
+    f"{COST} --precision fine": "--precision: 'fine' is not a share",
+    f"{COST} --budget -1s": "--budget: '-1s' is less than no time",
+    f"{COST} --budget 0": "a budget of 0 s leaves no time to measure",
+    f"{COST} --budget 3parsecs": "--budget: '3parsecs' has an unknown unit 'parsecs'",
+    f"{COST} --seed -1": "the seed -1 is below zero",
+    f"{COST} --profile hasty": "'--profile'",
+    f"{COST} --on mars": "'--on'",
+    f"{COST} --report missing/r.html": "--report missing/r.html: the folder",
+    f"{COST} --report .": "--report . is a folder",
+    f"{COST} --json missing/r.json": "--json missing/r.json: the folder",
+    f"{COST} --json /dev/null": "--json /dev/null is not an ordinary file",
+    f"{COST} --figures missing/figures": "--figures missing/figures: the folder",
+    "run --resume nothing": "the store has no run 'nothing'",
+    "run --resume last --reps 3": "--resume and --reps contradict each other",
+    "run syscall.cost --resume last": "--resume and a name contradict each other",
+    "run --nope": "no such option: --nope",
+    "run --store": "--store: expected one argument",
+    "measure": "no such command 'measure'",
+    "show": "missing argument 'RUN': see oscope show --help",
+    "show last": "the store has no run yet",
+    "report last": "missing option '--output'",
+    "report last -o missing/r.html": "-o missing/r.html: the folder",
+    "export last --format xml": "'--format'",
+    "export last --format csv": "the store has no run yet",
+    "compare last": "compare takes two runs, or one and --by",
+    "compare last last --by call=read,lseek": "compare takes two runs, or one and --by",
+    "compare missing.json last": "there is no record file missing.json",
+    "compare last last --threshold much": "--threshold: 'much' is not a share",
+}
+
+
+@pytest.fixture
+def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
+    del fake_probe
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})
+
+
+@pytest.mark.parametrize("line", WRONG)
+def test_a_wrong_request_gets_one_line_and_measures_nothing(line: str, oscope: CommandLine) -> None:
+    answer = oscope(*shlex.split(line))
+    assert answer.code == 2
+    assert answer.out == ""
+    (told,) = answer.err.splitlines()
+    assert told.startswith("oscope: ")
+    assert WRONG[line] in told
+    assert oscope.runs() == []
+    assert list(oscope.folder.iterdir()) == []
+
+
+def test_two_runs_of_different_experiments_have_nothing_to_compare(oscope: CommandLine) -> None:
+    for name in ("syscall.cost", "syscall.throughput"):
+        oscope("run", name, "--reps", "1")
+    answer = oscope("compare", *oscope.runs())
+    assert answer.code == 2
+    assert "A has syscall.cost, B has syscall.throughput: nothing in common" in answer.err
+
+
+@pytest.mark.parametrize("content", ["not JSON", "[]", '{"schema": "something/1"}'])
+def test_a_file_that_is_no_record_is_refused(content: str, oscope: CommandLine) -> None:
+    (oscope.folder / "some.json").write_text(content)
+    answer = oscope("compare", "some.json", "some.json")
+    assert answer.code == 2
+    assert len(answer.err.splitlines()) == 1
+
+
+def test_an_unexpected_error_is_one_line_and_verbose_adds_the_trace(oscope: CommandLine) -> None:
+    # A wire message that Python cannot make sense of stands for any mistake of ours.
+    (oscope.folder / "sitecustomize.py").write_text("import oscope.labs\noscope.labs.LABS = None\n")
+    path = f"{oscope.folder}:{oscope.all_variables({})['PYTHONPATH']}"
+    short = oscope("list", PYTHONPATH=path)
+    assert short.code == 1
+    (told,) = short.err.splitlines()
+    assert "this is a bug in Oscope" in told
+    long = oscope("list", "--verbose", PYTHONPATH=path)
+    assert "Traceback" in long.err
+    assert long.err.splitlines()[-1] == told
+
+
+def test_verbose_adds_the_trace_of_an_expected_error(oscope: CommandLine) -> None:
+    answer = oscope("show", "nothing", "--verbose")
+    assert answer.code == 2
+    assert answer.err.startswith("Traceback")
+    assert re.search(r"^oscope: the store has no run 'nothing'", answer.err, re.MULTILINE)

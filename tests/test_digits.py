@@ -1,0 +1,92 @@
+"""Figures as text: rounded, sharing unit and decimals, never saying more than the uncertainty allows."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from oscope import digits
+from oscope.digits import Scale
+
+FINITE = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
+SPREAD = st.floats(min_value=1e-6, max_value=1e6)
+UNITS = st.sampled_from(["ns", "s", "B", "B/s", "calls/s", "cycles", ""])
+
+
+def read(text: str) -> float:
+    return float(text.replace(digits.GROUP, ""))
+
+
+@given(FINITE, SPREAD, UNITS)
+def test_text_reads_back_within_half_of_its_last_digit(value: float, spread: float, unit: str) -> None:
+    scale = Scale.choose([value], [spread], unit)
+    error = abs(read(scale.text(value)) - value / scale.factor)
+    assert error <= 0.5 * 10.0**-scale.decimals + 1e-9 * abs(value / scale.factor)
+
+
+@given(st.lists(FINITE, min_size=2, max_size=8), SPREAD, UNITS)
+def test_a_group_is_monotone_and_shares_its_decimals(values: list[float], spread: float, unit: str) -> None:
+    _, texts = digits.column(sorted(values), [spread] * len(values), unit)
+    figures = [read(text) for text in texts]
+    assert figures == sorted(figures)
+    assert len({len(text.partition(".")[2]) for text in texts}) == 1
+
+
+@given(FINITE, st.floats(min_value=1e-3, max_value=1e3))
+def test_digits_end_at_the_second_of_the_spread(value: float, spread: float) -> None:
+    scale = Scale.choose([value], [spread], "cycles")
+    rounded = float(f"{spread:.1e}")
+    last = 10.0**-scale.decimals
+    assert last <= rounded / 10 * (1 + 1e-9) or scale.decimals == 0
+    assert rounded < 100 * last * (1 + 1e-9) or scale.decimals == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "unit", "text"),
+    [
+        (98.123, 97.8, 98.4, "ns", "98.12 ns"),
+        (98.16, 96.1, 100.2, "ns", "98.2 ns"),
+        (1234.4, 1224.5, 1244.5, "ns", "1.234 µs"),
+        (2_500_000.0, 2_400_000.0, 2_600_000.0, "ns", "2.50 ms"),
+        (0.00025, 0.00024, 0.00026, "s", "250 µs"),
+        (-0.04, -0.5, 0.42, "ns", "-0.04 ns"),
+        (3 * 1024.0**2, 2.9 * 1024.0**2, 3.1 * 1024.0**2, "B", "3.00 MiB"),
+        (5e9, 4.9e9, 5.1e9, "B/s", "4.657 GiB/s"),
+        (1.03e6, 1.02e6, 1.04e6, "calls/s", "1.030 Mcalls/s"),
+        (9637.0, 9000.0, 10000.0, "cycles", "9637 cycles"),
+        (123456.0, 123000.0, 124000.0, "cycles", f"123{digits.GROUP}456 cycles"),
+        (42.0, None, None, "", "42"),
+        (None, None, None, "ns", digits.MISSING),
+        (math.nan, 1.0, 2.0, "ns", digits.MISSING),
+    ],
+)
+def test_measurement(
+    value: float | None, low: float | None, high: float | None, unit: str, text: str
+) -> None:
+    assert digits.format_measurement(value, low, high, unit) == text
+
+
+def test_interval_shares_unit_and_decimals_with_its_value() -> None:
+    assert digits.format_interval(1500.0, 1450.0, 1549.6, "ns") == "1.500 µs (1.450 to 1.550)"
+    assert digits.format_interval(1500.0, None, None, "ns") == "1.500 µs"
+
+
+def test_negative_zero_is_zero() -> None:
+    assert digits.format_value(-0.0004, 0.1, "ns") == "0.00 ns"
+
+
+def test_counts_and_shares() -> None:
+    assert digits.format_count(1_000_000) == f"1{digits.GROUP}000{digits.GROUP}000"
+    assert digits.format_count(9999) == "9999"
+    assert digits.format_share(0.0342) == "3.4 %"
+    assert digits.format_share(0.25) == "25 %"
+    assert digits.format_share(float("nan")) == digits.MISSING
+
+
+def test_column_keeps_missing_values_apart() -> None:
+    assert digits.column([98.1, None, 410.0], [0.5, None, 2.0], "ns") == (
+        "ns",
+        ["98.10", digits.MISSING, "410.00"],
+    )

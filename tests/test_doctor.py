@@ -1,0 +1,148 @@
+"""The doctor believes what it tried, and has a remedy for what it missed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_driver import CommandLine
+from oscope import doctor
+from oscope.doctor import Finding, Tool
+
+ENVIRONMENT: dict[str, Any] = {
+    "self_check": {"ratio_of_double_work": 2.01, "ok": True},
+    "clock": {"kind": "tsc", "hz": 2.5e9, "overhead": 40.0, "overhead_mad": 1.0, "why": None},
+    "tsc_offsets": {"cpus": [0, 1], "ticks": [0, -12], "error_ticks": [0, 30]},
+    "counters": {"available": ["instructions", "cpu_cycles"], "unavailable": {}},
+    "memory": {"swap_total_bytes": 2 << 30},
+    "cpu": {"governor": "performance", "allowed": [0, 1]},
+    "load": [0.1, 0.2, 0.3],
+    "hypervisor": None,
+    "unavailable": {},
+}
+WORSE: dict[str, dict[str, Any]] = {
+    "self-check": {"self_check": {"ratio_of_double_work": 3.4, "ok": False}},
+    "clock": {"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant; use another machine"}},
+    "clock offsets": {"tsc_offsets": None, "unavailable": {"tsc_offsets": "one CPU is allowed; allow two"}},
+    "hardware counters": {
+        "counters": {"available": [], "unavailable": {"instructions": "no PMU here; switch on a virtual PMU"}}
+    },
+    "load": {"load": [7.0, 1.0, 1.0]},
+    "frequency governor": {"cpu": {"governor": "powersave", "allowed": [0, 1]}},
+    "swap": {"memory": {"swap_total_bytes": 0}},
+}
+
+
+def findings(environment: dict[str, Any]) -> dict[str, Finding]:
+    found = [check(environment) for check in doctor.ENVIRONMENT_CHECKS]
+    return {finding.name: finding for finding in found}
+
+
+def make_tool(folder: Path, script: str) -> Tool:
+    """Put a program into `folder`, which is all of the PATH that the test gives the doctor."""
+    program = folder / "tool"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return Tool("tool", "tool-package", "testing", trial=("--try",))
+
+
+def test_a_machine_that_has_all_is_well() -> None:
+    assert {finding.status for finding in findings(ENVIRONMENT).values()} == {"ok"}
+
+
+@pytest.mark.parametrize("name", WORSE)
+def test_what_the_probe_misses_is_told_with_its_remedy(name: str) -> None:
+    found = findings(ENVIRONMENT | WORSE[name])
+    assert [other for other, finding in found.items() if finding.status != "ok"] == [name]
+    assert found[name].remedy
+
+
+def test_a_counter_that_is_missing_beside_others_limits() -> None:
+    counters = {
+        "available": ["instructions"],
+        "unavailable": {"cache_misses": "counted 0; use another machine"},
+    }
+    finding = findings(ENVIRONMENT | {"counters": counters})["hardware counters"]
+    assert finding.status == "limited"
+    assert finding.found == "instructions; without cache_misses: counted 0"
+    assert finding.remedy == "use another machine"
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "told"),
+    [
+        ("echo tool version 3.14", "ok", "3.14; tried"),
+        ("echo broken library >&2; exit 127", "missing", "does not start: broken library"),
+        (
+            '[ "$1" = --version ] && echo tool 2.0 || { echo may not >&2; exit 1; }',
+            "missing",
+            "2.0; its trial fails: may not",
+        ),
+        ("exec sleep 60", "missing", "no answer within"),
+    ],
+)
+def test_a_tool_counts_only_if_it_works(
+    script: str, status: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "TRIAL_TIME_LIMIT_S", 1)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    finding = doctor.try_tool(make_tool(tmp_path, script))
+    assert finding.status == status
+    assert told in finding.found
+    assert (finding.remedy is None) == (status == "ok")
+
+
+def test_a_tool_that_is_not_there_is_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for tool in doctor.TOOLS:
+        finding = doctor.try_tool(tool)
+        assert finding.status == "missing"
+        assert finding.remedy is not None
+        assert finding.remedy.endswith(f"apt-get install {tool.package}")
+
+
+def test_what_cannot_be_opened_is_missing(tmp_path: Path) -> None:
+    device = tmp_path / "device"
+    missing = doctor.try_open("thing", device, os.O_RDWR, "testing")
+    assert (missing.status, missing.found) == ("missing", f"{device}: No such file or directory")
+    device.touch()
+    assert doctor.try_open("thing", device, os.O_RDWR, "testing").status == "ok"
+
+
+def test_the_findings_are_printed_and_are_data(probe: Path, tmp_path: Path) -> None:
+    oscope = CommandLine(tmp_path)
+    printed = oscope("doctor", COLUMNS="80")
+    assert (printed.code, printed.err) == (0, "")
+    assert max(map(len, printed.out.splitlines())) <= 80
+    told = oscope("doctor", "--json")
+    assert (told.code, told.err) == (0, "")
+    data = json.loads(told.out)
+    by_name = {finding["name"]: finding for finding in data}
+    assert str(probe) in by_name["probe"]["found"]
+    assert by_name["self-check"]["found"].startswith("twice the work took ")
+    for finding in data:
+        assert set(finding) == {"name", "status", "found", "needed_for", "remedy", "essential"}
+        assert finding["status"] == "ok" or finding["remedy"], finding
+        assert finding["name"] in printed.out
+
+
+def test_without_a_probe_nothing_can_be_measured(tmp_path: Path) -> None:
+    answer = CommandLine(tmp_path)("doctor", "--json", OSCOPE_PROBE=str(tmp_path / "none"))
+    assert answer.code == 1
+    finding = json.loads(answer.out)[0]
+    assert (finding["name"], finding["status"], finding["essential"]) == ("probe", "missing", True)
+    assert finding["remedy"]
+
+
+def test_a_store_that_cannot_be_used_is_told(probe: Path, tmp_path: Path) -> None:
+    del probe
+    (tmp_path / "store").write_text("this is no database, and long enough to look like a page of one" * 20)
+    answer = CommandLine(tmp_path)("doctor", "--json", "--store", "store")
+    assert answer.code == 0
+    (finding,) = (finding for finding in json.loads(answer.out) if finding["name"] == "store")
+    assert finding["status"] == "missing"
+    assert "is not a readable database" in finding["found"]

@@ -1,0 +1,272 @@
+"""The labs: names, designs and the answers drawn from results whose causes are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import synthetic
+from oscope import labs
+from oscope.catalogue import Catalogue, check_level, load
+from oscope.errors import UsageError
+from oscope.experiment import Lab
+from oscope.report.document import Section
+from oscope.samples import ExperimentResults, Results
+
+SYSCALLS = labs.lab("syscalls")
+
+
+def answers(results: Results) -> dict[str, Section]:
+    return {section.title: section for section in SYSCALLS.sections(results)}
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return answers(synthetic.survey())
+
+
+def test_names_are_unique_and_found() -> None:
+    experiments = [each for lab in labs.LABS for each in lab.experiments]
+    assert len({each.name for each in experiments}) == len(experiments)
+    assert all(labs.experiment(each.name) is each for each in experiments)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"),
+    [("syscal.cost", "syscall.cost"), ("process.creat", "process.create"), ("syscals", "syscalls")],
+)
+def test_an_unknown_experiment_is_a_usage_error_with_the_nearest_name(wrong: str, near: str) -> None:
+    with pytest.raises(UsageError, match=near):
+        labs.experiment(wrong)
+
+
+def test_a_name_like_no_other_gets_the_whole_list() -> None:
+    with pytest.raises(UsageError, match=r"process\.create.*syscall\.cost"):
+        labs.experiment("zzzzzzzz")
+    with pytest.raises(UsageError, match="syscalls"):
+        labs.lab("zzzzzzzz")
+
+
+def test_importing_the_labs_loads_nothing_heavy() -> None:
+    heavy = {"numpy", "scipy", "pandas", "plotly", "jinja2", "sqlalchemy"}
+    code = f"import sys, oscope.labs; print(sorted({{m.split('.')[0] for m in sys.modules}} & {heavy}))"
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert answer.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("lab", labs.LABS, ids=lambda lab: lab.name)
+def test_every_design_is_one_that_the_probe_takes(lab: Lab, real_catalogue: Catalogue) -> None:
+    for experiment in lab.experiments:
+        workload = real_catalogue.workload(experiment.workload)
+        assert set(experiment.metrics) <= {metric.name for metric in workload.metrics}
+        for design in filter(None, (experiment.full, experiment.quick)):
+            assert design.reps >= design.blocks >= 5
+            for name, levels in design.factors.items():
+                parameter = workload.parameter(name)
+                assert parameter is not None, f"{experiment.name} has no parameter {name}"
+                assert [check_level(parameter, level) for level in levels] == list(levels)
+
+
+@pytest.fixture
+def real_catalogue(probe: object) -> Catalogue:
+    return load(probe)  # type: ignore[arg-type]
+
+
+def test_pages_of_no_memory_are_no_point() -> None:
+    create = labs.experiment("process.create")
+    assert create.exclude is not None
+    names = tuple(create.full.factors)
+    points = [
+        dict(zip(names, levels, strict=True)) for levels in itertools.product(*create.full.factors.values())
+    ]
+    kept = [point for point in points if not create.exclude(point)]
+    assert len(points) == 30
+    assert len(kept) == 25
+
+
+def test_every_question_of_the_document_is_answered(survey: dict[str, Section]) -> None:
+    assert len(survey) == 7
+    assert all(section.answer for section in survey.values())
+    assert all(section.tables for section in survey.values())
+
+
+def test_the_documents_table_cites_it_and_lists_ten_iterations(survey: dict[str, Section]) -> None:
+    section = survey["The document's table: a call and fork in cycles"]
+    statistics, iterations = section.tables
+    assert [row[0] for row in statistics.rows] == ["my_precious", "fork child", "fork parent"]
+    assert list(statistics.rows[0][1:]) == ["9637.50", "8786.50", "1770.49", "needs the patched kernel"]
+    assert list(statistics.rows[1][1:4]) == ["522560.90", "349551.50", "429520.55"]
+    assert [row[0] for row in iterations.rows] == [str(number) for number in range(1, 11)]
+    fork = synthetic.create().point(how="fork", resident=0)
+    assert fork is not None
+    first = [f"{cycles:,.0f}".replace(",", "\u202f") for cycles in fork.metrics["child_cycles"][:10]]
+    assert [row[5] for row in iterations.rows] == first
+    assert "call=nr:548" in section.missing
+
+
+def test_the_mean_and_the_deviation_share_their_decimals(survey: dict[str, Section]) -> None:
+    statistics = survey["The document's table: a call and fork in cycles"].tables[0]
+    for row in statistics.rows[1:]:
+        assert len({len(cell.partition(".")[2]) for cell in (row[5], row[6], row[8])}) == 1
+
+
+def test_the_documents_own_figures_follow_from_its_iterations() -> None:
+    from oscope.labs.syscalls import reference
+
+    for column in (reference.MY_PRECIOUS, reference.FORK_CHILD, reference.FORK_PARENT):
+        values = np.array(column.iterations)
+        assert round(float(values.mean()), 2) == column.mean
+        assert float(np.median(values)) == column.median
+        assert round(float(values.std(ddof=1)), 2) == column.deviation
+
+
+def _with_call_548(note: str) -> Results:
+    cost = synthetic.cost()
+    single = cost.point(call="getppid", style="single")
+    assert single is not None
+    point = dataclasses.replace(single, factors={"call": "nr:548", "style": "single"}, notes=(note,))
+    return Results((dataclasses.replace(cost, points=(*cost.points, point)), synthetic.create()))
+
+
+def test_my_precious_is_shown_on_a_kernel_that_has_it() -> None:
+    section = answers(_with_call_548("pinned"))["The document's table: a call and fork in cycles"]
+    assert section.missing == ""
+    assert section.tables[0].rows[0][4] == "120"
+
+
+def test_a_call_that_the_kernel_lacks_is_not_taken_for_my_precious() -> None:
+    section = answers(_with_call_548("the call returned ENOSYS"))[
+        "The document's table: a call and fork in cycles"
+    ]
+    assert section.tables[0].rows[0][4] == "needs the patched kernel"
+
+
+def test_interrupts_are_found_as_the_cause_that_they_are(survey: dict[str, Section]) -> None:
+    section = survey["What makes the times vary"]
+    assert "interrupts" in section.answer
+    guesses = {row[0]: row[1] for row in section.tables[0].rows}
+    assert guesses["timer interrupts"].startswith("Yes")
+    assert guesses["caches"] == "Not measured, because no PMU in this guest."
+    assert "+12 ± 150 ticks" in guesses["the counters of the cores are not synchronised"]
+
+
+def test_without_interrupts_none_are_blamed() -> None:
+    cost = synthetic.cost()
+    quiet = [
+        dataclasses.replace(point, covariates={**point.covariates, "interrupts": np.zeros(len(point))})
+        for point in cost.points
+    ]
+    section = answers(Results((dataclasses.replace(cost, points=tuple(quiet)),)))["What makes the times vary"]
+    guesses = {row[0]: row[1] for row in section.tables[0].rows}
+    assert guesses["timer interrupts"].startswith("No")
+
+
+def test_offsets_that_are_only_in_the_notes_are_found() -> None:
+    create = synthetic.create()
+    fork = dataclasses.replace(create.points[0], notes=("TSC offsets in ticks from CPU 0: CPU 1 -26 ± 273",))
+    environment = {**create.environment, "tsc_offsets": None}
+    changed = dataclasses.replace(create, points=(fork, *create.points[1:]), environment=environment)
+    guess = answers(Results((changed,)))["What makes the times vary"].tables[0].rows[0][1]
+    assert guess.startswith("CPU 1 from CPU 0: -26 ± 273 ticks;")
+
+
+def test_unknown_offsets_are_not_measured_and_say_why() -> None:
+    create = synthetic.create()
+    environment = {
+        **create.environment,
+        "tsc_offsets": None,
+        "unavailable": {"tsc_offsets": "only one CPU answers"},
+    }
+    changed = dataclasses.replace(create, environment=environment)
+    guess = answers(Results((changed,)))["What makes the times vary"].tables[0].rows[0][1]
+    assert guess == "Not measured, because only one CPU answers."
+
+
+def test_page_tables_cost_what_was_put_in(survey: dict[str, Section]) -> None:
+    section = survey["What page tables cost"]
+    slopes = {(row[0], row[1]): row[6] for row in section.tables[0].rows}
+    assert 880 < float(slopes["fork", "4K"].split()[0]) < 920
+    assert 15 < float(slopes["fork", "huge"].split()[0]) < 25
+    assert "vfork, posix_spawn and thread no cost of resident memory was found" in section.answer
+    assert "no huge pages are free" in section.missing
+
+
+def test_a_call_by_itself_costs_what_was_put_in(survey: dict[str, Section]) -> None:
+    rows = {row[0]: row for row in survey["What a call costs"].tables[0].rows}
+    assert 4 < float(rows["getppid"][5]) < 8
+    assert "getppid by" in survey["What a call costs"].text[1]
+
+
+def test_a_difference_below_the_clocks_step_is_not_claimed() -> None:
+    cost = synthetic.cost()
+    coarse = {**cost.environment, "clock": {**cost.environment["clock"], "resolution": 26}}
+    section = answers(Results((dataclasses.replace(cost, environment=coarse),)))["What a call costs"]
+    assert (
+        "difference between loop and single beyond the clock's step of 10.0 ns was found" in section.text[1]
+    )
+
+
+def test_a_clock_source_that_the_vdso_cannot_read_is_told() -> None:
+    cost = synthetic.cost()
+    environment = {**cost.environment, "clocksource": "hpet"}
+    section = answers(Results((dataclasses.replace(cost, environment=environment),)))["What a call costs"]
+    assert "not measured: the kernel's clock source is hpet" in section.text[0]
+
+
+def test_throughput_stands_beside_the_documents_figures(survey: dict[str, Section]) -> None:
+    section = survey["How many calls fit into a second"]
+    rows = {row[0]: row for row in section.tables[0].rows}
+    assert [float(rows[call][7]) for call in ("read", "lseek", "getpid", "gethostid")] == pytest.approx(
+        [1.03, 1.51, 1.19, 0.131], rel=0.01
+    )
+    assert "The document's order was lseek, getpid, read, gethostid" in section.answer
+
+
+def _without_values(experiment: ExperimentResults, *metrics: str) -> ExperimentResults:
+    points = tuple(
+        dataclasses.replace(
+            point,
+            metrics={
+                name: np.full(len(point), np.nan) if name in metrics else values
+                for name, values in point.metrics.items()
+            },
+        )
+        for point in experiment.points
+    )
+    return dataclasses.replace(experiment, points=points)
+
+
+def test_without_a_time_stamp_counter_the_cycles_are_missing_with_the_reason() -> None:
+    create = synthetic.create()
+    clock = {
+        "kind": "monotonic_raw",
+        "hz": 1e9,
+        "overhead": 20.0,
+        "overhead_mad": 1.0,
+        "why": "the TSC is not invariant",
+    }
+    create = dataclasses.replace(create, environment={**create.environment, "clock": clock})
+    create = _without_values(create, "child_cycles", "parent_cycles", "total_cycles")
+    section = answers(Results((create,)))["The document's table: a call and fork in cycles"]
+    assert section.answer == ""
+    assert "the TSC is not invariant" in section.missing
+
+
+@pytest.mark.parametrize("name", ["syscall.cost", "syscall.throughput", "process.create"])
+def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> None:
+    only = [each for each in synthetic.survey().experiments if each.experiment == name]
+    assert answers(Results(tuple(only)))
+
+
+def test_an_experiment_of_skipped_points_makes_no_answer_out_of_nothing() -> None:
+    create = synthetic.create()
+    points = tuple(synthetic.skipped(point.factors) for point in create.points)
+    found = answers(Results((dataclasses.replace(create, points=points),)))
+    assert all(not section.answer for section in found.values())

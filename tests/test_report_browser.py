@@ -1,0 +1,176 @@
+"""The report in a real browser: nothing is fetched or fails, all is drawn, and every sample can be had."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+
+import synthetic
+from oscope import report
+from oscope.samples import ExperimentResults
+
+WAIT_LIMIT_S = 60
+FLAGS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--no-first-run",
+)
+
+
+@pytest.fixture(scope="module")
+def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("downloads")
+
+
+@pytest.fixture(scope="module")
+def browser(downloads: Path) -> Iterator[webdriver.Chrome]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.fail("chromium or chromedriver is missing: run `make setup`")
+    options = Options()
+    options.binary_location = chromium
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(driver))
+    yield running
+    running.quit()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return report.write(synthetic.survey(), tmp_path_factory.mktemp("report") / "report.html")
+
+
+def _wait(condition: Callable[[], Any]) -> Any:
+    """Wait until `condition` holds, and return what it gave."""
+    for _ in range(WAIT_LIMIT_S * 10):
+        if found := condition():
+            return found
+        time.sleep(0.1)
+    pytest.fail("the page did not get ready in time")
+
+
+def _open(browser: webdriver.Chrome, path: Path, *, width: int = 1200, theme: str = "light") -> None:
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    browser.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
+    )
+    browser.get(path.as_uri())
+    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
+
+
+def _errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
+    return [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1200, 390])
+def test_the_page_is_whole(browser: webdriver.Chrome, path: Path, theme: str, width: int) -> None:
+    browser.get_log("browser"), browser.get_log("performance")
+    _open(browser, path, width=width, theme=theme)
+    assert _errors(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('figure')].map(f => {"
+        "const svg = f.querySelector('svg.main-svg'); if (!svg) return [0, 0, 0];"
+        "const box = svg.getBoundingClientRect();"
+        "return [box.width, box.height, svg.querySelectorAll('path').length]})"
+    )
+    assert len(sizes) >= 10
+    assert all(across > 200 and down > 100 and paths > 2 for across, down, paths in sizes)
+
+
+def test_nothing_is_asked_of_the_network(browser: webdriver.Chrome, path: Path) -> None:
+    browser.get_log("performance")
+    _open(browser, path)
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [
+        each["params"]["request"]["url"] for each in sent if each["method"] == "Network.requestWillBeSent"
+    ]
+    assert asked
+    assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
+
+
+def test_every_experiment_has_a_figure_and_a_table(browser: webdriver.Chrome, path: Path) -> None:
+    _open(browser, path)
+    counts = browser.execute_script(
+        "return [...document.querySelectorAll('article.experiment')].map("
+        "a => ['figure svg.main-svg', 'table tbody tr'].map(s => a.querySelectorAll(s).length))"
+    )
+    assert len(counts) == 3
+    assert all(figures and rows for figures, rows in counts)
+
+
+def test_the_switch_changes_page_and_figures(browser: webdriver.Chrome, path: Path) -> None:
+    look = (
+        "return [getComputedStyle(document.body).backgroundColor,"
+        "document.querySelector('figure svg.main-svg .xtick text').style.fill,"
+        "document.getElementById('theme').textContent]"
+    )
+    _open(browser, path, theme="light")
+    light = browser.execute_script(look)
+    browser.execute_script(
+        "document.documentElement.dataset.drawn = ''; document.getElementById('theme').click()"
+    )
+    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
+    dark = browser.execute_script(look)
+    assert all(one != other for one, other in zip(light, dark, strict=True))
+    assert (light[2], dark[2]) == ("Dark", "Light")
+
+
+def test_without_scripts_the_tables_are_there(browser: webdriver.Chrome, path: Path) -> None:
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.get(path.as_uri())
+        assert "The figures and the downloads need JavaScript" in browser.page_source
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_a_download_holds_every_sample_exactly(
+    browser: webdriver.Chrome, path: Path, downloads: Path, index: int
+) -> None:
+    _open(browser, path)
+    name = browser.execute_script(
+        "const b = document.querySelectorAll('button[data-samples]')[arguments[0]];"
+        "b.click(); return b.dataset.file",
+        index,
+    )
+    file = downloads / name
+    _wait(file.exists)
+    _same_samples(pd.read_csv(file), synthetic.survey().experiments[index])
+
+
+def _same_samples(found: pd.DataFrame, experiment: ExperimentResults) -> None:
+    points = [point for point in experiment.points if len(point)]
+    assert len(found) == sum(map(len, points))
+    for name in ("block", "process", "boot", "rep", "started_ns", "iterations", "raw", "correction"):
+        assert np.array_equal(found[name], np.concatenate([getattr(point, name) for point in points])), name
+    for group in ("metrics", "covariates"):
+        for name in getattr(experiment, group):
+            wanted = np.concatenate([getattr(point, group)[name] for point in points])
+            assert np.array_equal(found[name].astype(float), wanted, equal_nan=True), name
+    for name in points[0].factors:
+        assert found[name].astype(str).tolist() == [
+            str(point.factors[name]) for point in points for _ in range(len(point))
+        ]
+    assert found["failed"].notna().sum() == sum(len(point.failed) for point in points)

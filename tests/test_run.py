@@ -1,0 +1,299 @@
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import make_experiment
+from oscope import turns
+from oscope.catalogue import Catalogue, load
+from oscope.errors import ProbeError, UsageError
+from oscope.execution import Outcome, execute
+from oscope.plan import Amount, Plan, make_plan, schedule
+from oscope.progress import Progress
+from oscope.samples import ExperimentResults
+from oscope.store import Store
+
+
+class Ear:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.run_id = ""
+        self.steps: list[Progress] = []
+        self.notes: list[str] = []
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        self.run_id = run_id
+        self.plan = plan
+
+    def progress(self, progress: Progress) -> None:
+        self.steps.append(progress)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture
+def ear() -> Ear:
+    return Ear()
+
+
+def measure(
+    catalogue: Catalogue, store: Store, ear: Ear, do: tuple[str, ...], reps: int = 4, blocks: int = 2
+) -> tuple[Outcome, ExperimentResults]:
+    plan = make_plan([make_experiment({"do": do}, reps, blocks)], catalogue, seed=1)
+    outcome = execute(plan, store, ear)
+    return outcome, store.results(outcome.run_id).experiments[0]
+
+
+def test_every_sample_is_stored_with_its_place(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan([make_experiment({"size": (1, 2, 3)}, reps=5, blocks=2)], catalogue, seed=1)
+    outcome = execute(plan, store, ear)
+    assert (outcome.status, outcome.samples, outcome.failures) == ("done", 15, ())
+    results = store.results(outcome.run_id).experiments[0]
+    assert results.status == "done"
+    for point in results.points:
+        assert point.block.tolist() == [0, 0, 0, 1, 1]
+        assert point.process.tolist() == [1, 1, 1, 2, 2]
+        assert point.rep.tolist() == [0, 1, 2, 0, 1]
+        assert set(point.boot.tolist()) == {0}
+        assert point.metrics["time_ns"].tolist() == pytest.approx((point.metrics["cycles"] / 2.5).tolist())
+        assert (point.correction == 20).all()
+        assert np.isnan(point.covariates["steal_ticks"]).all()
+    assert list(results.metrics) == ["time_ns", "cycles"], "the headline metric is first"
+
+
+def test_samples_are_taken_in_the_order_of_the_schedule(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan([make_experiment({"size": tuple(range(6))}, reps=4, blocks=2)], catalogue, seed=3)
+    results = store.results(execute(plan, store, ear).run_id).experiments[0]
+    assert order_taken(results) == planned_order(plan)
+
+
+def order_taken(results: ExperimentResults) -> list[tuple[int, int, int]]:
+    samples = [
+        (started, block, number, rep)
+        for number, point in enumerate(results.points)
+        for started, block, rep in zip(
+            point.started_ns.tolist(), point.block.tolist(), point.rep.tolist(), strict=True
+        )
+    ]
+    return [(block, number, rep) for _, block, number, rep in sorted(samples)]
+
+
+def planned_order(plan: Plan) -> list[tuple[int, int, int]]:
+    experiment = plan.experiments[0]
+    return [
+        (block, turn.point, rep)
+        for block in range(experiment.blocks or 0)
+        for turn in schedule(plan, experiment, block)
+        for rep in range(turn.reps)
+    ]
+
+
+def test_progress_counts_what_is_committed(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    outcome, _ = measure(catalogue, store, ear, ("ok",))
+    assert ear.run_id == outcome.run_id
+    assert ear.steps[-1].finished == ear.steps[-1].total == 4
+    assert [s.finished for s in ear.steps] == sorted(s.finished for s in ear.steps)
+
+
+def test_the_environment_is_kept_from_before_and_after(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("ok",))
+    assert results.environment["machine"] == "0123456789abcdef"
+    assert results.environment["after"]["machine"] == "0123456789abcdef"
+    assert len(results.environment["laboratory"]["probe_sha256"]) == 64
+
+
+def test_a_dead_probe_costs_its_point_only(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    outcome, results = measure(catalogue, store, ear, ("ok", "die"), reps=6, blocks=3)
+    good, bad = results.points
+    assert len(good) == 6
+    assert len(bad) == 0
+    assert "SIGSEGV" in (bad.skipped or "")
+    assert "segment violated" in (bad.skipped or "")
+    assert len(outcome.failures) == 2, "after two deaths the point is left alone"
+    assert outcome.status == "done"
+
+
+def test_a_probe_that_dies_once_loses_one_block(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("die_once", "ok"), reps=6, blocks=3)
+    point = results.points[0]
+    assert point.skipped is None
+    assert sorted(set(point.block.tolist())) == [1, 2]
+    assert any("SIGSEGV" in note for note in point.notes)
+    assert len(results.points[1]) == 6
+
+
+@pytest.mark.parametrize("do", ["garbage", "foreign", "chatter", "exit", "endless"])
+def test_a_broken_protocol_is_a_lost_probe(catalogue: Catalogue, store: Store, ear: Ear, do: str) -> None:
+    _, results = measure(catalogue, store, ear, ("ok", do))
+    assert len(results.points[0]) == 4
+    assert results.points[1].skipped is not None
+    assert "2 probes were lost" in results.points[1].skipped
+
+
+def test_a_hanging_probe_is_killed(
+    catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "PATIENCE_S", 0.2)
+    _, results = measure(catalogue, store, ear, ("ok", "hang"))
+    assert len(results.points[0]) == 4
+    assert "silent" in (results.points[1].skipped or "")
+    assert "stuck here" in (results.points[1].skipped or "")
+
+
+def test_what_is_unavailable_is_skipped_with_the_remedy(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    outcome, results = measure(catalogue, store, ear, ("ok", "unavailable"))
+    point = results.points[1]
+    assert (point.skipped, point.remedy) == ("no counter here", "buy another machine")
+    assert outcome.failures == (), "what a machine cannot do is no failure"
+
+
+def test_a_wrong_request_is_a_usage_error(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    with pytest.raises(UsageError, match="do: cannot be"):
+        measure(catalogue, store, ear, ("request",))
+    assert store.runs()[0].status == "failed"
+
+
+def test_a_point_that_fails_twice_is_skipped(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    outcome, results = measure(catalogue, store, ear, ("ok", "failed"), reps=6, blocks=3)
+    assert "failed 2 times" in (results.points[1].skipped or "")
+    assert len(outcome.failures) == 2
+    assert len(results.points[0]) == 6
+
+
+def test_a_point_that_fails_once_goes_on(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("failed_once",), reps=6, blocks=3)
+    assert results.points[0].block.tolist() == [1, 1, 2, 2]
+
+
+def test_a_failed_sample_is_kept_as_failed(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    outcome, results = measure(catalogue, store, ear, ("failed_sample",))
+    point = results.points[0]
+    assert point.failed == ((0, "wrong result"), (2, "wrong result"))
+    assert np.isnan(point.metrics["time_ns"][[0, 2]]).all()
+    assert np.isnan(point.raw).tolist() == [True, False, True, False]
+    assert np.isfinite(point.metrics["time_ns"][[1, 3]]).all()
+    assert len(outcome.failures) == 1
+
+
+def test_a_note_is_told_once(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("note",))
+    assert results.points[0].notes == ("the call returned ENOSYS",)
+    assert len([n for n in ear.notes if "ENOSYS" in n]) == 1
+
+
+def test_covariates_that_appear_late_are_kept(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("more_covariates",))
+    values = results.points[0].covariates["instructions"]
+    assert np.isnan(values).tolist() == [True, False, True, False]
+    assert results.points[0].covariates["run_delay_ns"].tolist() == [0, 1, 0, 1]
+
+
+def test_the_loop_count_of_the_first_block_is_kept(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    _, results = measure(catalogue, store, ear, ("ok",))
+    assert set(results.points[0].iterations.tolist()) == {1000}
+
+
+def test_a_precise_point_ends_early(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan(
+        [make_experiment({"width": (0, 1)}, reps=40, blocks=2)],
+        catalogue,
+        amount=Amount(precision=0.05),
+        seed=1,
+    )
+    outcome = execute(plan, store, ear)
+    results = store.results(outcome.run_id).experiments[0]
+    for point in results.points:
+        assert len(set(point.block.tolist())) >= 5
+        assert any("is reached" in note for note in point.notes)
+    assert all(step.total is None for step in ear.steps)
+
+
+def test_the_budget_ends_a_hopeless_precision(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan(
+        [make_experiment({"width": (100,)}, reps=2, blocks=2)],
+        catalogue,
+        amount=Amount(precision=0.0001, budget_s=1.0),
+        seed=1,
+    )
+    outcome = execute(plan, store, ear)
+    point = store.results(outcome.run_id).experiments[0].points[0]
+    assert any("is not reached within the budget of 1 s" in note for note in point.notes)
+
+
+def test_a_budget_ends_after_a_whole_block(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan(
+        [
+            make_experiment({"size": (1, 2)}, 20, 10, name="fake.a"),
+            make_experiment({}, 20, 10, name="fake.b"),
+        ],
+        catalogue,
+        amount=Amount(budget_s=1e-6),
+        seed=1,
+    )
+    outcome = execute(plan, store, ear)
+    first, second = store.results(outcome.run_id).experiments
+    if len(first.points[0]):
+        assert [len(p) for p in first.points] == [2, 2]
+    assert second.points[0].skipped == "the budget ran out before its turn"
+    assert any("ran out" in note for note in ear.notes)
+    assert outcome.status == "done"
+
+
+def test_a_probe_that_does_not_start_leaves_no_run(
+    catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_PROBE_HELLO", "die")
+    with pytest.raises(ProbeError, match="SIGSEGV"):
+        measure(catalogue, store, ear, ("ok",))
+    assert store.runs() == ()
+
+
+def test_the_laboratory_keeps_off_the_probes_cpu(catalogue: Catalogue, store: Store) -> None:
+    before = os.sched_getaffinity(0)
+    seen = []
+
+    class Watch(Ear):
+        def progress(self, _: Progress) -> None:
+            seen.append(os.sched_getaffinity(0))
+
+    _, results = measure(catalogue, store, Watch(), ("ok",))
+    assert os.sched_getaffinity(0) == before
+    assert set(results.environment["cpu"]["allowed"]) == before, "the probe itself may run everywhere"
+    if len(before) > 1:
+        assert all(max(before) not in cpus for cpus in seen)
+
+
+def test_the_built_probe_measures_nothing_as_nothing(probe: Path, store: Store) -> None:
+    """The real instrument, over the whole path: an empty loop costs nothing, whatever the machine."""
+    experiment = dataclasses.replace(make_experiment({"style": ("loop",)}, reps=4, blocks=2), workload="null")
+    plan = make_plan([experiment], load(probe), seed=1)
+    results = store.results(execute(plan, store).run_id).experiments[0]
+    point = results.points[0]
+    assert len(point) == 4
+    assert len(set(point.process.tolist())) == 2
+    assert abs(float(np.median(point.metrics["time_ns"]))) < 1.0
+    assert np.isfinite(point.covariates["run_delay_ns"]).any() or "run_delay_ns" in str(results.environment)
+    assert results.environment["after"]["boot_id"] == results.environment["boot_id"]
+
+
+def test_no_probe_process_is_left(catalogue: Catalogue, store: Store, ear: Ear, fake_probe: Path) -> None:
+    measure(catalogue, store, ear, ("ok", "die", "garbage"))
+    running = [
+        p.name
+        for p in Path("/proc").iterdir()
+        if p.name.isdigit() and str(fake_probe).encode() in _command_line(p)
+    ]
+    assert running == []
+
+
+def _command_line(process: Path) -> bytes:
+    try:
+        return (process / "cmdline").read_bytes()
+    except OSError:
+        return b""

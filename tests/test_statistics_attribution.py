@@ -1,0 +1,95 @@
+"""Attribution: causes put in on purpose are named with about their share; without one, none is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from oscope.samples import Floats
+from oscope.statistics import attribute
+
+
+def covariates(random: np.random.Generator, count: int) -> dict[str, Floats]:
+    return {
+        "run_delay_ns": random.exponential(8, count) * (random.random(count) < 0.1),
+        "interrupts": random.poisson(0.3, count).astype(float),
+        "migrations": (random.random(count) < 0.05).astype(float),
+        "temperature": random.normal(50, 1, count),
+        "steal_ticks": np.zeros(count),
+        "cycles": np.full(count, np.nan),
+    }
+
+
+def test_injected_causes_are_named_with_their_share() -> None:
+    random = np.random.default_rng(0)
+    count, blocks = 4000, 40
+    given = covariates(random, count)
+    values = 100 + random.normal(0, 1, count) + given["run_delay_ns"] + 1.5 * given["interrupts"]
+    truth = {
+        "run_delay_ns": np.var(given["run_delay_ns"]) / np.var(values),
+        "interrupts": np.var(1.5 * given["interrupts"]) / np.var(values),
+    }
+    found = attribute(values, given, np.repeat(np.arange(blocks), count // blocks))
+    assert [cause.name for cause in found.causes] == ["run_delay_ns", "interrupts"]
+    for cause in found.causes:
+        assert cause.share == pytest.approx(truth[cause.name], abs=0.1)
+        assert cause.low <= cause.share <= cause.high
+        assert cause.direction == "more"
+    assert found.unexplained == pytest.approx(1 - sum(truth.values()), abs=0.15)
+    assert all(sample.value > 100 for sample in found.slow)
+    assert found.slow[0].causes[0] == "run_delay_ns"
+
+
+def test_processes_and_drift_are_causes() -> None:
+    random = np.random.default_rng(1)
+    values = random.normal(0, 1, (40, 50)) + random.normal(0, 1, (40, 1))
+    block = np.repeat(np.arange(40), 50)
+    processes = attribute(values.ravel(), {}, block, started_ns=np.arange(2000))
+    assert [cause.name for cause in processes.causes] == ["process"]
+    assert processes.causes[0].share == pytest.approx(0.5, abs=0.15)
+    rising = random.normal(0, 1, 2000) + np.linspace(0, 5, 2000)
+    drifting = attribute(rising, {}, block, started_ns=np.arange(2000) * 1_000_000)
+    assert drifting.causes[0].name == "drift"
+    assert drifting.causes[0].share == pytest.approx(25 / 12 / (1 + 25 / 12), abs=0.1)
+
+
+@pytest.mark.parametrize(("blocks", "noise"), [(20, "normal"), (10, "lognormal"), (1, "normal")])
+def test_none_injected_none_claimed(blocks: int, noise: str) -> None:
+    random = np.random.default_rng(blocks)
+    claimed = 0
+    for _ in range(150):
+        drawn = random.normal(0, 1, 400)
+        values = np.exp(drawn) if noise == "lognormal" else drawn
+        block = np.repeat(np.arange(blocks), 400 // blocks)
+        found = attribute(values, covariates(random, 400), block, started_ns=np.arange(400))
+        claimed += bool(found.causes)
+    # 6 % allowed; 15 of 150 is beyond the binomial bound of a true 5 % (p = 0.01).
+    assert claimed <= 15
+
+
+def test_collinear_covariates_share() -> None:
+    random = np.random.default_rng(2)
+    delay = random.exponential(1, 2000)
+    found = attribute(delay + random.normal(0, 1, 2000), {"a": delay, "b": delay}, np.arange(2000) // 100)
+    assert sum(cause.share for cause in found.causes) <= 0.6
+
+
+def test_too_few_samples_claim_nothing() -> None:
+    found = attribute(np.arange(49.0), {"cause": np.arange(49.0)}, np.zeros(49))
+    assert not found.enough
+    assert found.causes == ()
+    assert np.isnan(found.unexplained)
+    assert "49 samples are not enough" in found.sentence
+
+
+def test_constant_values_have_no_cause() -> None:
+    found = attribute(np.ones(100), {"cause": np.arange(100.0)}, np.zeros(100))
+    assert found.enough
+    assert found.causes == ()
+
+
+def test_equal_input_gives_equal_output() -> None:
+    random = np.random.default_rng(3)
+    given = covariates(random, 500)
+    values = random.normal(0, 1, 500) + given["run_delay_ns"]
+    block = np.arange(500) // 50
+    assert repr(attribute(values, given, block)) == repr(attribute(values, given, block))

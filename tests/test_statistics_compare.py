@@ -1,0 +1,213 @@
+"""Comparisons: error rate on simulated null data, known differences found, unlike things refused."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+from oscope.errors import UsageError
+from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.statistics import compare_results, compare_within, effect
+from oscope.statistics.sides import _median_weights
+
+
+def _load() -> ModuleType:
+    path = Path(__file__).parents[1] / "benchmarks" / "null_compare.py"
+    spec = importlib.util.spec_from_file_location("null_compare", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["null_compare"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+null = _load()
+PLAIN = null.Scenario("plain")
+PAIRED = null.Scenario("paired", interleaved=True, drift=0.02)
+
+
+def sides(
+    scenario: object = PLAIN, seed: int = 0, ratio: float = 1.0
+) -> tuple[ExperimentResults, ExperimentResults]:
+    a, b = null.simulate(scenario, np.random.default_rng(seed), ratio)
+    return a, b
+
+
+@pytest.mark.parametrize("scenario", null.SCENARIOS, ids=lambda scenario: scenario.name)
+def test_false_alarms_stay_at_their_nominal_level(scenario: object) -> None:
+    rows = list(null.compared(scenario, 11, 300))
+    alarms = null.share(rows, lambda row: row.different == "yes")
+    assert alarms[1] <= 0.06
+    covering = null.share(rows, lambda row: row.ci95[0] <= 1 <= row.ci95[1])
+    assert covering[2] >= 0.94
+
+
+def test_detectable_is_found_about_as_often_as_it_says() -> None:
+    rows = list(null.compared(PAIRED, 1, 200))
+    detectable = float(np.median([row.detectable for row in rows]))
+    found = null.share(
+        list(null.compared(PAIRED, 2, 200, 1 + detectable)), lambda row: row.different == "yes"
+    )
+    assert found[1] <= 0.8 <= found[2]
+
+
+def test_null_case_says_what_would_have_been_found() -> None:
+    row = compare_results(*sides()).rows[0]
+    assert row.different in ("no", "cannot tell")
+    assert row.sentence.startswith("no difference found; one of ")
+    assert row.sentence.endswith(" % would have been")
+    assert 0 < row.detectable < 0.2
+
+
+def test_interleaved_sides_are_paired_and_see_more() -> None:
+    unpaired, paired = compare_results(*sides()).rows[0], compare_results(*sides(PAIRED)).rows[0]
+    assert paired.method == "paired by block"
+    assert paired.detectable < unpaired.detectable
+
+
+def test_a_difference_is_found_with_its_size() -> None:
+    row = compare_results(*sides(PAIRED, ratio=1.2)).rows[0]
+    assert (row.different, row.matters) == ("yes", "yes")
+    assert row.ci95[0] <= 1.2 <= row.ci95[1]
+    assert "worse" in row.sentence
+    assert "% more than A" in row.sentence
+
+
+def test_a_difference_may_be_too_small_to_matter() -> None:
+    quiet = replace(PAIRED, process_spread=0.0005, spread=0.0005)
+    row = compare_results(*sides(quiet, ratio=1.003)).rows[0]
+    assert (row.different, row.matters) == ("yes", "no")
+    same = compare_results(*sides(quiet)).rows[0]
+    assert (same.different, same.matters) == ("no", "no")
+
+
+def test_exact_counts_that_differ_are_different() -> None:
+    exact = replace(PLAIN, process_spread=0.0, spread=0.0)
+    row = compare_results(*sides(exact, ratio=1.02)).rows[0]
+    assert (row.different, row.matters) == ("yes", "yes")
+    assert compare_results(*sides(exact)).rows[0].different == "no"
+
+
+def test_one_process_a_side_is_told_as_weak() -> None:
+    lone = replace(PLAIN, blocks=(1, 1), process_spread=0.0, spread=0.001)
+    small = compare_results(*sides(lone, ratio=1.02))
+    assert small.rows[0].different == "cannot tell"
+    assert any("one process" in caveat for caveat in small.caveats)
+    assert compare_results(*sides(lone, ratio=1.5)).rows[0].different == "yes"
+
+
+def test_one_sample_a_side_cannot_tell() -> None:
+    row = compare_results(*sides(replace(PLAIN, blocks=(1, 1), reps=(1, 1)))).rows[0]
+    assert row.different == row.matters == "cannot tell"
+    assert row.sentence.startswith("cannot tell")
+
+
+def test_boots_are_the_unit_where_they_vary() -> None:
+    row = compare_results(*sides(replace(PLAIN, boots=5, boot_spread=0.02))).rows[0]
+    assert (row.clusters_a, row.clusters_b) == (5, 5)
+    assert "boots" in row.method
+
+
+def test_values_around_zero_have_no_ratio() -> None:
+    a, b = sides()
+    shifted = [_with_values(side, side.points[0].metrics["time_ns"] - 100.0) for side in (a, b)]
+    row = compare_results(*shifted).rows[0]
+    assert np.isnan(row.ratio)
+    assert row.different == "cannot tell"
+    assert " ns would have been" in row.sentence
+
+
+def test_a_metric_that_a_side_lacks_is_told() -> None:
+    a, b = sides()
+    metrics = {"time_ns": Column("time_ns", "ns"), "cycles": Column("cycles", "cycles")}
+    both = []
+    for side, cycles in ((a, 1.0), (b, np.nan)):
+        values = side.points[0].metrics["time_ns"]
+        point = replace(side.points[0], metrics={"time_ns": values, "cycles": values * cycles})
+        both.append(replace(side, points=(point,), metrics=metrics))
+    result = compare_results(*both)
+    assert [row.metric for row in result.rows] == ["time_ns"]
+    assert any("cycles" in caveat for caveat in result.caveats)
+
+
+def test_levels_of_one_run_are_paired_by_block() -> None:
+    a, b = sides(PAIRED, ratio=1.1)
+    points = [replace(side.points[0], factors={"call": call}) for side, call in ((a, "read"), (b, "lseek"))]
+    run = replace(a, points=tuple(points))
+    result = compare_within(run, "call", "read", "lseek")
+    assert result.rows[0].different == "yes"
+    assert result.rows[0].method == "paired by block"
+    assert result.label_b == "call=lseek"
+    with pytest.raises(UsageError, match="call=fork"):
+        compare_within(run, "call", "read", "fork")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"workload_version": 2}, "version of syscall.cost differs"),
+        ({"workload": "process.create"}, "workload differs"),
+        ({"environment": {"machine": "0", "clock": {"kind": "monotonic_raw"}}}, "clock differs"),
+        ({"environment": {"machine": "1", "clock": {"kind": "tsc"}}}, "machine differs"),
+        ({"metrics": {"time_ns": Column("time_ns", "s")}}, "unit of time_ns differs"),
+        ({"points": ()}, "no point in common"),
+    ],
+)
+def test_unlike_results_are_refused(change: dict[str, object], message: str) -> None:
+    a, b = sides()
+    with pytest.raises(UsageError, match=message) as caught:
+        compare_results(a, replace(b, **change))  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert caught.value.remedy
+
+
+def test_another_machine_may_be_allowed() -> None:
+    a, b = sides()
+    other = replace(b, environment={"machine": "1", "clock": {"kind": "tsc"}})
+    assert any("machines" in caveat for caveat in compare_results(a, other, allow={"machine"}).caveats)
+    with pytest.raises(UsageError, match="clock"):
+        compare_results(a, other, allow={"clock"})
+
+
+def test_a_run_is_not_compared_with_itself() -> None:
+    a, _ = sides()
+    with pytest.raises(UsageError, match="itself"):
+        compare_results(a, a)
+
+
+def test_equal_input_gives_equal_output() -> None:
+    assert repr(compare_results(*sides())) == repr(compare_results(*sides()))
+
+
+def test_welch_is_the_unpaired_estimate() -> None:
+    from scipy import stats
+
+    random = np.random.default_rng(4)
+    a, b = random.normal(0, 1, 9), random.normal(0, 3, 7)
+    assert effect.unpaired(a, b).error == pytest.approx(np.hypot(stats.sem(a), stats.sem(b)))
+    difference = random.normal(0.3, 1, 8)
+    assert effect.paired(difference).p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue)
+
+
+def test_holm_by_hand() -> None:
+    assert effect.holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
+
+
+@pytest.mark.parametrize(("count", "drawn"), [(5, 1), (5, 2), (7, 3), (6, 5)])
+def test_median_weights_are_those_of_all_subsets(count: int, drawn: int) -> None:
+    from itertools import combinations
+
+    values = np.sort(np.random.default_rng(count).normal(size=count))
+    every = [np.median(subset) for subset in combinations(values, drawn)]
+    assert values @ _median_weights(count, drawn) == pytest.approx(np.mean(every))
+
+
+def _with_values(side: ExperimentResults, values: np.ndarray) -> ExperimentResults:
+    point: PointSamples = replace(side.points[0], metrics={"time_ns": values})
+    return replace(side, points=(point,))

@@ -1,0 +1,160 @@
+"""Summaries: coverage of the interval on simulated data, and shapes put in on purpose that must be seen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oscope.samples import Floats
+from oscope.statistics import interval, replication, summarise
+
+
+def clustered(random: np.random.Generator, clusters: int, spreads: tuple[float, float], noise: str) -> Floats:
+    """Draw 20 samples a process, of true median 100, with relative spreads between and within processes."""
+    between, within = spreads
+    drawn = random.normal(0, 1, (clusters, 20))
+    if noise == "lognormal":
+        drawn = (np.exp(drawn) - 1) / 2
+    return np.asarray(100 * (1 + random.normal(0, between, (clusters, 1)) + within * drawn), dtype=float)
+
+
+def covered(values: Floats, truth: float = 100.0) -> bool:
+    data = values.ravel()
+    found = replication.clusters(data, np.repeat(np.arange(len(values)), values.shape[1]))
+    limits = interval.median_interval(interval.binned(data, found), 0)
+    return limits is not None and limits[0] <= truth <= limits[1]
+
+
+@pytest.mark.parametrize("noise", ["normal", "lognormal"])
+@pytest.mark.parametrize(
+    ("clusters", "simulations"), [(3, 600), (5, 600), (7, 600), (10, 600), (19, 600), (20, 200)]
+)
+def test_interval_covers_the_median(clusters: int, simulations: int, noise: str) -> None:
+    random = np.random.default_rng(clusters)
+    hits = sum(covered(clustered(random, clusters, (0.02, 0.005), noise)) for _ in range(simulations))
+    # Three standard errors below 94 %: what a correct method fails once in a thousand.
+    assert hits / simulations >= 0.94 - 3 * np.sqrt(0.06 / simulations)
+
+
+def test_pooling_would_not_cover() -> None:
+    """The check above can fail: repetitions taken as independent miss the median far too often."""
+    random = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        data = clustered(random, 10, (0.02, 0.005), "normal").ravel()
+        pooled = replication.Clusters(np.arange(len(data)), len(data), "repetition", len(data))
+        limits = interval.quantile_interval(interval.binned(data, pooled), 0.5)
+        hits += limits is not None and limits[0] <= 100 <= limits[1]
+    assert hits / 200 < 0.7
+
+
+def test_autocorrelation_widens_the_interval_of_one_process() -> None:
+    random = np.random.default_rng(3)
+    hits = 0
+    for _ in range(200):
+        noise = random.normal(0, 1, 700)
+        for i in range(1, len(noise)):
+            noise[i] = 0.8 * noise[i - 1] + 0.6 * noise[i]
+        hits += covered(100 + noise[None, 200:])
+    assert hits / 200 >= 0.88
+    summary = summarise(100 + noise[200:], np.zeros(500, dtype=int))
+    assert summary.autocorrelation == pytest.approx(0.8, abs=0.1)
+    assert summary.effective_n < 150
+    assert any("autocorrelated" in note for note in summary.notes)
+
+
+def test_one_sample_has_no_spread() -> None:
+    summary = summarise([98.0], [0])
+    assert (summary.n, summary.median, summary.std, summary.ci95) == (1, 98.0, None, None)
+
+
+def test_nothing_measured() -> None:
+    summary = summarise([np.nan, np.nan], [0, 1])
+    assert summary.n == 0
+    assert summary.ci95 is None
+    assert "2 failed" in summary.notes[0]
+
+
+def test_failed_samples_are_left_out_and_told() -> None:
+    summary = summarise([1.0, np.nan, 3.0, 2.0], [0, 0, 1, 1])
+    assert (summary.n, summary.blocks, summary.median) == (3, 2, 2.0)
+    assert summary.notes[0].startswith("1 failed")
+
+
+def test_constant_values() -> None:
+    summary = summarise(np.full(600, 255.0), np.repeat(np.arange(6), 100))
+    assert summary.ci95 == (255.0, 255.0)
+    assert summary.std == 0
+    assert summary.skewness == 0
+    assert not summary.drift.found
+
+
+@pytest.mark.parametrize(("boots", "level"), [(None, "process"), (np.repeat([0, 1, 2], 40), "boot")])
+def test_highest_level_that_varied(boots: np.ndarray | None, level: str) -> None:
+    values = np.random.default_rng(0).normal(100, 1, 120)
+    assert summarise(values, np.repeat(np.arange(12), 10), boot=boots).level == level
+    assert summarise(values, np.zeros(120)).level == "repetition"
+
+
+def test_two_modes_are_told_and_one_is_not_split() -> None:
+    random = np.random.default_rng(5)
+    block = np.arange(700) % 10
+    both = random.permuted(np.concatenate([random.normal(100, 1, 500), random.normal(110, 1, 200)]))
+    found = summarise(both, block)
+    assert [round(mode.location, -1) for mode in found.modes] == [100, 110]
+    assert found.modes[1].share == pytest.approx(2 / 7, abs=0.01)
+    assert found.representative == "modes"
+    single = [summarise(random.lognormal(0, 0.3, 700), block) for _ in range(50)]
+    assert sum(len(summary.modes) > 1 for summary in single) <= 1
+
+
+def test_processes_that_differ_are_not_modes() -> None:
+    random = np.random.default_rng(6)
+    values = random.normal(100, 3, (8, 1)) + random.normal(0, 0.3, (8, 50))
+    assert len(summarise(values.ravel(), np.repeat(np.arange(8), 50)).modes) == 1
+
+
+def test_drift_and_warmup_are_found_and_not_invented() -> None:
+    random = np.random.default_rng(7)
+    block = np.repeat(np.arange(20), 30)
+    quiet = [summarise(random.lognormal(0, 0.1, 600), block) for _ in range(50)]
+    assert sum(summary.drift.found for summary in quiet) <= 3
+    assert sum(summary.warmup > 0 for summary in quiet) <= 3
+    rising = summarise(random.normal(100, 1, 600) * np.linspace(1, 1.05, 600), block)
+    assert rising.drift.found
+    assert rising.drift.relative == pytest.approx(0.05, abs=0.01)
+    cold = random.normal(100, 1, (20, 30))
+    cold[:, :3] += 5
+    assert summarise(cold.ravel(), block).warmup == 3
+
+
+def test_percentiles_only_where_there_are_samples_enough() -> None:
+    random = np.random.default_rng(8)
+    few = summarise(random.normal(0, 1, 499), np.arange(499) % 10)
+    enough = summarise(random.normal(0, 1, 500), np.arange(500) % 10)
+    assert 99.0 not in few.percentiles
+    value, low, high = enough.percentiles[99.0]
+    assert low <= value <= high
+
+
+def test_representative_follows_the_shape() -> None:
+    random = np.random.default_rng(9)
+    block = np.arange(1000) % 10
+    assert summarise(random.uniform(95, 105, 1000), block).representative == "mean"
+    assert summarise(100 + random.exponential(5, 1000), block).representative == "median"
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=60),
+    st.integers(min_value=1, max_value=30),
+)
+def test_summary_is_ordered_and_repeatable(values: list[float], blocks: int) -> None:
+    block = np.arange(len(values)) * blocks // len(values)
+    summary = summarise(values, block)
+    assert summary.minimum <= summary.median <= summary.maximum
+    assert repr(summary) == repr(summarise(values, block))
+    if summary.ci95 is not None:
+        slack = 1e-9 * max(1.0, abs(summary.median))
+        assert summary.ci95[0] - slack <= summary.ci95[1]

@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from conftest import make_experiment
+from oscope import schema
+from oscope.catalogue import Catalogue
+from oscope.errors import StoreError, UsageError
+from oscope.execution import execute
+from oscope.plan import Plan, make_plan
+from oscope.recorder import Recorder
+from oscope.store import Store
+from oscope.wire import Sample
+
+ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+
+
+@pytest.fixture
+def plan(catalogue: Catalogue) -> Plan:
+    return make_plan([make_experiment({"size": (1, 2)})], catalogue, seed=1)
+
+
+def begin(store: Store, plan: Plan) -> Recorder:
+    recorder = Recorder(store, store.create_run(plan), plan)
+    recorder.add_event("environment", ENVIRONMENT)
+    recorder.begin_process(ENVIRONMENT)
+    return recorder
+
+
+def samples(count: int, value: float = 98.125) -> list[Sample]:
+    return [
+        Sample(
+            request=1,
+            rep=index,
+            started_ns=1_700_000_000_000_000_000 + index,
+            raw=2_600_123 + index,
+            iterations=10_000,
+            correction=38.25,
+            metrics={"time_ns": value + index, "cycles": 255.0},
+            covariates={"run_delay_ns": index, "steal_ticks": None},
+            failed=None,
+        )
+        for index in range(count)
+    ]
+
+
+def test_samples_come_back_exactly(store: Store, plan: Plan) -> None:
+    recorder = begin(store, plan)
+    recorder.add_samples(recorder.points["fake.experiment"][1], 0, samples(3, 0.1))
+    empty, point = store.results(recorder.run_id).experiments[0].points
+    assert len(empty) == 0
+    assert dict(point.factors) == {"size": 2}
+    assert point.raw.tolist() == [2_600_123, 2_600_124, 2_600_125]
+    assert point.metrics["time_ns"].tolist() == [0.1, 1.1, 2.1]
+    assert point.started_ns.tolist()[2] == 1_700_000_000_000_000_002
+    assert point.covariates["run_delay_ns"].tolist() == [0, 1, 2]
+    assert np.isnan(point.covariates["steal_ticks"]).all()
+
+
+def test_a_stored_sample_is_never_overwritten(store: Store, plan: Plan) -> None:
+    recorder = begin(store, plan)
+    point = recorder.points["fake.experiment"][0]
+    recorder.add_samples(point, 0, samples(2))
+    point.taken.clear()
+    with pytest.raises(StoreError, match="another oscope"):
+        recorder.add_samples(point, 0, samples(2, value=1.0))
+    assert store.results("last").experiments[0].points[0].metrics["time_ns"][0] == 98.125
+
+
+def test_many_samples_come_back_as_columns(store: Store, plan: Plan) -> None:
+    recorder = begin(store, plan)
+    point = recorder.points["fake.experiment"][0]
+    for block in range(3):
+        recorder.add_samples(point, block, samples(25_000))
+    loaded = store.results("last").experiments[0].points[0]
+    assert len(loaded) == 75_000
+    assert (np.diff(loaded.block) >= 0).all()
+    assert loaded.metrics["time_ns"].sum() == pytest.approx(3 * (98.125 * 25_000 + 25_000 * 24_999 / 2))
+
+
+def test_runs_are_listed_and_found(store: Store, plan: Plan) -> None:
+    ids = [store.create_run(plan) for _ in range(3)]
+    assert [run.id for run in store.runs()] == ids
+    entry = store.runs()[0]
+    assert (entry.status, entry.profile, entry.place, entry.samples) == ("unfinished", "full", "local", 0)
+    assert entry.experiments == ("fake.experiment",)
+    assert store.resolve("last") == ids[-1]
+    assert store.resolve(ids[1]) == ids[1]
+    assert store.resolve(ids[1][:-1]) == ids[1] or len({i[:-1] for i in ids}) < 3
+    with pytest.raises(UsageError, match="3 runs begin with '20'"):
+        store.resolve("20")
+    with pytest.raises(UsageError, match="no run 'x%'"):
+        store.resolve("x%")
+    assert store.plan(ids[0]) == plan
+
+
+def test_an_empty_store_has_no_last_run(store: Store) -> None:
+    with pytest.raises(UsageError, match="no run yet"):
+        store.resolve("last")
+
+
+def test_the_environment_variable_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OSCOPE_STORE", str(tmp_path / "named.db"))
+    Store.open().close()
+    assert (tmp_path / "named.db").exists()
+
+
+def test_the_default_store_is_in_the_users_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OSCOPE_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    Store.open().close()
+    assert (tmp_path / "data/oscope/oscope.db").exists()
+
+
+def check_one_line(error: pytest.ExceptionInfo[StoreError], *words: str) -> None:
+    text = str(error.value)
+    assert "\n" not in text
+    for word in words:
+        assert word in text
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path / "missing/oscope.db")
+    check_one_line(error, "missing does not exist", "--store")
+
+
+def test_a_folder_instead_of_a_file(tmp_path: Path) -> None:
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path)
+    check_one_line(error, "is a folder")
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("these are my notes\n" * 100)
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path / "notes.txt")
+    check_one_line(error, "notes.txt", "is not a readable database")
+
+
+def test_a_database_of_something_else(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "other.db") as connection:
+        connection.execute("CREATE TABLE cookies (name TEXT)")
+    with pytest.raises(StoreError) as error:
+        Store.open(tmp_path / "other.db")
+    check_one_line(error, "something else")
+
+
+@pytest.mark.parametrize(("version", "age"), [(schema.VERSION + 1, "newer"), (0, "older")])
+def test_a_store_of_another_version(store_path: Path, version: int, age: str) -> None:
+    Store.open(store_path).close()
+    with sqlite3.connect(store_path) as connection:
+        connection.execute("UPDATE oscope_schema SET version = ?", (version,))
+    with pytest.raises(StoreError) as error:
+        Store.open(store_path)
+    check_one_line(error, age)
+
+
+def test_a_locked_store(store_path: Path, plan: Plan) -> None:
+    with Store.open(store_path, lock_limit_s=0.1) as store:
+        other = sqlite3.connect(store_path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError) as error:
+            store.create_run(plan)
+        other.close()
+        check_one_line(error, "is locked")
+        assert store.create_run(plan), "it works again once the lock is gone"
+
+
+def test_readers_do_not_wait_for_the_writer(store: Store, store_path: Path, plan: Plan) -> None:
+    recorder = begin(store, plan)
+    recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples(2))
+    with Store.open(store_path, lock_limit_s=0.1) as reader:
+        assert reader.runs()[0].samples == 2
+
+
+def test_stores_opened_at_the_same_moment_agree(store_path: Path) -> None:
+    errors: list[BaseException] = []
+
+    def open_it() -> None:
+        try:
+            Store.open(store_path).close()
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=open_it) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+
+
+def test_an_unknown_driver_and_a_bad_url() -> None:
+    with pytest.raises(StoreError) as error:
+        Store.open("nosuchdatabase://host/name")
+    check_one_line(error, "no driver")
+    with pytest.raises(UsageError):
+        Store.open("://")
+
+
+def test_an_unreachable_server() -> None:
+    with pytest.raises(StoreError) as error:
+        Store.open("postgresql+psycopg://nobody:secret@127.0.0.1:1/nothing")
+    check_one_line(error, "not reachable")
+    assert "secret" not in str(error.value)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Mount a file system of 1 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "oscope", folder], check=True, timeout=10)
+    yield folder
+    subprocess.run(["umount", folder], check=True, timeout=10)
+
+
+@needs_root
+def test_a_full_disk_keeps_what_was_committed(small_disk: Path, plan: Plan, tmp_path: Path) -> None:
+    committed = 0
+    with Store.open(small_disk / "oscope.db") as store:
+        recorder = begin(store, plan)
+        point = recorder.points["fake.experiment"][0]
+        with pytest.raises(StoreError) as error:  # noqa: PT012
+            for _ in range(1000):
+                recorder.add_samples(point, 0, samples(100))
+                committed += 100
+        check_one_line(error, "full disk", "--resume")
+    assert committed > 0
+    for file in small_disk.iterdir():
+        shutil.copy(file, tmp_path)
+    with Store.open(tmp_path / "oscope.db") as store:
+        assert len(store.results("last").experiments[0].points[0]) == committed
+
+
+@needs_root
+def test_a_run_on_a_full_disk_ends_in_one_line(small_disk: Path, catalogue: Catalogue) -> None:
+    plan = make_plan([make_experiment({"size": tuple(range(100))}, reps=2000, blocks=2)], catalogue, seed=1)
+    with Store.open(small_disk / "oscope.db") as store, pytest.raises(StoreError) as error:
+        execute(plan, store)
+    check_one_line(error, "full disk")
+
+
+@needs_root
+def test_a_read_only_store(small_disk: Path, plan: Plan) -> None:
+    with Store.open(small_disk / "oscope.db") as store:
+        begin(store, plan)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True, timeout=10)
+    with pytest.raises(StoreError) as error, Store.open(small_disk / "oscope.db") as store:
+        store.create_run(plan)
+    check_one_line(error, "oscope.db", "permissions")
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[str]:
+    """Start a PostgreSQL server of our own; give its URL."""
+    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not programs:
+        pytest.skip("PostgreSQL is not installed (apt install postgresql)")
+    # The server refuses to run as root, and its user may not look into pytest's folders.
+    user = "postgres" if os.geteuid() == 0 else None
+    with tempfile.TemporaryDirectory(prefix="oscope-postgresql-") as folder:
+        if user is not None:
+            shutil.chown(folder, user, user)
+        data = f"{folder}/data"
+        subprocess.run(
+            [programs[-1] / "initdb", "-D", data, "-A", "trust", "-U", "oscope", "-E", "UTF8", "--no-locale"],
+            check=True,
+            timeout=120,
+            stdout=subprocess.DEVNULL,
+            cwd="/",
+            user=user,
+        )
+        options = ["-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
+        with (
+            Path(folder, "log").open("w") as log,
+            subprocess.Popen(
+                [programs[-1] / "postgres", "-D", data, *options], stderr=log, cwd="/", user=user
+            ) as server,
+        ):
+            try:
+                wait_for_server(programs[-1], folder)
+                yield f"postgresql+psycopg://oscope@/postgres?host={folder}"
+            finally:
+                server.send_signal(signal.SIGQUIT)
+
+
+def wait_for_server(programs: Path, folder: str) -> None:
+    for _ in range(300):
+        ready = subprocess.run([programs / "pg_isready", "-q", "-h", folder], timeout=60, check=False)
+        if ready.returncode == 0:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"the server did not start: {Path(folder, 'log').read_text()}")
+
+
+def test_postgresql_works_the_same(postgresql: str, catalogue: Catalogue) -> None:
+    plan = make_plan([make_experiment({"do": ("ok", "more_covariates", "unavailable")})], catalogue, seed=1)
+    with Store.open(postgresql) as store:
+        run_id = execute(plan, store).run_id
+        results = store.results(run_id).experiments[0]
+        assert [len(p) for p in results.points] == [4, 4, 0]
+        assert np.isnan(results.points[1].covariates["instructions"]).tolist() == [True, False, True, False]
+        assert execute(plan, store, resume=run_id).samples == 8
+        assert store.runs()[-1].samples == 8
+    with Store.open(postgresql) as store:
+        assert store.resolve("last") == run_id
+
+
+def test_opening_again_adds_nothing(store: Store, store_path: Path) -> None:
+    Store.open(store_path).close()
+    with store.reading() as connection:
+        assert connection.scalar(sa.select(sa.func.count()).select_from(schema.layout)) == 1
