@@ -225,6 +225,9 @@ def main() -> None:
     if sys.argv[1] == "describe":
         print(os.environ.get("FAKE_PROBE_DESCRIBE") or json.dumps(DESCRIPTION))
         return
+    if sys.argv[1] == "environment":
+        print(json.dumps(ENVIRONMENT))
+        return
     signal.signal(signal.SIGTERM, stop)
     greeting = os.environ.get("FAKE_PROBE_HELLO", "oscope.probe/1")
     if greeting == "die":

@@ -168,7 +168,6 @@ def test_a_size_is_compared_as_typed(oscope: CommandLine) -> None:
 
 
 def test_a_limit_that_is_named_and_broken_gives_exit_code_1(oscope: CommandLine) -> None:
-    run = ("run", "process.create", "--set", "how=fork", "--set", "do=ok", "--reps", "20", "--json")
     records = []
     for name, factor in (("a.json", 1.0), ("b.json", 2.0)):
         assert oscope("run", "syscall.cost", "--set", "call=read", "--reps", "20", "--json", name).code == 0
@@ -178,7 +177,6 @@ def test_a_limit_that_is_named_and_broken_gives_exit_code_1(oscope: CommandLine)
             metric["values"] = [value * factor for value in metric["values"]]
         (oscope.folder / name).write_text(json.dumps(record))
         records.append(name)
-    del run
     assert oscope("compare", *records).code == 0
     answer = oscope("compare", *records, "--threshold", "10%")
     assert answer.code == 1

@@ -143,7 +143,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) 
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1
-    assert err.splitlines()[-1].startswith(f"oscope: interrupted: run {runs[0]} keeps the ")
+    assert err.splitlines()[-1].startswith(f"oscope: interrupted: run {runs[0]} keeps ")
     assert f"oscope run --resume {runs[0]}" in err
     assert not (oscope.folder / "r.html").exists()
     assert out

@@ -45,6 +45,7 @@ WRONG = {
     f"{COST} --figures missing/figures": "--figures missing/figures: the folder",
     "run --resume nothing": "the store has no run 'nothing'",
     "run --resume last --reps 3": "--resume and --reps contradict each other",
+    "run --resume last --seed 0": "--resume and --seed contradict each other",
     "run syscall.cost --resume last": "--resume and a name contradict each other",
     "run --nope": "no such option: --nope",
     "run --store": "--store: expected one argument",
@@ -99,7 +100,7 @@ def test_a_file_that_is_no_record_is_refused(content: str, oscope: CommandLine) 
 
 
 def test_an_unexpected_error_is_one_line_and_verbose_adds_the_trace(oscope: CommandLine) -> None:
-    # A wire message that Python cannot make sense of stands for any mistake of ours.
+    # Labs that are missing stand for any mistake of ours.
     (oscope.folder / "sitecustomize.py").write_text("import oscope.labs\noscope.labs.LABS = None\n")
     path = f"{oscope.folder}:{oscope.all_variables({})['PYTHONPATH']}"
     short = oscope("list", PYTHONPATH=path)

@@ -12,7 +12,8 @@ extern "C" fn note(_signal: libc::c_int) {
     REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// Take SIGTERM and SIGINT from now on. Blocking calls are not restarted, so that a wait for the next request ends too.
+/// Take SIGTERM and SIGINT from now on, and the end of the parent like a SIGTERM: a laboratory that is killed must not leave a
+/// probe measuring for nobody. Blocking calls are not restarted, so that a wait for the next request ends too.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses the handler.
@@ -23,7 +24,8 @@ pub fn install() -> Result<(), Failure> {
         unsafe { sigaction(signal, &action) }
             .map_err(|error| Failure::system(&format!("taking {signal}"), error))?;
     }
-    Ok(())
+    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)
+        .map_err(|error| Failure::system("asking for a signal at the parent's end", error))
 }
 
 /// Whether one of the signals came.

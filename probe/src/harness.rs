@@ -113,7 +113,8 @@ pub fn run<W: Workload>(
     };
     let iterations = bench.iterations()?;
     let samples = bench.repeat(iterations)?;
-    if let Some(offsets) = context.offsets_used() {
+    // In the record they stand with the environment; apart, they are worth a word each time.
+    if let Some(offsets) = instrument.offsets.get().filter(|offsets| offsets.apart()) {
         bench.tell(offsets.to_string());
     }
     Ok(Outcome {
@@ -191,7 +192,8 @@ impl<W: Workload> Bench<'_, W> {
 
     /// Warm up, then report the repetitions asked for; the number reported.
     fn repeat(&mut self, iterations: u64) -> Result<u64, Failure> {
-        for number in 0..self.request.warmup {
+        let warmup = self.request.warmup.unwrap_or(self.workload.warmup());
+        for number in 0..warmup {
             if self.is_over() {
                 return Ok(0);
             }

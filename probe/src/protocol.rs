@@ -35,8 +35,8 @@ pub struct Request {
     pub params: Map<String, Value>,
     /// Samples wanted.
     pub reps: u64,
-    /// Repetitions run first and not reported.
-    pub warmup: u64,
+    /// Repetitions run first and not reported; `None`: as many as the workload wants.
+    pub warmup: Option<u64>,
     /// Inner loop count; `None`: calibrate.
     pub iterations: Option<u64>,
     /// Calibration target of one repetition.
@@ -106,7 +106,7 @@ fn from_fields(fields: &mut Map<String, Value>) -> Result<Request, Failure> {
         workload: required(fields, "workload", "a workload's name")?,
         params: optional(fields, "params", "an object")?.unwrap_or_default(),
         reps: optional(fields, "reps", "a whole number from 1")?.unwrap_or(1),
-        warmup: optional(fields, "warmup", "a whole number from 0")?.unwrap_or(1),
+        warmup: optional(fields, "warmup", "a whole number from 0")?,
         iterations: optional(fields, "iterations", "a whole number from 1, or null")?,
         min_time_ns: optional(fields, "min_time_ns", "a whole number of nanoseconds")?
             .unwrap_or(1_000_000),

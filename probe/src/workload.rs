@@ -1,6 +1,6 @@
 //! The one trait that a workload implements.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 
 use serde::de::DeserializeOwned;
 
@@ -32,6 +32,11 @@ pub trait Workload: Sized {
     /// How often the inner loop runs in a repetition.
     fn iterations(&self) -> Iterations {
         Iterations::Calibrated
+    }
+
+    /// Repetitions run first and not reported, where the request does not say.
+    fn warmup(&self) -> u64 {
+        1
     }
 
     /// One repetition: do `iterations` of the work inside `region.measure`, and say what was done.
@@ -66,8 +71,6 @@ pub struct Context<'a> {
     pub cpu: Option<usize>,
     /// The offsets between the CPUs' counters, once somebody asked.
     offsets: &'a OnceCell<Offsets>,
-    /// Whether this request asked for them.
-    offsets_used: Cell<bool>,
     /// The CPUs allowed to the probe before it pinned itself.
     allowed: &'a [usize],
 }
@@ -84,7 +87,6 @@ impl<'a> Context<'a> {
             clock,
             cpu,
             offsets,
-            offsets_used: Cell::new(false),
             allowed,
         }
     }
@@ -103,17 +105,11 @@ impl<'a> Context<'a> {
         if self.clock.kind != ClockKind::Tsc {
             return Ok(None);
         }
-        self.offsets_used.set(true);
         if let Some(known) = self.offsets.get() {
             return Ok(Some(known));
         }
         let measured = Offsets::measure(self.allowed)?;
         Ok(Some(self.offsets.get_or_init(|| measured)))
-    }
-
-    /// The offsets, if the workload asked for them: they then belong into the record.
-    pub fn offsets_used(&self) -> Option<&'a Offsets> {
-        self.offsets.get().filter(|_| self.offsets_used.get())
     }
 }
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
@@ -16,10 +14,9 @@ from typing import Any
 from oscope import units
 from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.experiment import Level
-from oscope.locate import find_probe
+from oscope.locate import ask, find_probe
 
 SCHEMA = "oscope.probe/1"
-_DESCRIBE_LIMIT_S = 20.0
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -150,26 +147,7 @@ def load(path: Path | None = None) -> Catalogue:
 
 @lru_cache(maxsize=8)
 def _load(path: Path) -> Catalogue:
-    try:
-        answer = subprocess.run(
-            [path, "describe"], capture_output=True, timeout=_DESCRIBE_LIMIT_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProbeError(
-            f"{path} describe failed ({error})", remedy="build it anew with `make setup`"
-        ) from error
-    if answer.returncode != 0:
-        words = answer.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise ProbeError(f"{path} describe ended with status {answer.returncode} {' '.join(words)}".rstrip())
-    try:
-        data = json.loads(answer.stdout)
-    except ValueError as error:
-        raise ProbeError(
-            f"{path} describe printed no JSON ({error})", remedy="build it anew with `make setup`"
-        ) from error
-    if not isinstance(data, dict):
-        raise ProbeError(f"{path} describe printed no JSON object")
-    return parse(data)
+    return parse(ask(path, "describe"))
 
 
 def nearest(name: str, names: Mapping[str, Any] | tuple[str, ...] | list[str]) -> str:

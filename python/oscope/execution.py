@@ -30,7 +30,7 @@ class Outcome:
     samples: int
     """Samples of the run in the store."""
     failures: tuple[str, ...]
-    """What went wrong in this session, a line each: lost probes, failed points, failed samples."""
+    """What went wrong since it began or resumed, a line each: lost probes, failed points, failed samples."""
 
 
 def execute(
@@ -88,13 +88,13 @@ def _begin(plan: Plan, store: Store, turns: Turns, resume: str | None) -> Record
         check_resumable(plan, catalogue.load(turns.path).workloads, former, turns.environment)
         recorder = Recorder(store, resume, plan)
         recorder.restore()
-    recorder.begin_session(turns.environment, turns.path)
+    recorder.record_surroundings(turns.survey(), turns.path)
     return recorder
 
 
 def _record_environment_after(turns: Turns) -> None:
     try:
-        turns.recorder.add_event("environment_after", dict(turns.look_again()))
+        turns.recorder.add_event("environment_after", dict(turns.survey()))
     except ProbeError as error:
         turns.note(f"the environment after the run is not known: {error}")
 

@@ -1,4 +1,4 @@
-"""What a lab is made of: experiments, their factors, and the answers drawn from them. Plain values, no I/O."""
+"""What a lab is made of: experiments, their factors, and the answers drawn from them. Plain values."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Profile = Literal["quick", "full"]
 class Design:
     """How much is measured under one profile.
 
-    `factors` maps a workload parameter to its levels; the points are their product. `reps` is the number of samples of each
-    point, spread evenly over `blocks` fresh probe processes.
+    `factors` maps a workload parameter to its levels; the points are their product. `reps` is the number of
+    samples of each point, spread evenly over `blocks` fresh probe processes.
     """
 
     factors: Mapping[str, tuple[Level, ...]]

@@ -1,13 +1,19 @@
-"""Where the probe is."""
+"""Where the probe is, and what it answers when asked something other than to measure."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from oscope.errors import OscopeError
+from oscope.errors import OscopeError, ProbeError
+
+_ANSWER_LIMIT_S = 20.0
+_REMEDY = "build it anew with `make setup`"
 
 
 def find_probe() -> Path:
@@ -32,3 +38,21 @@ def find_probe() -> Path:
             remedy="run `make setup`, or set OSCOPE_PROBE to the built probe",
         )
     return Path(found).absolute()
+
+
+def ask(path: Path, verb: str) -> dict[str, Any]:
+    """Return the JSON object that the probe prints for `describe` or `environment`. Raises ProbeError."""
+    try:
+        answer = subprocess.run([path, verb], capture_output=True, timeout=_ANSWER_LIMIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProbeError(f"{path} {verb} failed ({error})", remedy=_REMEDY) from error
+    if answer.returncode != 0:
+        words = answer.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise ProbeError(f"{path} {verb} ended with status {answer.returncode} {' '.join(words)}".rstrip())
+    try:
+        data = json.loads(answer.stdout)
+    except ValueError as error:
+        raise ProbeError(f"{path} {verb} printed no JSON ({error})", remedy=_REMEDY) from error
+    if not isinstance(data, dict):
+        raise ProbeError(f"{path} {verb} printed no JSON object", remedy=_REMEDY)
+    return data

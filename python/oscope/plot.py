@@ -1,4 +1,4 @@
-"""A quick figure of an experiment, for a notebook or an interactive session."""
+"""A quick figure of an experiment, for a notebook or a prompt."""
 
 from __future__ import annotations
 

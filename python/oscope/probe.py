@@ -38,7 +38,7 @@ class Request:
     workload: str
     params: Mapping[str, Level] = field(default_factory=dict)
     reps: int = 1
-    warmup: int = 1
+    warmup: int | None = None
     iterations: int | None = None
     min_time_ns: int = 1_000_000
     cpu: int | None = None

@@ -38,7 +38,7 @@ class PointState:
     skipped: bool = False
     notes: set[str] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
-    """Reasons of the samples that failed in this session."""
+    """Reasons of the samples that failed since this process began."""
 
     @property
     def factors(self) -> Factors:
@@ -122,7 +122,7 @@ class Recorder:
         self._boot = self.boots.index(boot)
         self.process += 1
 
-    def begin_session(self, environment: Mapping[str, Any], probe: Path) -> None:
+    def record_surroundings(self, environment: Mapping[str, Any], probe: Path) -> None:
         """Store what this machine and this laboratory are, as the run begins or goes on."""
         self.add_event("environment", dict(environment))
         self.add_event("laboratory", laboratory.describe(probe))
@@ -137,7 +137,7 @@ class Recorder:
         self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
 
     def restore(self) -> None:
-        """Read from the store how far an earlier session came."""
+        """Read from the store how far the run came."""
         from oscope.loading import load_events
 
         states = {point.id: point for points in self.points.values() for point in points}

@@ -30,12 +30,13 @@ class Column:
 class PointSamples:
     """All samples of one point, in the order in which they were taken.
 
-    Every array has one entry a sample. Metric values of failed samples, and values that this machine cannot give, are NaN.
+    Every array has one entry a sample. Metric values of failed samples, and values that this machine cannot
+    give, are NaN.
     """
 
     factors: Mapping[str, Level]
     block: Ints
-    """Which randomised block (pass over all points); shared by the points of an experiment, so that they can be paired."""
+    """Which randomised block (pass over all points): shared by the points of an experiment, which pairs them."""
     process: Ints
     """Which probe process took the sample (unique within a run)."""
     boot: Ints
@@ -96,8 +97,8 @@ class ExperimentResults:
         hz, step, unit = clock.get("hz"), clock.get("resolution"), self.metrics[metric].unit
         if not hz or not step or not len(point) or unit not in {"ns", "cycles"}:
             return 0.0
-        ticks = step / float(np.median(point.iterations))
-        return ticks * 1e9 / hz if unit == "ns" else ticks
+        ticks = float(step / np.median(point.iterations))
+        return ticks * 1e9 / float(hz) if unit == "ns" else ticks
 
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""

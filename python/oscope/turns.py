@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.errors import ProbeError, UsageError
+from oscope.locate import ask
 from oscope.placement import Placement
 from oscope.plan import PlannedExperiment, Turn
 from oscope.probe import Probe, Request
@@ -64,12 +65,10 @@ class Turns:
         self.end_process()
         return not self.interrupted
 
-    def look_again(self) -> Mapping[str, Any]:
-        """Return what a fresh probe process says of this machine now. Raises ProbeError."""
+    def survey(self) -> Mapping[str, Any]:
+        """Return all that the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
         with self._placement.starting():
-            probe = Probe(self.path)
-        probe.close()
-        return probe.hello.environment
+            return ask(self.path, "environment")
 
     def end_process(self) -> None:
         """Let the process under way end, if there is one."""
@@ -200,4 +199,4 @@ def _silence_limit_s(point: PointState, request: Request) -> float:
         for parameter in point.experiment.workload.parameters
         if parameter.type == "duration"
     )
-    return PATIENCE_S + 4 * (1 + request.warmup) * (durations + request.min_time_ns / 1e9)
+    return PATIENCE_S + 8 * (durations + request.min_time_ns / 1e9)

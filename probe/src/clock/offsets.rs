@@ -53,6 +53,12 @@ impl Offsets {
         Ok(offsets)
     }
 
+    /// Whether any counter is apart from the first's by more than the error of the measurement.
+    pub fn apart(&self) -> bool {
+        let pairs = self.ticks.iter().zip(&self.error_ticks);
+        pairs.into_iter().any(|(ticks, error)| ticks.abs() > *error)
+    }
+
     /// What to subtract from a reading on `cpu` to compare it with readings on the reference CPU, in ticks.
     pub fn of(&self, cpu: usize) -> Option<f64> {
         let place = self.cpus.iter().position(|&known| known == cpu)?;
@@ -197,6 +203,18 @@ mod tests {
         let offsets = Offsets::measure(&[3]).unwrap();
         assert_eq!(offsets.of(3), Some(0.0));
         assert_eq!(offsets.of(4), None);
+    }
+
+    #[test]
+    fn counters_are_apart_only_beyond_the_error() {
+        let mut offsets = Offsets {
+            cpus: vec![0, 1],
+            ticks: vec![0.0, -30.0],
+            error_ticks: vec![0.0, 30.0],
+        };
+        assert!(!offsets.apart());
+        offsets.ticks[1] = -31.0;
+        assert!(offsets.apart());
     }
 
     #[test]

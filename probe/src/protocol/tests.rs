@@ -15,7 +15,7 @@ fn refused(line: &str) -> Refused {
 fn defaults_are_filled_in() {
     let request = parse(br#"{"id": 7, "workload": "null"}"#).unwrap();
     assert_eq!(request.reps, 1);
-    assert_eq!(request.warmup, 1);
+    assert_eq!(request.warmup, None);
     assert_eq!(request.iterations, None);
     assert_eq!(request.min_time_ns, 1_000_000);
     assert_eq!(request.cpu, Placement::Highest);

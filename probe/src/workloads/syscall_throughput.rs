@@ -105,6 +105,11 @@ impl Workload for SyscallThroughput {
         Iterations::Fixed(1)
     }
 
+    // Sizing the chunks has warmed up already, and a whole further duration would be wasted.
+    fn warmup(&self) -> u64 {
+        0
+    }
+
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         let clock = region.clock();
         self.differing = 0;

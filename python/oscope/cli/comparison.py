@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 DEFAULT_THRESHOLD = "1%"
 
 
+# More parameters than other functions: it is the table of the command's options.
 def compare(
     context: typer.Context,
     a: Annotated[

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 SURVEY_REPORT = Path("oscope-report.html")
 
 
+# Longer than other functions, and with more parameters: it is the table of the command's options.
 def run(
     context: typer.Context,
     names: Annotated[
@@ -131,7 +132,7 @@ def run(
 def _refuse_with_resume(given: Mapping[str, object]) -> None:
     """Raise UsageError for what a resumed run cannot have anew: its plan is in the store."""
     for option, value in given.items():
-        if value:
+        if value not in (None, [], ()):
             raise UsageError(
                 f"--resume and {option} contradict each other: a resumed run keeps its plan",
                 remedy=f"leave out {option}",
@@ -166,6 +167,11 @@ def _measure_into(
     try:
         with shown:
             outcome = execute(plan, store, shown, resume=resume)
+    except KeyboardInterrupt:
+        # The second Ctrl-C; the first one ends the run in good order.
+        if shown.run_id is None:
+            raise
+        raise _interrupted(shown.run_id) from None
     except OscopeError as error:
         if shown.run_id is not None and not isinstance(error, UsageError):
             error.message += (
@@ -211,10 +217,7 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
 
     run_id = outcome.run_id
     if outcome.status == "interrupted":
-        raise OscopeError(
-            f"interrupted: run {run_id} keeps the {outcome.samples} samples measured",
-            remedy=f"go on with oscope run --resume {run_id}",
-        )
+        raise _interrupted(run_id)
     if outcome.failures:
         more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
         raise OscopeError(
@@ -227,3 +230,10 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
             f"nothing could be measured of {', '.join(missed)}",
             remedy="its remedy is with the summary; see oscope doctor",
         )
+
+
+def _interrupted(run_id: str) -> OscopeError:
+    return OscopeError(
+        f"interrupted: run {run_id} keeps what was measured",
+        remedy=f"go on with oscope run --resume {run_id}",
+    )

@@ -9,6 +9,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -26,7 +27,7 @@ MOST_DIGITS = 5
 """However narrow an interval is: the clock's rate is not known better, and it reads in steps of a tick."""
 
 MOST_NOTES = 12
-"""Lines of notes on one experiment; the report has them all."""
+"""Lines of notes on one experiment; the record has them all."""
 
 
 def print_results(results: Results, out: Console) -> None:
@@ -58,7 +59,7 @@ def print_experiment(results: Analysed, experiment: ExperimentResults, out: Cons
             out.print(Text(f"wider terminals also show: {', '.join(hidden)}", style="dim"))
     told = [*notes(results, experiment)]
     if len(told) > MOST_NOTES:
-        told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the report has them all"]
+        told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the record has them all"]
     for line in (*told, *skipped(experiment)):
         out.print(Text(line))
 
@@ -71,10 +72,12 @@ def print_answers(results: Results, labs: Iterable[Lab], out: Console) -> None:
         out.print()
         out.print(Text(f"What was found: {lab.title}", style="bold"))
         for section in lab.sections(results):
+            if section.answer or section.missing:
+                out.print(Text(section.title, style="underline"))
             if section.answer:
-                out.print(Text.assemble((section.title, "underline"), f": {section.answer}"))
+                out.print(Padding(Text(section.answer), (0, 0, 0, 2)))
             if section.missing:
-                out.print(Text(f"{section.title}: not measured: {section.missing}", style="dim"))
+                out.print(Padding(Text(f"not measured: {section.missing}", style="dim"), (0, 0, 0, 2)))
 
 
 def machine(environment: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Table:
-    """A table a person can read: cells are finished text; numeric columns are aligned on the decimal point."""
+    """A table a person can read: cells are finished text, numeric columns aligned on the decimal point."""
 
     title: str
     columns: Sequence[str]
@@ -22,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A Plotly figure: traces and layout as plain dictionaries, without colours (the report's theme gives them)."""
+    """A Plotly figure: traces and layout as plain dictionaries; the report's theme gives the colours."""
 
     title: str
     traces: Sequence[Mapping[str, Any]]
@@ -37,7 +37,7 @@ class Section:
 
     title: str
     answer: str
-    """What was found, in a sentence or two, with figures and their doubt; empty where there is nothing to find."""
+    """What was found, in a sentence or two, with figures and their doubt; empty where there is nothing."""
     text: Sequence[str] = ()
     """Further paragraphs."""
     tables: Sequence[Table] = ()

@@ -86,7 +86,14 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
     name = meaning(column)
     axis_title = f"{metric} [{scale.unit}]" if scale.unit else metric
     dots = [
-        _dot(results, experiment, point, metric, scale, colour)
+        dot(
+            results,
+            experiment,
+            (point, metric),
+            scale,
+            name=label(point.factors, _names(experiment)),
+            colour=colour,
+        )
         for point, colour in zip(points, colours, strict=True)
     ]
     figures = []
@@ -100,24 +107,6 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
         shown = f"The first {MOST_ROWS} of {len(dots)} points; the table has all."
         figures.append(plots.strips(name, axis_title, dots[:MOST_ROWS], shown))
     return figures
-
-
-def _dot(
-    results: Analysed,
-    experiment: ExperimentResults,
-    point: PointSamples,
-    metric: str,
-    scale: Scale,
-    colour: int,
-) -> Dot:
-    return dot(
-        results,
-        experiment,
-        (point, metric),
-        scale,
-        name=label(point.factors, _names(experiment)),
-        colour=colour,
-    )
 
 
 def dot(

@@ -8,7 +8,7 @@ A trace says what it is in `meta`: `role` is `series` (the default), `samples` (
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -189,11 +189,9 @@ def bars(
     value_axis: dict[str, Any],
     categories: Sequence[str],
     series: Sequence[Bars],
-    *,
-    mode: str = "group",
     note: str = "",
 ) -> Figure:
-    """Horizontal bars; `mode` is `group` (side by side) or `stack`."""
+    """Draw horizontal bars, the series side by side."""
     traces = []
     for colour, one in enumerate(series):
         trace: dict[str, Any] = {
@@ -207,15 +205,20 @@ def bars(
         if one.intervals:
             trace["error_x"] = reach([value or 0.0 for value in one.values], one.intervals)
         traces.append(trace)
-    rows = len(categories) * (len(series) if mode == "group" else 1)
     layout = {
         "xaxis": value_axis,
         "yaxis": axis("", scale="category", autorange="reversed", showgrid=False),
-        "barmode": mode,
-        "height": 130 + (26 if mode == "group" else 36) * rows,
+        "barmode": "group",
+        "height": 130 + 26 * len(categories) * len(series),
         "showlegend": len(series) > 1,
     }
     return Figure(title, traces, layout, note)
+
+
+def stacked(figure: Figure) -> Figure:
+    """Return a figure of bars with the series of a category end to end."""
+    rows = len(figure.traces[0]["y"]) if figure.traces else 0
+    return replace(figure, layout={**figure.layout, "barmode": "stack", "height": 130 + 36 * rows})
 
 
 def distribution(

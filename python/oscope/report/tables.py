@@ -68,7 +68,7 @@ def _figures(point: PointSamples, metric: str, summary: Summary | None, column: 
         return [unmeasured(point, metric)]
     text = row_scale(column, summary).text
     low, high = summary.ci95 or (None, None)
-    interval = MISSING if low is None else f"{text(low)} – {text(high)}"
+    interval = MISSING if low is None else f"{text(low)} to {text(high)}"
     counts = [format_count(summary.n), str(summary.blocks)]
     values = [text(summary.mean), text(summary.std), text(summary.minimum), text(summary.maximum)]
     return [*counts, text(summary.median), interval, *values]

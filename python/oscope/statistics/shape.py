@@ -85,7 +85,7 @@ def modes(values: Floats, effective: float) -> tuple[Mode, ...]:
 
 
 def resolved(found: tuple[Mode, ...], values: Floats, step: float) -> tuple[Mode, ...]:
-    """Return the modes if a clock that advances by `step` can tell them apart, else one that stands for all."""
+    """Return the modes if a clock that steps by `step` can tell them apart, else one that stands for all."""
     if any(b.location - a.location <= 2 * step for a, b in pairwise(found)):
         return (Mode(float(np.median(values)), 1.0),)
     return found

@@ -21,9 +21,9 @@ COST = Experiment(
     workload="syscall.cost",
     title="What one system call costs",
     question="How long does one call take, timed by itself and in a loop, and what makes it vary?",
-    full=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=1000, blocks=10),
-    quick=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=300, blocks=10),
-    quick_share="about 10 s: 12 points of 300 samples",
+    full=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=2000, blocks=40),
+    quick=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=600, blocks=20),
+    quick_share="about 10 s: 12 points of 600 samples, enough for a 99th percentile",
     metrics=("time_ns", "cycles"),
 )
 
@@ -55,11 +55,13 @@ CREATE = Experiment(
     question="How long until the child runs and the parent goes on, and what do page tables add?",
     full=Design(
         factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE, 1024 * MEBIBYTE), "pages": ("4K", "huge")},
-        reps=100,
-        blocks=10,
+        reps=200,
+        blocks=20,
     ),
-    quick=Design(factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE), "pages": ("4K",)}, reps=60, blocks=10),
-    quick_share="about 25 s: 5 ways, with and without 64 MiB of resident memory, 60 samples each",
+    quick=Design(
+        factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE), "pages": ("4K",)}, reps=120, blocks=20
+    ),
+    quick_share="about 15 s: 5 ways, with and without 64 MiB of resident memory, 120 samples each",
     metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles", "total_cycles"),
     exclude=_huge_pages_of_nothing,
 )

@@ -56,6 +56,7 @@ def section(results: Analysed) -> Section | None:
             guesses.table(results, {each.name: each.found for each in every}),
             _table(every),
             *_slow(every),
+            *_glossary(results, every),
         ],
     )
 
@@ -100,8 +101,8 @@ def _answer(every: Sequence[Attributed]) -> str:
         "points)"
         for name, share in list(totals.items())[:3]
     ]
-    unexplained = f"{format_share(rest, 0.01)} is explained by nothing that was recorded"
-    return f"The variation goes most with {listed(told)}; {unexplained}."
+    unnamed = f"for {format_share(rest, 0.01)} no cause could be named beyond chance"
+    return f"The variation goes most with {listed(told)}; {unnamed}."
 
 
 def _thin(every: Sequence[Attributed]) -> list[str]:
@@ -124,20 +125,12 @@ def _figure(every: Sequence[Attributed]) -> list[Figure]:
     if any(others):
         series.append(plots.Bars("other covariates", others))
     series.append(
-        plots.Bars("not explained", [100 * each.found.unexplained for each in judged], role="reference")
+        plots.Bars("no cause named", [100 * each.found.unexplained for each in judged], role="reference")
     )
     value_axis = plots.axis("share of the variance [%]", range=[0, 100])
     names = [each.name for each in judged]
-    return [
-        plots.bars(
-            "Where the spread comes from",
-            value_axis,
-            names,
-            series,
-            mode="stack",
-            note="Only causes beyond chance have a colour.",
-        )
-    ]
+    note = "Only causes beyond chance have a colour."
+    return [plots.stacked(plots.bars("Where the spread comes from", value_axis, names, series, note))]
 
 
 def _table(every: Sequence[Attributed]) -> Table:
@@ -146,7 +139,7 @@ def _table(every: Sequence[Attributed]) -> Table:
         if not each.found.causes:
             rows.append([each.name, str(each.found.n), "nothing recorded, beyond chance"])
         for cause in each.found.causes:
-            interval = f"{100 * cause.low:.0f} – {100 * cause.high:.0f}"
+            interval = f"{100 * cause.low:.0f} to {100 * cause.high:.0f}"
             rows.append(
                 [
                     each.name,
@@ -190,3 +183,11 @@ def _slow(every: Sequence[Attributed]) -> list[Table]:
         if rows
         else []
     )
+
+
+def _glossary(results: Analysed, every: Sequence[Attributed]) -> list[Table]:
+    """Say what the covariates are that the answer names."""
+    named = {cause.name for each in every for cause in each.found.causes}
+    known = {name: column for each in results.experiments for name, column in each.covariates.items()}
+    rows = [[name, column.unit or MISSING, column.doc] for name, column in known.items() if name in named]
+    return [Table("What the named covariates are", ["name", "unit", "meaning"], rows)] if rows else []

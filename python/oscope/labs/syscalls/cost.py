@@ -15,7 +15,7 @@ from oscope.statistics import Summary
 METRIC = "time_ns"
 STYLES = ("loop", "single")
 BARE = "getppid"
-"""The call that does least in the kernel, so that its cost is that of entering and leaving it."""
+"""A call that only reads a number in the kernel: its cost is nearly that of entering and leaving it."""
 OUTSIDE = "clock_gettime"
 VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page"})
 """Clock sources that the vDSO reads by itself (arch/x86/include/asm/vdso/clocksource.h)."""
@@ -86,9 +86,9 @@ def _crossing(results: Analysed, experiment: ExperimentResults) -> list[str]:
     return [
         (
             f"{OUTSIDE} is answered by the vDSO, without entering the kernel, in {median(base, 'ns')}. "
-            f"The smallest real call, {BARE}, takes {median(difference, 'ns')} more (paired by block): "
-            f"{OUTSIDE} works out a time and {BARE} only reads a number, so the crossing itself costs "
-            "more than that difference."
+            f"{BARE} enters the kernel to read a number, and takes {median(difference, 'ns')} more "
+            f"(paired by block). Since {OUTSIDE} has a time to work out meanwhile, entering and leaving "
+            "the kernel costs more than that difference."
         )
     ]
 
@@ -153,7 +153,7 @@ def _cells(summary: Summary, column: Scale) -> list[str]:
     low, high = summary.ci95 or (None, None)
     return [
         text(summary.median),
-        MISSING if low is None or doubt(summary) is None else f"{text(low)} – {text(high)}",
+        MISSING if low is None or doubt(summary) is None else f"{text(low)} to {text(high)}",
     ]
 
 

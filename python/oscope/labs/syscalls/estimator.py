@@ -19,8 +19,12 @@ def section(results: Analysed) -> Section | None:
     chosen = Counter(row[-2] for row in rows)
     if not rows:
         return None
-    told = [f"the {name} in {number}" for name, number in chosen.most_common()]
-    answer = f"By the shape of {counted(len(rows), 'distribution')}: {listed(told)}."
+    (first, most), *others = chosen.most_common()
+    told = [
+        f"the {first} stands for the cost in {most}",
+        *(f"the {name} in {number}" for name, number in others),
+    ]
+    answer = f"Judged by the shape, {listed(told)} of {counted(len(rows), 'distribution')}."
     columns = ["what", "n", "skewness", "outliers", "modes", "autocorrelation", "stands for the cost", "why"]
     return Section(
         title="Which value stands for the cost",

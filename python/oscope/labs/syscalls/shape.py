@@ -75,11 +75,10 @@ def _answer(series: Series) -> str:
             if percent in summary.percentiles and summary.median > 0
         ]
         if tails:
-            (most, worst), (least, best) = max(tails), min(tails)
+            most, worst = max(tails)
             rare = "one sample in a hundred" if percent == 99 else "one sample in twenty"
-            parts.append(
-                f"{rare} takes {least:.3g} times the median or more of {best}, {most:.3g} times of {worst}"
-            )
+            tail = f"{rare} takes {most:.3g} times the median or more"
+            parts.append(f"the heaviest tail of {len(tails)} with samples enough is that of {worst}: {tail}")
             break
     return "; ".join(parts) + "."
 

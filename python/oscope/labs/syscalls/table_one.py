@@ -119,7 +119,7 @@ def _why(name: str) -> str:
 def _own(summary: Summary) -> list[str]:
     scale = Scale.choose([summary.median], [doubt(summary)], "cycles")
     low, high = summary.ci95 or (None, None)
-    interval = MISSING if low is None else f"{scale.text(low)} – {scale.text(high)}"
+    interval = MISSING if low is None else f"{scale.text(low)} to {scale.text(high)}"
     return [
         format_count(summary.n),
         scale.text(summary.mean),

@@ -80,7 +80,7 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
                 level_text("duration", point.factors["duration"]) if "duration" in point.factors else MISSING,
                 format_count(summary.n),
                 text(summary.median),
-                MISSING if low is None else f"{text(low)} – {text(high)}",
+                MISSING if low is None else f"{text(low)} to {text(high)}",
                 text(summary.std),
                 MISSING if bytes_per_s is None else row_scale(scale, summary).text(bytes_per_s.median),
                 MISSING if document is None else scale.text(document),

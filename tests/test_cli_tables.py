@@ -1,0 +1,145 @@
+"""Tables, digits and progress: the parts of the terminal's output that need no run."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from oscope.cli import progress
+from oscope.cli.summary import measurement_columns, print_experiment
+from oscope.cli.verdict import verdict
+from oscope.report.analysis import Analysed
+from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.statistics import compare_within, summarise
+from oscope.terminal import aligned, grid, table_width
+
+
+def make_point(level: str, values: list[float], **other: object) -> PointSamples:
+    count = len(values)
+    whole = np.zeros(count, np.int64)
+    return PointSamples(
+        factors={"call": level, "style": "loop"},
+        block=np.arange(count) // 2,
+        process=np.arange(count) // 2,
+        boot=whole,
+        rep=np.arange(count) % 2,
+        started_ns=np.arange(count) * 1_000_000,
+        raw=np.zeros(count),
+        iterations=whole + 1,
+        correction=np.zeros(count),
+        metrics={"time_ns": np.array(values)},
+        covariates={},
+        **other,  # type: ignore[arg-type]
+    )
+
+
+def make_results(*points: PointSamples) -> ExperimentResults:
+    return ExperimentResults(
+        run_id="run",
+        experiment="syscall.cost",
+        workload="syscall.cost",
+        workload_version=1,
+        started="2026-01-01T00:00:00+00:00",
+        seed=1,
+        points=points,
+        metrics={"time_ns": Column("time_ns", "ns", better="less")},
+        covariates={},
+        environment={},
+        question="What does a call cost?",
+    )
+
+
+def noise(middle: float, count: int = 20) -> list[float]:
+    return list(middle * (1 + 0.01 * np.random.default_rng(1).standard_normal(count)))
+
+
+def printed(results: ExperimentResults) -> str:
+    out = Console(width=80, record=True, file=io.StringIO())
+    print_experiment(Analysed((results,)), results, out)
+    return out.export_text()
+
+
+def test_decimal_points_stand_under_each_other() -> None:
+    column = aligned(["time [ns]", "12.5", "1000", "0.125", "–"])
+    assert len({len(text) for text in column}) == 1
+    assert column[2].index("1000") + 4 == column[1].index(".")
+    assert len({text.index(".") for text in column if "." in text}) == 1
+
+
+def test_a_table_is_as_wide_as_it_says() -> None:
+    columns = [["call", "getpid"], ["time [ns]", "  98.1"], ["n", "5"]]
+    out = Console(width=80, record=True, file=io.StringIO())
+    out.print(grid(columns))
+    assert max(map(len, out.export_text().splitlines())) == table_width(columns)
+
+
+def test_digits_follow_the_interval_of_each_row_and_have_an_end() -> None:
+    rows = [
+        summarise(noise(100.0), np.arange(20) // 2),
+        summarise([170.2536 + 1e-8 * value for value in noise(100.0)], np.arange(20) // 2),
+    ]
+    medians, intervals = measurement_columns("time_ns", rows, "ns")
+    assert medians[0].strip() == "time [ns]"
+    assert medians[2].strip() == "170.25"
+    for median, interval in zip(medians[1:], intervals[1:], strict=True):
+        low, _, high = interval.partition(" to ")
+        decimals = {len(text.strip().partition(".")[2]) for text in (median, low, high)}
+        assert len(decimals) == 1
+
+
+def test_notes_name_their_points_only_where_not_all_share_them() -> None:
+    shared = ("kept warm",)
+    told = printed(
+        make_results(
+            make_point("read", noise(100), notes=(*shared, "ENOSYS is the result")),
+            make_point("lseek", noise(120), notes=shared),
+        )
+    )
+    assert "\nnote: kept warm\n" in told
+    assert "\nnote: read: ENOSYS is the result\n" in told
+
+
+def test_a_skipped_point_has_no_row_but_a_reason_and_a_remedy() -> None:
+    told = printed(
+        make_results(
+            make_point("read", noise(100)),
+            make_point("lseek", [], skipped="no such device", remedy="plug it in"),
+        )
+    )
+    assert "skipped: lseek: no such device; remedy: plug it in" in told
+    assert not any(line.startswith("lseek") for line in told.splitlines())
+
+
+def test_failed_samples_are_told_with_their_number() -> None:
+    told = printed(make_results(make_point("read", [*noise(100), np.nan], failed=((20, "short read"),))))
+    assert "note: 1 of 21 samples failed: short read" in told
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [(100.0, "no difference found in 1 of 1 (one of "), (150.0, "1 of 1 differ, 1 by more than 1 %")],
+)
+def test_the_verdict_is_one_sentence(other: float, told: str) -> None:
+    values = noise(other)[::-1]
+    results = make_results(make_point("read", noise(100)), make_point("lseek", values))
+    assert told in verdict(compare_within(results, "call", "read", "lseek"))
+
+
+def test_ci_and_pipes_get_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False)
+    assert type(progress.display()) is progress.Lines
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert type(progress.display()) is progress.Bar
+    monkeypatch.setenv("CI", "true")
+    assert type(progress.display()) is progress.Notes
+
+
+def test_the_same_note_about_another_point_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    notes = progress.Notes()
+    for point in ("read", "lseek"):
+        notes.note(f"syscall.cost call={point}: ENOSYS is\nthe result")
+    assert capsys.readouterr().err == "oscope: syscall.cost call=read: ENOSYS is the result\n"
