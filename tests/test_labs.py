@@ -157,6 +157,24 @@ def test_interrupts_are_found_as_the_cause_that_they_are(survey: dict[str, Secti
     assert "+12 ± 150 ticks" in guesses["the counters of the cores are not synchronised"]
 
 
+def test_causes_that_cannot_be_told_apart_are_named_together() -> None:
+    cost = synthetic.cost()
+    doubled = [
+        dataclasses.replace(
+            point, covariates={**point.covariates, "minor_faults": point.covariates["interrupts"]}
+        )
+        for point in cost.points
+    ]
+    section = answers(Results((dataclasses.replace(cost, points=tuple(doubled)),)))[
+        "What makes the times vary"
+    ]
+    assert "minor_faults cannot be told from it" in section.answer
+    tables = {table.title: table for table in section.tables}
+    assert "interrupts (with minor_faults)" in {row[2] for row in tables["Causes by point"].rows}
+    named = {row[0] for row in tables["What the named covariates are"].rows}
+    assert {"interrupts", "minor_faults"} <= named
+
+
 def test_without_interrupts_none_are_blamed() -> None:
     cost = synthetic.cost()
     quiet = [
@@ -168,13 +186,14 @@ def test_without_interrupts_none_are_blamed() -> None:
     assert guesses["timer interrupts"].startswith("No")
 
 
-def test_offsets_that_are_only_in_the_notes_are_found() -> None:
+def test_offsets_measured_before_and_after_the_run_are_both_told() -> None:
     create = synthetic.create()
-    fork = dataclasses.replace(create.points[0], notes=("TSC offsets in ticks from CPU 0: CPU 1 -26 ± 273",))
-    environment = {**create.environment, "tsc_offsets": None}
-    changed = dataclasses.replace(create, points=(fork, *create.points[1:]), environment=environment)
+    before = {"cpus": [0, 1], "ticks": [0.0, -26.0], "error_ticks": [0.0, 273.0]}
+    after = {"cpus": [0, 1], "ticks": [0.0, 14.0], "error_ticks": [0.0, 250.0]}
+    environment = {**create.environment, "tsc_offsets": before, "after": {"tsc_offsets": after}}
+    changed = dataclasses.replace(create, environment=environment)
     guess = answers(Results((changed,)))["What makes the times vary"].tables[0].rows[0][1]
-    assert guess.startswith("CPU 1 from CPU 0: -26 ± 273 ticks;")
+    assert guess.startswith("CPU 1 from CPU 0: -26 to +14 ± 273 ticks, measured 2 times;")
 
 
 def test_unknown_offsets_are_not_measured_and_say_why() -> None:

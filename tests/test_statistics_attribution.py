@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from oscope.samples import Floats
 from oscope.statistics import attribute
+from oscope.statistics.attribution import MEASURED_TIME
 
 
 def covariates(random: np.random.Generator, count: int) -> dict[str, Floats]:
@@ -15,6 +17,7 @@ def covariates(random: np.random.Generator, count: int) -> dict[str, Floats]:
         "migrations": (random.random(count) < 0.05).astype(float),
         "temperature": random.normal(50, 1, count),
         "steal_ticks": np.zeros(count),
+        "user_us": random.normal(50, 1, count),
         "cycles": np.full(count, np.nan),
     }
 
@@ -66,11 +69,92 @@ def test_none_injected_none_claimed(blocks: int, noise: str) -> None:
     assert claimed <= 15
 
 
-def test_collinear_covariates_share() -> None:
+def preempted(random: np.random.Generator, count: int) -> dict[str, Floats]:
+    """Five ways in which being taken off the CPU shows, and one that is another matter."""
+    switches = (random.random(count) < 0.2).astype(float)
+    return {
+        "switches": switches,
+        "run_delay_ns": switches * random.uniform(3, 5, count),
+        "interrupts": switches + (random.random(count) < 0.02),
+        "timer_interrupts": switches + (random.random(count) < 0.01),
+        "system_us": switches * random.uniform(3, 5, count),
+        "faults": random.poisson(2, count).astype(float),
+    }
+
+
+def test_collinear_covariates_are_one_cause_with_the_whole_share() -> None:
+    random = np.random.default_rng(2)
+    given = preempted(random, 2000)
+    values = 2 * given["run_delay_ns"] + random.normal(0, 1, 2000)
+    found = attribute(values, given, np.arange(2000) // 100)
+    (cause,) = found.causes
+    assert cause.name == "run_delay_ns"
+    assert sorted(cause.along) == ["interrupts", "switches", "timer_interrupts"]
+    plain = np.corrcoef(given["run_delay_ns"], values)[0, 1] ** 2
+    assert cause.share == pytest.approx(plain, abs=0.02)
+    assert found.unexplained == pytest.approx(1 - plain, abs=0.02)
+    assert f"More {cause.label} goes with more" in cause.sentence
+    assert "cannot be told apart" in cause.sentence
+
+
+def test_equal_covariates_do_not_mask_each_other() -> None:
     random = np.random.default_rng(2)
     delay = random.exponential(1, 2000)
-    found = attribute(delay + random.normal(0, 1, 2000), {"a": delay, "b": delay}, np.arange(2000) // 100)
-    assert sum(cause.share for cause in found.causes) <= 0.6
+    found = attribute(delay + random.normal(0, 1, 2000), {"a": delay, "b": -delay}, np.arange(2000) // 100)
+    (cause,) = found.causes
+    assert cause.names == ("a", "b")
+    assert cause.share == pytest.approx(0.5, abs=0.1)
+
+
+def test_covariates_that_go_together_loosely_do_not_mask_each_other() -> None:
+    random = np.random.default_rng(5)
+    common = random.normal(0, 1, 400)
+    given = {name: common + random.normal(0, 1, 400) for name in ("a", "b", "c", "d")}
+    values = sum(given.values()) + random.normal(0, 4, 400)
+    found = attribute(values, given, np.arange(400) // 20)
+    design = np.column_stack([np.ones(400), *(given[cause.name] for cause in found.causes)])
+    remainder = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
+    assert len(found.causes) >= 2
+    assert found.unexplained == pytest.approx(np.var(remainder) / np.var(values), abs=0.05)
+
+
+def test_what_only_goes_with_the_cause_is_not_claimed() -> None:
+    random = np.random.default_rng(6)
+    claimed = 0
+    for _ in range(100):
+        given = covariates(random, 400)
+        given["shadow"] = given["run_delay_ns"] / 8 + random.normal(0, 0.5, 400)
+        values = given["run_delay_ns"] + random.normal(0, 1, 400)
+        found = attribute(values, given, np.arange(400) // 20)
+        assert found.causes[0].name == "run_delay_ns"
+        claimed += len(found.causes) > 1
+    # 11 of 100 is beyond the binomial bound of a true 5 % (p = 0.01).
+    assert claimed <= 10
+
+
+def test_the_measured_time_by_another_clock_is_no_cause() -> None:
+    random = np.random.default_rng(8)
+    values = random.lognormal(0, 1, 1000)
+    given: dict[str, Floats] = {name: values * 1e-3 for name in MEASURED_TIME}
+    found = attribute(values, given, np.arange(1000) // 50)
+    assert {"user_us", "system_us"} <= MEASURED_TIME
+    assert found.causes == ()
+    assert found.unexplained == 1
+    assert all(slow.causes == () for slow in found.slow)
+
+
+def test_one_extreme_sample_does_not_decide() -> None:
+    random = np.random.default_rng(9)
+    given = {"delay": random.exponential(1, 1000), "interrupts": random.poisson(0.5, 1000).astype(float)}
+    values = given["interrupts"] + random.normal(0, 1, 1000)
+    given["delay"][500], values[500] = 1e6, 1e6
+    found = attribute(values, given, np.arange(1000) // 50)
+    assert np.corrcoef(given["delay"], values)[0, 1] ** 2 > 0.99
+    assert [cause.name for cause in found.causes] == ["interrupts"]
+    assert found.extreme > 0.99
+    assert "the few most extreme samples make" in found.sentence
+    assert found.slow[0].index == 500
+    assert found.slow[0].causes == ("delay",)
 
 
 def test_too_few_samples_claim_nothing() -> None:

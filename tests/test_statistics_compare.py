@@ -10,6 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import compare_results, compare_within, effect

@@ -7,7 +7,6 @@ reads zero are both common.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -17,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from oscope.errors import OscopeError, ProbeError
-from oscope.locate import find_probe
+from oscope.errors import OscopeError
+from oscope.locate import ask, find_probe
 from oscope.probe import Probe
 from oscope.units import format_bytes
 
@@ -107,24 +106,12 @@ def _probe() -> tuple[list[Finding], Mapping[str, Any] | None]:
         path = find_probe()
         with Probe(path) as probe:
             version = probe.hello.probe["version"]
-        environment = _environment(path)
+        environment = ask(path, "environment")
     except OscopeError as error:
         remedy = error.remedy or "build it anew with make setup"
         return [Finding("probe", "missing", error.message, needed_for, remedy, essential=True)], None
     found = f"version {version}, at {path}"
     return [Finding("probe", "ok", found, needed_for, essential=True)], environment
-
-
-def _environment(path: Path) -> Mapping[str, Any]:
-    """Return what the probe finds when it measures all: a greeting leaves out what few workloads need."""
-    answer = _run([str(path), "environment"])
-    if isinstance(answer, OSError) or answer.returncode != 0:
-        raise ProbeError(f"{path} environment fails: {_reason(answer)}")
-    try:
-        found: Mapping[str, Any] = json.loads(answer.stdout)
-    except ValueError as error:
-        raise ProbeError(f"{path} environment printed no JSON ({error})") from error
-    return found
 
 
 def _why_missing(told: str) -> tuple[str, str | None]:

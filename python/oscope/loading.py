@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from oscope import schema
 from oscope.plan import Plan, PlannedExperiment
-from oscope.samples import Column, ExperimentResults, Floats, PointSamples, Results
+from oscope.samples import Column, Columns, ExperimentResults, Floats, PointSamples, Results
 
 _CHUNK = 20_000
 _WHOLE = ("block", "process", "boot", "rep", "started_ns", "iterations")
@@ -32,7 +32,7 @@ class _Events:
     )
 
 
-def load_results(connection: sa.Connection, run_id: str, only: str | None) -> Results:
+def load_results(connection: sa.Connection, run_id: str, only: str | None, columns: Columns) -> Results:
     """Return what was measured in the run `run_id`, which exists, or in its experiment `only`."""
     run = connection.execute(sa.select(schema.run).where(schema.run.c.id == run_id)).one()
     plan = Plan.from_object(orjson.loads(run.plan))
@@ -45,7 +45,13 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None) -> Re
             continue
         own = sorted((row for row in rows if row.experiment == experiment.name), key=lambda row: row.number)
         points = tuple(
-            _load_point(connection, row, experiment, events.points[row.id], events.run["status"][-1])
+            _load_point(
+                row,
+                experiment,
+                _read_samples(connection, row.id, _names(row, experiment, events.points[row.id], columns)),
+                events.points[row.id],
+                events.run["status"][-1],
+            )
             for row in own
         )
         experiments.append(_assemble(run, plan, experiment, points, events.run))
@@ -116,15 +122,33 @@ def _environment(events: Mapping[str, list[Any]]) -> dict[str, Any]:
     return {**first, "boots": boots, "after": after, "laboratory": laboratory}
 
 
+@dataclass
+class _Samples:
+    """All samples of a point as columns."""
+
+    names: list[str]
+    """Of the values: the metrics, then the covariates read."""
+    values: Floats
+    fixed: dict[str, Any]
+    failed: list[tuple[int, str]]
+
+
+def _names(
+    row: sa.Row[Any], experiment: PlannedExperiment, events: Mapping[str, list[Any]], columns: Columns
+) -> list[str]:
+    """Return the names of the values to read, in the order in which a sample has them."""
+    names = [*orjson.loads(row.columns), *(name for more in events.get("columns", ()) for name in more)]
+    return names[: len(experiment.metrics)] if columns == "metrics" else names
+
+
 def _load_point(
-    connection: sa.Connection,
     row: sa.Row[Any],
     experiment: PlannedExperiment,
+    samples: _Samples,
     events: Mapping[str, list[Any]],
     status: str,
 ) -> PointSamples:
-    names = [*orjson.loads(row.columns), *(name for more in events.get("columns", ()) for name in more)]
-    fixed, values, failed = _read_samples(connection, row.id, len(names))
+    names, values = samples.names, samples.values
     # Cut by position: a covariate may have a metric's name.
     count = len(experiment.metrics)
     metrics = dict(zip(names[:count], values.T[:count], strict=True))
@@ -141,11 +165,11 @@ def _load_point(
         factors=experiment.points[row.number],
         metrics=metrics,
         covariates=columns,
-        failed=tuple(failed),
+        failed=tuple(samples.failed),
         notes=(*events.get("note", ()), *losses),
         skipped=skip["reason"] if skip else None,
         remedy=skip["remedy"] if skip else None,
-        **fixed,
+        **samples.fixed,
     )
 
 
@@ -157,14 +181,12 @@ def _unmeasured(run_id: str, status: str, losses: list[str]) -> dict[str, str]:
     return {"reason": f"{when} before its turn", "remedy": f"oscope run --resume {run_id}"}
 
 
-def _read_samples(
-    connection: sa.Connection, point_id: int, width: int
-) -> tuple[dict[str, Any], Floats, list[tuple[int, str]]]:
+def _read_samples(connection: sa.Connection, point_id: int, names: list[str]) -> _Samples:
     table = schema.sample
     count = connection.scalar(sa.select(sa.func.count()).where(table.c.point_id == point_id)) or 0
     fixed: dict[str, Any] = {name: np.empty(count, np.int64) for name in _WHOLE}
     fixed |= {name: np.empty(count, np.float64) for name in _REAL}
-    values = np.full((count, width), np.nan, order="F")
+    values = np.full((count, len(names)), np.nan, order="F")
     failed: list[tuple[int, str]] = []
     query = (
         sa.select(*(table.c[name] for name in _FIXED), table.c.failed, table.c["values"])
@@ -180,7 +202,7 @@ def _read_samples(
         failed += [(start + i, text) for i, text in enumerate(columns[-2]) if text is not None]
         _fill(values[start:end], columns[-1])
         start = end
-    return fixed, values, failed
+    return _Samples(names, values, fixed, failed)
 
 
 def _chunks(result: sa.CursorResult[Any]) -> Iterator[Sequence[tuple[Any, ...]]]:
@@ -195,7 +217,13 @@ def _chunks(result: sa.CursorResult[Any]) -> Iterator[Sequence[tuple[Any, ...]]]
 
 
 def _fill(target: Floats, texts: Sequence[str]) -> None:
-    """Decode the values of many samples at once; null and columns that came later are NaN."""
+    """Decode the values of many samples at once; null and columns that came later are NaN.
+
+    Values beyond the target's columns are cut off unread, which spares most of the time.
+    """
+    wanted = target.shape[1]
+    if texts[0].count(",") >= wanted:
+        texts = ["[" + ",".join(text[1:].split(",", wanted)[:wanted]) + "]" for text in texts]
     rows = orjson.loads("[" + ",".join(texts) + "]")
     width = len(rows[0])
     if all(len(row) == width for row in rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,8 @@ from oscope.experiment import Level
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Columns = Literal["all", "metrics"]
+"""Which of a sample's values are read: summaries and verdicts need no covariates, which take most time."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class PointSamples:
 
     factors: Mapping[str, Level]
     block: Ints
-    """Which randomised block (pass over all points): shared by the points of an experiment, which pairs them."""
+    """Which randomised block (pass over all points); the points of an experiment share it, and pair by it."""
     process: Ints
     """Which probe process took the sample (unique within a run)."""
     boot: Ints

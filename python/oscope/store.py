@@ -30,7 +30,7 @@ from oscope import schema
 from oscope.database import connect, explain, locate
 from oscope.errors import StoreError, UsageError
 from oscope.plan import Plan
-from oscope.samples import Results
+from oscope.samples import Columns, Results
 
 _LOCK_LIMIT_S = 10.0
 
@@ -205,13 +205,16 @@ class Store:
         with self.reading() as connection:
             return Plan.from_object(orjson.loads(connection.execute(query).scalar_one()))
 
-    def results(self, run_id: str, *, experiment: str | None = None) -> Results:
-        """Return what was measured in a run (an id, its start, or `last`), or in one experiment of it."""
+    def results(self, run_id: str, *, experiment: str | None = None, columns: Columns = "all") -> Results:
+        """Return what was measured in a run (an id, its start, or `last`), or in one experiment of it.
+
+        With `columns="metrics"` the covariates are left out, which takes half the time.
+        """
         from oscope.loading import load_results
 
         found = self.resolve(run_id)
         with self.reading() as connection:
-            return load_results(connection, found, experiment)
+            return load_results(connection, found, experiment, columns)
 
     def _prepare(self) -> None:
         """Make the tables, or check that those there are ours."""

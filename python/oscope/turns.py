@@ -66,7 +66,7 @@ class Turns:
         return not self.interrupted
 
     def survey(self) -> Mapping[str, Any]:
-        """Return all that the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
+        """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
         with self._placement.starting():
             return ask(self.path, "environment")
 

@@ -89,7 +89,7 @@ def _read(text: str, store: str | None) -> Results:
         raise UsageError(
             f"there is no record file {text}", remedy="give a file written by --json, or a run (oscope runs)"
         )
-    return load([text], store)
+    return load([text], store, columns="metrics")
 
 
 def _between(

@@ -12,7 +12,7 @@ from oscope.cli.options import RunArgument, RunsArgument, Settings
 from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
 
 if TYPE_CHECKING:
-    from oscope.samples import Results
+    from oscope.samples import Columns, Results
 
 
 def list_runs(context: typer.Context) -> None:
@@ -32,7 +32,7 @@ def show(context: typer.Context, run: RunArgument) -> None:
     from oscope.cli.summary import print_results
 
     settings: Settings = context.obj
-    print_results(load([run], settings.store), terminal.console())
+    print_results(load([run], settings.store, columns="metrics"), terminal.console())
 
 
 def report(
@@ -73,11 +73,11 @@ def export(
     write(results, form, target)
 
 
-def load(runs: Sequence[str], store: str | None) -> Results:
+def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") -> Results:
     """Return the results of stored runs together, in the order named; UsageError for one not there."""
     from oscope.samples import Results
     from oscope.store import Store
 
     with Store.open(store) as opened:
-        loaded = [opened.results(run) for run in runs]
+        loaded = [opened.results(run, columns=columns) for run in runs]
     return Results(tuple(experiment for results in loaded for experiment in results.experiments))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,8 +11,6 @@ from oscope.report.document import Table
 from oscope.samples import ExperimentResults, Results
 from oscope.units import format_bytes
 
-_OFFSETS = re.compile(r"TSC offsets in ticks from CPU (\d+):")
-_OFFSET = re.compile(r"CPU (\d+) ([+-]?\d+) ± (\d+)")
 """The probe's own words: offsets are measured when a workload needs them, after the environment is told."""
 
 
@@ -157,7 +154,7 @@ def _instrument(results: Results, environment: Mapping[str, Any], suffix: str) -
 
 @dataclass(frozen=True)
 class Offset:
-    """How far the time-stamp counter of a CPU is from that of the first, as one probe process measured it."""
+    """How far the time-stamp counter of a CPU is from that of the first, as measured once."""
 
     first: int
     cpu: int
@@ -167,18 +164,14 @@ class Offset:
 
 
 def offsets(experiment: ExperimentResults) -> list[Offset]:
-    """Return every measurement of the offsets: the environment's, else those in the notes of the points."""
-    found = _get(experiment.environment, "tsc_offsets")
-    if found:
-        triples = zip(found["cpus"][1:], found["ticks"][1:], found["error_ticks"][1:], strict=True)
-        return [Offset(found["cpus"][0], cpu, ticks, error) for cpu, ticks, error in triples]
-    notes = dict.fromkeys(note for point in experiment.points for note in point.notes)
-    return [
-        Offset(int(first[1]), int(cpu), float(ticks), float(error))
-        for note in notes
-        if (first := _OFFSETS.search(note))
-        for cpu, ticks, error in _OFFSET.findall(note)
-    ]
+    """Return the offsets measured before the run and after it."""
+    told: list[Offset] = []
+    for path in (("tsc_offsets",), ("after", "tsc_offsets")):
+        found = _get(experiment.environment, *path)
+        if found:
+            first, *others = zip(found["cpus"], found["ticks"], found["error_ticks"], strict=True)
+            told += [Offset(first[0], *other) for other in others]
+    return told
 
 
 def offsets_text(found: Sequence[Offset]) -> str:

@@ -1,11 +1,17 @@
 """Why it varied: which covariates go with the slow samples, and the share of the variance of each.
 
-The model is linear, since a delay adds to a cost. The share of a covariate is its mean gain in R² over all
-orders in which the covariates could enter (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less
-what noise would gain. What differs between processes beyond that is a variance component of the remainder. A
-covariate is named as a cause only if the sum over a block of covariate x remainder has the same sign in more
-blocks than flipping signs by chance would give (a wild cluster score test), corrected by Holm, and its share
-is at least `LEAST_SHARE`. Going together is not yet causing: the sentences say "goes with".
+The model is linear, since a delay adds to a cost. Covariates that go together are one group, which enters
+with its member that goes most with the metric. Groups enter step by step: of those that add to the ones
+already entered, beyond what flipping the signs of the blocks' scores gives the best of all candidates (a wild
+cluster score test with the maximum statistic of Westfall and Young 1993), the one that adds most. So no group
+masks another. The shares come from a fit of the entered covariates only: the mean gain in R² over all orders
+of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain. What differs
+between processes beyond that is a variance component of the remainder. Going together is not yet causing: the
+sentences say "goes with".
+
+A few extreme samples can hold most of the variance, and a share of it would then rest on them alone. So the
+values beyond the `RARE` most extreme ones are drawn in to them, the shares are of the variance that is left,
+`Attribution.extreme` says how much that took off, and the extreme samples are listed one by one.
 """
 
 from __future__ import annotations
@@ -20,13 +26,19 @@ from scipy import stats
 from oscope import digits
 from oscope.samples import Floats, Ints
 from oscope.statistics import replication
-from oscope.statistics.decomposition import Moments, moments, shapley
-from oscope.statistics.effect import holm
+from oscope.statistics.decomposition import Moments, collinear_groups, moments, shapley
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
-MOST_COVARIATES = 8
+MOST_CAUSES = 8
+"""Groups that may enter: the shares take 2 to this power fits."""
 LEAST_SHARE = 0.01
+LEAST_EXTREME = 0.1
+"""The sentence tells of extreme samples that hold at least this share of the variance."""
+
+MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles"})
+"""The repetition's own time by another clock: it rises with the metric by definition and is no cause."""
+
 RARE = 5
 """Values beyond the fifth largest (and fifth smallest, and 0.1 %) are drawn in: fewer samples are no
 evidence."""
@@ -47,6 +59,8 @@ class Cause:
 
     name: str
     """The covariate, or `process` (differs between processes) or `drift` (changes with time)."""
+    along: tuple[str, ...]
+    """Covariates that rise and fall with this one, or against it, so that they cannot be told apart."""
     share: float
     """Share of the variance, 0 to 1."""
     low: float
@@ -57,6 +71,16 @@ class Cause:
     p: float
     """Corrected for the number of covariates looked at."""
     sentence: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The covariate and those that cannot be told from it."""
+        return (self.name, *self.along)
+
+    @property
+    def label(self) -> str:
+        """The name for lists and tables: "a (with b, c)"."""
+        return _label(self.name, self.along)
 
 
 @dataclass(frozen=True)
@@ -83,6 +107,8 @@ class Attribution:
     """Largest share first; only those that are claimed."""
     unexplained: float
     """Share of the variance that no named cause accounts for; NaN where there are not enough samples."""
+    extreme: float
+    """Share of the variance that drawing in the few most extreme samples took off, 0 to 1; NaN likewise."""
     slow: tuple[SlowSample, ...]
     sentence: str
 
@@ -97,14 +123,17 @@ def attribute(
 ) -> Attribution:
     """Attribute the variation of `values`, in the order taken, to covariates, processes and drift.
 
-    Drift is looked at only with `started_ns`.
-    Constant and mostly missing covariates are left out; more than `MOST_SAMPLES` are thinned evenly. Equal
-    input gives equal output.
+    Drift is looked at only with `started_ns`. `MEASURED_TIME`, constant and mostly missing covariates are
+    left out; more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output.
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
     data = everything[finite]
-    given = {name: np.asarray(column, dtype=float)[finite] for name, column in covariates.items()}
+    given = {
+        name: np.asarray(column, dtype=float)[finite]
+        for name, column in covariates.items()
+        if name not in MEASURED_TIME
+    }
     slow = _slow(data, given, np.flatnonzero(finite))
     if len(data) < FEWEST_SAMPLES or np.ptp(data) == 0:
         why = (
@@ -112,52 +141,88 @@ def attribute(
             if len(data) >= FEWEST_SAMPLES
             else (f"{len(data)} samples are not enough to say why they vary; {FEWEST_SAMPLES} are needed")
         )
-        return Attribution(
-            len(data), len(data) >= FEWEST_SAMPLES, (), float("nan"), slow, f"No cause named: {why}."
-        )
+        nan = float("nan")
+        enough = len(data) >= FEWEST_SAMPLES
+        return Attribution(len(data), enough, (), nan, nan, slow, f"No cause named: {why}.")
     if started_ns is not None:
         given["drift"] = np.asarray(started_ns, dtype=float)[finite]
     chosen = np.linspace(0, len(data) - 1, min(len(data), MOST_SAMPLES)).astype(int)
     thin = {name: column[chosen] for name, column in given.items()}
-    causes = _causes(data[chosen], thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
+    drawn_in = _drawn_in(data[chosen])
+    extreme = 1.0 - float(np.var(drawn_in) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
+    causes = _causes(drawn_in, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
     unexplained = max(0.0, 1.0 - sum(cause.share for cause in causes))
-    return Attribution(len(data), True, causes, unexplained, slow, _verdict(causes, unexplained))
+    sentence = _verdict(causes, unexplained, extreme)
+    return Attribution(len(data), True, causes, unexplained, extreme, slow, sentence)
 
 
 def _causes(data: Floats, given: Mapping[str, Floats], block_code: Ints, seed: int) -> tuple[Cause, ...]:
     random = np.random.default_rng(seed)
-    response = _standard(_drawn_in(data))
+    response = _standard(data)
     columns = {name: column for name, raw in given.items() if (column := _prepared(raw)) is not None}
-    names = sorted(columns, key=lambda name: (-abs(float(columns[name] @ response)), name))[:MOST_COVARIATES]
-    design = np.column_stack([columns[name] for name in names]) if names else np.zeros((len(data), 0))
+    groups = collinear_groups(columns, response)
+    design = _stacked([columns[group[0]] for group in groups], len(data))
     cluster = _clusters(block_code)
-    found = moments(response, design, cluster, block_code)
-    share, draws = _shares(found, random)
-    tests = [_score_p(response, design, j, cluster, random) for j in range(len(names))]
-    # All covariates looked at count, also those that the screening dropped.
-    raw_p = np.array(
-        [*tests, *([1.0] * (len(columns) - len(names))), _process_p(response, design, block_code)]
-    )
-    corrected = holm(raw_p)[[*range(len(names)), -1]]
+    # Twice, for the two families of tests: covariates and processes.
+    p = {j: min(1.0, 2 * each) for j, each in _entered(response, design, cluster, random).items()}
+    while True:
+        entered = list(p)
+        share, draws = _shares(moments(response, design[:, entered], cluster, block_code), random)
+        if not entered or share[:-1].min() >= LEAST_SHARE:
+            break
+        del p[entered[int(share[:-1].argmin())]]
     limits = np.quantile(draws, [0.025, 0.975], axis=0)
-    causes = []
-    for j, name in enumerate([*names, "process"]):
-        if corrected[j] >= LEVEL or share[j] < LEAST_SHARE:
-            continue
-        direction = "differs" if name == "process" else _direction(columns[name], response)
-        low, high = min(limits[0, j], share[j]), max(limits[1, j], share[j])
-        causes.append(
-            Cause(
-                name,
-                float(share[j]),
-                float(low),
-                float(high),
-                direction,
-                float(corrected[j]),
-                _sentence(name, direction, (float(share[j]), float(low), float(high))),
-            )
-        )
+    figures = [
+        (float(share[i]), float(min(limits[0, i], share[i])), float(max(limits[1, i], share[i])))
+        for i in range(len(share))
+    ]
+    causes = [
+        _cause(groups[j], _direction(design[:, j], response), figures[i], p[j]) for i, j in enumerate(entered)
+    ]
+    process_p = min(1.0, 2 * _process_p(response, design[:, entered], block_code))
+    if process_p < LEVEL and share[-1] >= LEAST_SHARE:
+        causes.append(_cause(("process",), "differs", figures[-1], process_p))
     return tuple(sorted(causes, key=lambda cause: -cause.share))
+
+
+def _cause(group: tuple[str, ...], direction: str, figures: tuple[float, float, float], p: float) -> Cause:
+    return Cause(group[0], group[1:], *figures, direction, p, _sentence(group, direction, figures))
+
+
+def _entered(
+    response: Floats, design: Floats, cluster: Ints, random: np.random.Generator
+) -> dict[int, float]:
+    """Return the columns that enter, in order, with their p of "adds nothing to those before it"."""
+    signs = random.choice([-1.0, 1.0], size=(FLIPS, int(cluster.max()) + 1))
+    entered: dict[int, float] = {}
+    while len(entered) < min(MOST_CAUSES, design.shape[1]):
+        gain, studentised = _scores(response, design, list(entered), cluster)
+        best = np.sort(np.abs(signs @ studentised).max(axis=1))
+        beyond = FLIPS - np.searchsorted(best, np.abs(studentised.sum(axis=0)) * (1 - 1e-12))
+        p = (1 + beyond) / (1 + FLIPS)
+        gain[(2 * p >= LEVEL) | (gain < LEAST_SHARE)] = 0.0
+        gain[list(entered)] = 0.0
+        if not gain.any():
+            break
+        chosen = int(gain.argmax())
+        # A later step cannot be surer than those before it.
+        entered[chosen] = max(float(p[chosen]), *entered.values(), 0.0)
+    return entered
+
+
+def _scores(response: Floats, design: Floats, entered: list[int], cluster: Ints) -> tuple[Floats, Floats]:
+    """Return what each column adds in R² to those entered, and its scores by cluster, of length 1 in all."""
+    count = design.shape[1]
+    rows = np.column_stack([response, design])
+    before = np.column_stack([np.ones(len(response)), design[:, entered]])
+    rows = rows - before @ np.linalg.lstsq(before, rows, rcond=None)[0]
+    power = (rows[:, 1:] ** 2).sum(axis=0)
+    product = rows[:, 1:] * rows[:, :1]
+    left = power > 1e-9 * len(response)
+    gain = np.where(left, product.sum(axis=0) ** 2 / np.where(left, power, 1.0), 0.0) / len(response)
+    score = np.column_stack([np.bincount(cluster, weights=product[:, j]) for j in range(count)])
+    length = np.sqrt((score**2).sum(axis=0))
+    return gain, np.where(left & (length > 0), score / np.where(length > 0, length, 1.0), 0.0)
 
 
 def _shares(found: Moments, random: np.random.Generator) -> tuple[Floats, Floats]:
@@ -171,21 +236,6 @@ def _shares(found: Moments, random: np.random.Generator) -> tuple[Floats, Floats
     # 1993, 10.6).
     excess = np.maximum(draws.mean(axis=0) - estimate, 0.0)
     return np.maximum(estimate - excess, 0.0), np.maximum(draws - 2 * excess, 0.0)
-
-
-def _score_p(
-    response: Floats, design: Floats, column: int, cluster: Ints, random: np.random.Generator
-) -> float:
-    """P of "adds nothing to the other covariates", by flipping the signs of the blocks' scores."""
-    others = np.column_stack([np.ones(len(response)), np.delete(design, column, axis=1)])
-    both = np.column_stack([response, design[:, column]])
-    residual = both - others @ np.linalg.lstsq(others, both, rcond=None)[0]
-    if float(np.var(residual[:, 1])) < 1e-9:
-        return 1.0
-    score = np.bincount(cluster, weights=residual[:, 0] * residual[:, 1])
-    signs = random.choice([-1.0, 1.0], size=(FLIPS, len(score)))
-    beyond = np.abs(signs @ score) >= abs(score.sum()) * (1 - 1e-12)
-    return (1 + int(beyond.sum())) / (1 + FLIPS)
 
 
 def _process_p(response: Floats, design: Floats, block_code: Ints) -> float:
@@ -274,23 +324,38 @@ def _slow(data: Floats, given: Mapping[str, Floats], origin: Ints) -> tuple[Slow
     return tuple(listed)
 
 
+def _stacked(columns: list[Floats], count: int) -> Floats:
+    return np.column_stack(columns) if columns else np.zeros((count, 0))
+
+
 def _direction(column: Floats, response: Floats) -> str:
     return "more" if float(column @ response) > 0 else "less"
 
 
-def _sentence(name: str, direction: str, figures: tuple[float, float, float]) -> str:
+def _label(name: str, along: tuple[str, ...]) -> str:
+    return f"{name} (with {', '.join(along)})" if along else name
+
+
+def _sentence(group: tuple[str, ...], direction: str, figures: tuple[float, float, float]) -> str:
     share, low, high = (f"{100 * figure:.0f}" for figure in figures)
     amount = f"{share} % of the variance (95 % interval {low} to {high} %)"
+    name, along = group[0], group[1:]
+    if along:
+        amount += ": they cannot be told apart in this run"
     if name == "process":
         return f"Processes differ: {amount}."
     if name == "drift":
-        return f"The values drift {'up' if direction == 'more' else 'down'} over the run: {amount}."
-    return f"More {name} goes with {direction}: {amount}."
+        told = f" (with {', '.join(along)})" if along else ""
+        return f"The values drift {'up' if direction == 'more' else 'down'} over the run{told}: {amount}."
+    return f"More {_label(name, along)} goes with {direction}, {amount}."
 
 
-def _verdict(causes: tuple[Cause, ...], unexplained: float) -> str:
+def _verdict(causes: tuple[Cause, ...], unexplained: float, extreme: float) -> str:
     rest = f"{digits.format_share(unexplained, 0.01)} of the variance stays unexplained"
+    if extreme >= LEAST_EXTREME:
+        part = digits.format_share(extreme, 0.01)
+        rest += f", not counting the {part} of it that the few most extreme samples make"
     if not causes:
         return f"No recorded covariate goes with the variation beyond chance; {rest}."
-    named = ", ".join(f"{cause.name} ({100 * cause.share:.0f} %)" for cause in causes)
+    named = ", ".join(f"{cause.label}: {100 * cause.share:.0f} %" for cause in causes)
     return f"The variation goes with {named}; {rest}."

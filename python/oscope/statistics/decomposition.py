@@ -1,21 +1,49 @@
 """Decomposition of variance over covariates (Shapley values of R²) and processes, from sums kept by cluster.
 
+Collinear covariates are first put into groups, since no data tell them apart and each would dilute the
+others.
+
 Sums by cluster make a bootstrap cheap: a resample is a weighted sum of small matrices, whatever the number of
 samples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from math import factorial
 
 import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import squareform
 
 from oscope.samples import Floats, Ints
 
 RIDGE = 1e-9
 """Added to the diagonal of correlations, so that collinear covariates share their R² instead of failing."""
+
+COLLINEAR = 0.7
+"""Groups whose members' mean |r| reaches this are joined: half of the variance is then common (r² = 0.5)."""
+
+
+def collinear_groups(columns: Mapping[str, Floats], response: Floats) -> list[tuple[str, ...]]:
+    """Group standardised columns by average linkage on 1 - |r|.
+
+    The first member of a group goes most with the standardised response; the others follow likewise.
+    """
+    towards = {name: abs(float(column @ response)) for name, column in columns.items()}
+    names = sorted(columns, key=lambda name: (-towards[name], name))
+    if len(names) < 2:
+        return [(name,) for name in names]
+    table = np.array([columns[name] for name in names])
+    distance = np.clip(1 - np.abs(table @ table.T) / table.shape[1], 0.0, 1.0)
+    np.fill_diagonal(distance, 0.0)
+    tree = linkage(squareform(distance, checks=False), "average")
+    groups: dict[int, list[str]] = {}
+    for name, label in zip(names, fcluster(tree, 1 - COLLINEAR, "distance"), strict=True):
+        groups.setdefault(int(label), []).append(name)
+    return [tuple(group) for group in groups.values()]
 
 
 @dataclass(frozen=True)

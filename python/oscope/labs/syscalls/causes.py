@@ -14,7 +14,7 @@ from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import Floats
-from oscope.statistics.attribution import FEWEST_SAMPLES, Attribution, attribute
+from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution, attribute
 
 NAMED = 6
 """Causes that get a colour of their own in the figure."""
@@ -46,10 +46,13 @@ def section(results: Analysed) -> Section | None:
             (
                 "For each point the variance of its samples is shared out among the covariates recorded "
                 "with every sample (the mean gain in R² over all orders of entry), to differences "
-                "between processes, and to drift over the run. What goes together need not be cause and "
-                "effect."
+                "between processes, and to drift over the run. Covariates that rise and fall together "
+                "count as one, named after the one that goes most with the time; the others stand in "
+                "brackets. The few most extreme samples of a point are drawn in, lest one decide. What "
+                "goes together need not be cause and effect."
             ),
             *_thin(every),
+            *_extreme(every),
         ],
         figures=_figure(every),
         tables=[
@@ -98,17 +101,38 @@ def _answer(every: Sequence[Attributed]) -> str:
     told = [
         f"{name} ({format_share(share, 0.01)} of the variance on average, found at "
         f"{sum(any(c.name == name for c in each.found.causes) for each in judged)} of {len(judged)} "
-        "points)"
+        f"points{_inseparable(judged, name)})"
         for name, share in list(totals.items())[:3]
     ]
     unnamed = f"for {format_share(rest, 0.01)} no cause could be named beyond chance"
     return f"The variation goes most with {listed(told)}; {unnamed}."
 
 
+def _inseparable(judged: Sequence[Attributed], name: str) -> str:
+    """Say what cannot be told from the cause `name` at the points where it was found."""
+    others = {
+        other for each in judged for cause in each.found.causes if cause.name == name for other in cause.along
+    }
+    return f", where {listed(sorted(others))} cannot be told from it" if others else ""
+
+
 def _thin(every: Sequence[Attributed]) -> list[str]:
     few = [each.name for each in every if not each.found.enough]
     told = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
     return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {told}."] if few else []
+
+
+def _extreme(every: Sequence[Attributed]) -> list[str]:
+    """Name the points whose shares leave out much of the variance, that of the few most extreme samples."""
+    much = [each for each in every if each.found.extreme >= LEAST_EXTREME]
+    if not much:
+        return []
+    most = max(much, key=lambda each: each.found.extreme)
+    return [
+        f"At {counted(len(much), 'point')} of {len(every)} drawing in took off {format_share(LEAST_EXTREME)} "
+        f"of the variance or more, most at “{most.name}” ({format_share(most.found.extreme)}): there the "
+        "shares are of what is left, and the slowest samples are listed one by one."
+    ]
 
 
 def _figure(every: Sequence[Attributed]) -> list[Figure]:
@@ -144,7 +168,7 @@ def _table(every: Sequence[Attributed]) -> Table:
                 [
                     each.name,
                     str(each.found.n),
-                    cause.name,
+                    cause.label,
                     f"{100 * cause.share:.0f}",
                     interval,
                     cause.direction,
@@ -187,7 +211,7 @@ def _slow(every: Sequence[Attributed]) -> list[Table]:
 
 def _glossary(results: Analysed, every: Sequence[Attributed]) -> list[Table]:
     """Say what the covariates are that the answer names."""
-    named = {cause.name for each in every for cause in each.found.causes}
+    named = {name for each in every for cause in each.found.causes for name in cause.names}
     known = {name: column for each in results.experiments for name, column in each.covariates.items()}
     rows = [[name, column.unit or MISSING, column.doc] for name, column in known.items() if name in named]
     return [Table("What the named covariates are", ["name", "unit", "meaning"], rows)] if rows else []
