@@ -3,7 +3,9 @@
 use std::process::Command;
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
+    for file in ["build.rs", "Cargo.toml", "src"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
     // The log of HEAD changes with each commit and each checkout, which HEAD itself does not.
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", file])
@@ -13,11 +15,13 @@ fn main() {
         }
     }
     if let Some(commit) = git(&["rev-parse", "--verify", "HEAD"]) {
-        println!("cargo::rustc-env=OSCOPE_COMMIT={commit}");
+        let changed = git(&["--no-optional-locks", "status", "--porcelain", "--", "."]).is_some();
+        let suffix = if changed { "-dirty" } else { "" };
+        println!("cargo::rustc-env=OSCOPE_COMMIT={commit}{suffix}");
     }
 }
 
-/// What git says; `None` without git or outside a repository, as when built from a source archive.
+/// What git says; `None` if that is nothing, without git, or outside a repository, as when built from a source archive.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

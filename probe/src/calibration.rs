@@ -14,7 +14,7 @@ const MARGIN: f64 = 1.2;
 pub struct Calibrated {
     /// How often the inner loop is to run.
     pub iterations: u64,
-    /// Whether a repetition then lasts as long as asked.
+    /// Whether a repetition then lasts as long as asked: two trials running did.
     pub reached: bool,
 }
 

@@ -1,34 +1,70 @@
-//! SIGTERM and SIGINT: a flag that the harness and long workloads look at.
+//! What asks the probe to stop: a flag that the harness and long workloads look at.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::getppid;
 
 use crate::error::Failure;
 
+/// Signals that [`install`] takes; whoever sleeps must let them through.
+pub const SIGNALS: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
+
 static REQUESTED: AtomicBool = AtomicBool::new(false);
+static PARENT: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note(_signal: libc::c_int) {
-    REQUESTED.store(true, Ordering::Relaxed);
+    request();
 }
 
-/// Take SIGTERM and SIGINT from now on, and the end of the parent like a SIGTERM: a laboratory that is killed must not leave a
-/// probe measuring for nobody. Blocking calls are not restarted, so that a wait for the next request ends too.
+/// The kernel sends the parent-death signal when the *thread* that started this process ends (PR_SET_PDEATHSIG(2const)), such as one of a
+/// laboratory's pool. Only the end of the whole process, after which this one has another parent, counts.
+extern "C" fn note_if_orphaned(_signal: libc::c_int) {
+    if getppid().as_raw() != PARENT.load(Ordering::Relaxed) {
+        request();
+    }
+}
+
+/// Take SIGTERM and SIGINT from now on, and the end of the parent likewise: a laboratory that is killed must not leave a probe measuring
+/// for nobody. SIGHUP tells of it, and means nothing else here. Blocking calls are not restarted, so that a wait for the next request
+/// ends too.
 ///
 /// # Errors
-/// `Failure::Failed` if the kernel refuses the handler.
+/// `Failure::Failed` if the kernel refuses a handler.
 pub fn install() -> Result<(), Failure> {
-    let action = SigAction::new(SigHandler::Handler(note), SaFlags::empty(), SigSet::empty());
-    for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
-        unsafe { sigaction(signal, &action) }
-            .map_err(|error| Failure::system(&format!("taking {signal}"), error))?;
+    PARENT.store(getppid().as_raw(), Ordering::Relaxed);
+    for signal in SIGNALS {
+        let handler = match signal {
+            Signal::SIGHUP => note_if_orphaned,
+            _ => note,
+        };
+        handle(signal, handler)?;
     }
-    nix::sys::prctl::set_pdeathsig(Signal::SIGTERM)
-        .map_err(|error| Failure::system("asking for a signal at the parent's end", error))
+    nix::sys::prctl::set_pdeathsig(Signal::SIGHUP)
+        .map_err(|error| Failure::system("asking for a signal at the parent's end", error))?;
+    // The parent may have ended before it was asked for.
+    note_if_orphaned(0);
+    Ok(())
 }
 
-/// Whether one of the signals came.
+/// Have `handler` called on `signal`; it must be async-signal-safe (signal-safety(7)). Blocking calls are not restarted after it.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel refuses.
+pub fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) -> Result<(), Failure> {
+    let action = SigAction::new(
+        SigHandler::Handler(handler),
+        SaFlags::empty(),
+        SigSet::empty(),
+    );
+    // SAFETY: the caller vouches for the handler: those of this crate load and store atomics, and ask for the parent's number.
+    unsafe { sigaction(signal, &action) }
+        .map(drop)
+        .map_err(|error| Failure::system(&format!("taking {signal}"), error))
+}
+
+/// Whether the probe is to stop.
+#[inline(always)]
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::Relaxed)
 }

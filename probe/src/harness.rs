@@ -113,10 +113,6 @@ pub fn run<W: Workload>(
     };
     let iterations = bench.iterations()?;
     let samples = bench.repeat(iterations)?;
-    // In the record they stand with the environment; apart, they are worth a word each time.
-    if let Some(offsets) = instrument.offsets.get().filter(|offsets| offsets.apart()) {
-        bench.tell(offsets.to_string());
-    }
     Ok(Outcome {
         samples,
         iterations,
@@ -183,7 +179,7 @@ impl<W: Workload> Bench<'_, W> {
         )?;
         if !reached && !cancel::requested() {
             self.tell(format!(
-                "calibration ended at {iterations} iterations, before a repetition lasted {} ns",
+                "calibration was cut short at {iterations} iterations: a repetition may not last {} ns",
                 self.request.min_time_ns
             ));
         }

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow};
 
 use crate::cancel;
 
@@ -29,7 +29,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The next line without its end, or `None` at the end of input or once SIGTERM or SIGINT came.
+    /// The next line without its end, or `None` at the end of input or once the probe is to stop.
     ///
     /// # Errors
     /// If reading fails, or a line is longer than 1 MiB.
@@ -85,10 +85,8 @@ impl<'a> Lines<'a> {
 /// The signals are let through only while `ppoll` sleeps: one that came after the flag was looked at, but before the sleep, would
 /// otherwise be waited upon for ever.
 fn wait_readable(source: BorrowedFd) -> io::Result<bool> {
-    let mut ours = SigSet::empty();
-    ours.add(Signal::SIGTERM);
-    ours.add(Signal::SIGINT);
-    let before = ours.thread_swap_mask(nix::sys::signal::SigmaskHow::SIG_BLOCK)?;
+    let ours: SigSet = cancel::SIGNALS.into_iter().collect();
+    let before = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let mut polled = [PollFd::new(source, PollFlags::POLLIN)];
     let outcome = if cancel::requested() {
         Err(Errno::EINTR)

@@ -184,7 +184,7 @@ fn within_bounds(request: &Request) -> Result<(), Failure> {
 pub struct Probe {
     /// Version of the probe.
     pub version: &'static str,
-    /// The git commit it was built from, where that is known.
+    /// The git commit it was built from, `-dirty` where the probe differed from it; `None` where that is not known.
     pub commit: Option<&'static str>,
 }
 

@@ -1,6 +1,8 @@
-//! Work of known size: steps each of which needs the one before.
+//! Work of known size: counted loops, and steps each of which needs the one before.
 
 use std::arch::asm;
+
+use crate::cancel;
 
 /// Multiplier and increment of Knuth's 64-bit linear congruential generator (MMIX).
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
@@ -15,6 +17,22 @@ pub fn opaque(value: u64) -> u64 {
         asm!("/* {0} */", inout(reg) value, options(nomem, nostack, preserves_flags));
     }
     value
+}
+
+/// Do `work` `count` times, or until a signal comes; how often it was done.
+///
+/// The signal is looked for after every `stride` times, so that a loop of minutes ends in time and the look costs nothing.
+#[inline(always)]
+pub fn repeat(count: u64, stride: u64, mut work: impl FnMut()) -> u64 {
+    let mut done = 0;
+    while done < count && !cancel::requested() {
+        let pause = count.min(done.saturating_add(stride));
+        while done < pause {
+            work();
+            done = opaque(done + 1);
+        }
+    }
+    done
 }
 
 /// Do `count` multiply-and-add steps from `start`, one after the other.
@@ -50,6 +68,13 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #[test]
+        fn work_is_repeated_as_often_as_told_whatever_the_stride(count in 0u64..500, stride in 1u64..600) {
+            let mut times = 0;
+            prop_assert_eq!(repeat(count, stride, || times += 1), count);
+            prop_assert_eq!(times, count);
+        }
+
         #[test]
         fn the_walk_ends_where_it_must(start: u64, count in 0u64..5000) {
             prop_assert_eq!(walk(start, count), destination(start, count));

@@ -4,8 +4,8 @@
 
 /// First number open to new calls: below it, all are known.
 const FIRST_NEW: u32 = 448;
-/// Last number accepted. Beyond it lie no calls, but (from 2^30 on) the x32 ABI's.
-const LAST: u32 = 1023;
+/// Last number accepted: beyond it the x32 ABI begins (`arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`).
+const LAST: u32 = (1 << 30) - 1;
 /// On kernels before 5.4 the 64-bit entry reaches x32's own calls here, with `rt_sigreturn` among them.
 const X32: std::ops::RangeInclusive<u32> = 512..=547;
 
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn new_calls_are_admitted() {
-        for number in [448, 470, 511, 548, 1023] {
+        for number in [448, 470, 511, 548, 1023, 99_999, LAST] {
             assert_eq!(admit(number), Ok(()));
         }
     }
@@ -90,8 +90,9 @@ mod tests {
             435,
             447,
             513,
-            1024,
+            LAST + 1,
             0x4000_0039,
+            u32::MAX,
         ] {
             assert!(admit(number).is_err(), "{number}");
         }

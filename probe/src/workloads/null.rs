@@ -5,11 +5,14 @@ use serde::Deserialize;
 use crate::description::{Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
-use crate::steps::{destination, opaque, walk};
+use crate::steps::{destination, repeat, walk};
 use crate::workload::{Context, Iterations, Work, Workload};
 
 /// Where the steps start; any number would do.
 const START: u64 = 42;
+
+/// Steps between two looks for a signal, about 0.1 ms.
+const STEPS_UNWATCHED: u64 = 1 << 16;
 
 /// One iteration after the other, or a single one timed by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -19,6 +22,22 @@ pub enum Style {
     Loop,
     /// One, timed by itself.
     Single,
+}
+
+impl Style {
+    /// The parameter that chooses it.
+    pub fn parameter() -> Parameter {
+        Parameter {
+            name: "style",
+            kind: Kind::Choice {
+                default: "loop",
+                choices: vec!["loop", "single"],
+                pattern: None,
+            },
+            unit: None,
+            doc: "Many iterations in a loop, or one timed by itself.",
+        }
+    }
 }
 
 /// Parameters of `null`.
@@ -47,16 +66,7 @@ impl Workload for Null {
             timing_model: "time = (raw - correction) / iterations, with raw = iterations * (loop counter + work steps). A step is one \
                 multiplication and one addition, each needing the one before. style=single has no loop counter.",
             parameters: vec![
-                Parameter {
-                    name: "style",
-                    kind: Kind::Choice {
-                        default: "loop",
-                        choices: vec!["loop", "single"],
-                        pattern: None,
-                    },
-                    unit: None,
-                    doc: "Many iterations in a loop, or one timed by itself.",
-                },
+                Style::parameter(),
                 Parameter {
                     name: "work",
                     kind: Kind::Integer {
@@ -117,23 +127,17 @@ impl Workload for Null {
     }
 }
 
-/// Count to `iterations`; the compiler cannot know the count beforehand.
 #[inline(always)]
 fn count(iterations: u64) -> u64 {
-    let mut done = 0;
-    while done < iterations {
-        done = opaque(done + 1);
-    }
-    done
+    repeat(iterations, STEPS_UNWATCHED, || ())
 }
 
 #[inline(always)]
 fn count_walks(iterations: u64, steps: u64) -> (u64, u64) {
-    let (mut done, mut value) = (0, START);
-    while done < iterations {
+    let mut value = START;
+    let done = repeat(iterations, STEPS_UNWATCHED.div_ceil(steps), || {
         value = walk(value, steps);
-        done = opaque(done + 1);
-    }
+    });
     (done, value)
 }
 

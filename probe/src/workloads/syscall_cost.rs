@@ -9,11 +9,13 @@ use super::null::Style;
 use crate::description::{Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
-use crate::steps::opaque;
+use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
 
 /// Untimed calls right before a single timed one.
 const PRIMING: u32 = 16;
+/// Calls between two looks for a signal: some 10 ms, of which the look takes less than 1e-6.
+const CALLS_UNWATCHED: u64 = 1 << 16;
 
 /// Parameters of `syscall.cost`.
 #[derive(Debug, Deserialize)]
@@ -63,16 +65,7 @@ impl Workload for SyscallCost {
                     doc: "read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and clock_gettime \
                         are the C library's functions; nr:N is the call of that number with zeroes as arguments.",
                 },
-                Parameter {
-                    name: "style",
-                    kind: Kind::Choice {
-                        default: "loop",
-                        choices: vec!["loop", "single"],
-                        pattern: None,
-                    },
-                    unit: None,
-                    doc: "Many calls in a loop, or one timed by itself.",
-                },
+                Style::parameter(),
                 Parameter {
                     name: "entry",
                     kind: Kind::Choice {
@@ -158,11 +151,10 @@ impl Visitor for InLoop<'_, '_> {
 
     fn visit(self, mut call: impl Make) -> Tally {
         self.region.measure(|| {
-            let (mut calls, mut differing) = (0, 0);
-            while calls < self.iterations {
+            let mut differing = 0;
+            let calls = repeat(self.iterations, CALLS_UNWATCHED, || {
                 differing |= call.make() ^ self.expected;
-                calls = opaque(calls + 1);
-            }
+            });
             Tally { calls, differing }
         })
     }

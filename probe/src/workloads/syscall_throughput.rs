@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
-use crate::steps::opaque;
+use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
 
 /// Bytes in the file that `read` goes through.
@@ -237,11 +237,10 @@ impl Visitor for Chunk {
 
     #[inline(always)]
     fn visit(self, mut call: impl Make) -> (u64, i64) {
-        let (mut made, mut differing) = (0, 0);
-        while made < self.calls {
+        let mut differing = 0;
+        let made = repeat(self.calls, self.calls, || {
             differing |= call.make() ^ self.expected;
-            made = opaque(made + 1);
-        }
+        });
         (made, differing)
     }
 }

@@ -6,9 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Probe, short_request, workloads};
 
-/// A probe in the midst of a request without end, or `None` where the workload is not available.
-fn busy(workload: &Value) -> Option<Probe> {
-    let mut probe = Probe::start();
+/// The probe in the midst of a request without end, or `None` where the workload is not available.
+fn busy(mut probe: Probe, workload: &Value) -> Option<Probe> {
     let mut request = short_request(workload);
     request["reps"] = json!(1_000_000_000);
     probe.say(&request.to_string());
@@ -39,7 +38,7 @@ fn end_of_request(probe: &mut Probe) -> Value {
 fn signals_end_the_request_and_the_probe() {
     for workload in workloads() {
         for signal in [libc::SIGTERM, libc::SIGINT] {
-            let Some(mut probe) = busy(&workload) else {
+            let Some(mut probe) = busy(Probe::start(), &workload) else {
                 continue;
             };
             probe.signal(signal);
@@ -56,7 +55,7 @@ fn signals_end_the_request_and_the_probe() {
 #[test]
 fn sigkill_leaves_no_file_and_no_process() {
     for workload in workloads() {
-        let Some(probe) = busy(&workload) else {
+        let Some(probe) = busy(Probe::start(), &workload) else {
             continue;
         };
         probe.signal(libc::SIGKILL);
@@ -64,19 +63,57 @@ fn sigkill_leaves_no_file_and_no_process() {
     }
 }
 
-/// `syscall.throughput` by name: a single repetition may last an hour.
+/// By name: these may be asked for a single repetition of an hour or more.
 #[test]
 fn a_long_repetition_is_given_up() {
-    let mut probe = Probe::start();
-    let request = json!({"id": 1, "workload": "syscall.throughput", "params": {"duration": 3600}, "warmup": 0});
-    probe.say(&request.to_string());
-    // There is no event to wait for. Should the signal come first, the request is not begun, and the end of output says so.
-    std::thread::sleep(Duration::from_millis(300));
-    probe.signal(libc::SIGTERM);
-    if let Some(end) = probe.event() {
-        let expected = json!({"event": "done", "request": 1, "samples": 0, "iterations": 1, "interrupted": true});
-        assert_eq!(end, expected);
+    for mut request in [
+        json!({"workload": "syscall.throughput", "params": {"duration": 3600}}),
+        json!({"workload": "syscall.cost", "iterations": 1_000_000_000_000_000_u64}),
+        json!({"workload": "null", "iterations": 1_000_000_000_000_000_u64}),
+        json!({"workload": "null", "params": {"work": 1_000_000}, "iterations": 1_000_000_000_000_u64}),
+    ] {
+        let mut probe = Probe::start();
+        request["id"] = json!(1);
+        request["warmup"] = json!(0);
+        probe.say(&request.to_string());
+        // There is no event to wait for. Should the signal come first, the request is not begun, and the end of output says so.
+        std::thread::sleep(Duration::from_millis(300));
+        probe.signal(libc::SIGTERM);
+        if let Some(end) = probe.event() {
+            assert_eq!(
+                (&end["event"], &end["samples"], &end["interrupted"]),
+                (&json!("done"), &json!(0), &json!(true)),
+                "{request} gave {end}"
+            );
+        }
+        assert!(probe.ends_clean().success());
     }
+}
+
+/// Its pipes stay open here, so that nothing but the death itself tells the probe.
+#[test]
+fn a_parent_that_is_killed_takes_the_probe_with_it() {
+    for workload in workloads() {
+        let Some(mut probe) = busy(Probe::start_below_a_parent(), &workload) else {
+            continue;
+        };
+        probe.signal(libc::SIGKILL);
+        assert_eq!(end_of_request(&mut probe)["interrupted"], true);
+        assert!(!probe.ends_clean().success(), "the parent's own status");
+    }
+    let idle = Probe::start_below_a_parent();
+    idle.signal(libc::SIGKILL);
+    assert!(!idle.ends_clean().success(), "the parent's own status");
+}
+
+/// The kernel's parent-death signal is sent at the end of the parent's thread already.
+#[test]
+fn a_thread_of_the_parent_may_end() {
+    let started = std::thread::spawn(Probe::start);
+    let mut probe = started.join().expect("the probe starts");
+    let end = probe.ask(&json!({"id": 1, "workload": "null"})).pop();
+    assert_eq!(end.expect("an end")["interrupted"], false);
+    probe.close();
     assert!(probe.ends_clean().success());
 }
 

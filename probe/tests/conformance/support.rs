@@ -30,10 +30,23 @@ impl Probe {
 
     /// Start `oscope-probe run` with further arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
+        command.arg("run").args(arguments);
+        Self::start_by(command)
+    }
+
+    /// Start `oscope-probe run` as the child of a shell, which is what [`Probe::signal`] then reaches.
+    pub fn start_below_a_parent() -> Self {
+        let mut shell = Command::new("sh");
+        // A background process would have no standard input of its own.
+        let script = "exec 3<&0; \"$0\" run <&3 & wait";
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_oscope-probe")]);
+        Self::start_by(shell)
+    }
+
+    fn start_by(mut command: Command) -> Self {
         let folder = fresh_folder();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
-            .arg("run")
-            .args(arguments)
+        let mut child = command
             .current_dir(&folder)
             .env("TMPDIR", &folder)
             .process_group(0)
@@ -94,7 +107,7 @@ impl Probe {
         }
     }
 
-    /// Send a signal to the probe alone.
+    /// Send a signal to the process that was started, and to it alone.
     pub fn signal(&self, signal: i32) {
         let pid = i32::try_from(self.child.id()).expect("a pid");
         // SAFETY: the child was not waited for yet, so the number is still its own.

@@ -3,7 +3,7 @@
 The model is linear, since a delay adds to a cost. Covariates that go together are one group, which enters
 with its member that goes most with the metric. Groups enter step by step: of those that add to the ones
 already entered, beyond what flipping the signs of the blocks' scores gives the best of all candidates (a wild
-cluster score test with the maximum statistic of Westfall and Young 1993), the one that adds most. So no group
+cluster score test with the smallest p of Westfall and Young 1993), the one that adds most. So no group
 masks another. The shares come from a fit of the entered covariates only: the mean gain in R² over all orders
 of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain. What differs
 between processes beyond that is a variance component of the remainder. Going together is not yet causing: the
@@ -196,10 +196,8 @@ def _entered(
     signs = random.choice([-1.0, 1.0], size=(FLIPS, int(cluster.max()) + 1))
     entered: dict[int, float] = {}
     while len(entered) < min(MOST_CAUSES, design.shape[1]):
-        gain, studentised = _scores(response, design, list(entered), cluster)
-        best = np.sort(np.abs(signs @ studentised).max(axis=1))
-        beyond = FLIPS - np.searchsorted(best, np.abs(studentised.sum(axis=0)) * (1 - 1e-12))
-        p = (1 + beyond) / (1 + FLIPS)
+        gain, score = _scores(response, design, list(entered), cluster)
+        p = _best_of_all_p(score, signs)
         gain[(2 * p >= LEVEL) | (gain < LEAST_SHARE)] = 0.0
         gain[list(entered)] = 0.0
         if not gain.any():
@@ -208,6 +206,17 @@ def _entered(
         # A later step cannot be surer than those before it.
         entered[chosen] = max(float(p[chosen]), *entered.values(), 0.0)
     return entered
+
+
+def _best_of_all_p(score: Floats, signs: Floats) -> Floats:
+    """P of each column's sum of scores, corrected for the best of all columns having been looked for.
+
+    The smallest p of all is compared, not the largest sum, since few blocks make most of a rare cause's sum.
+    """
+    sums = np.abs(np.vstack([score.sum(axis=0), signs @ score])).round(9)
+    alone = stats.rankdata(-sums, method="max", axis=0) / len(sums)
+    smallest = np.sort(alone.min(axis=1))
+    return np.asarray(np.searchsorted(smallest, alone[0], side="right") / len(sums), dtype=float)
 
 
 def _scores(response: Floats, design: Floats, entered: list[int], cluster: Ints) -> tuple[Floats, Floats]:

@@ -220,6 +220,25 @@ fn every_way_gives_every_metric_in_both_placements() {
 }
 
 #[test]
+fn offsets_are_told_where_they_are_used_and_matter() {
+    let clock = clock(ClockKind::Tsc);
+    let told = |cpu, ticks| {
+        let offsets = OnceCell::from(Offsets {
+            cpus: vec![0, 1],
+            ticks: vec![0.0, ticks],
+            error_ticks: vec![0.0, 10.0],
+        });
+        let mut notes = Vec::new();
+        let context = Context::new(&clock, cpu, &[0, 1], &offsets);
+        comparison(Placement::Same, &context, &mut notes);
+        notes
+    };
+    assert_eq!(told(None, 11.0).len(), 1);
+    assert!(told(None, 9.0).is_empty());
+    assert!(told(Some(0), 11.0).is_empty());
+}
+
+#[test]
 fn a_preparation_that_fails_leaves_the_affinity_alone() {
     let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");

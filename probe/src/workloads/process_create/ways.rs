@@ -6,6 +6,7 @@ use std::ptr::{null, null_mut};
 
 use serde::Deserialize;
 
+use super::limit;
 use super::stamp::{Page, Slot, Stamp};
 use crate::cancel;
 use crate::clock::Clock;
@@ -60,7 +61,7 @@ enum Child {
     Thread(libc::pthread_t),
 }
 
-/// What a child that shares the parent's memory has to know.
+/// What a child has to know.
 struct Errand<'a> {
     clock: &'a Clock,
     slot: &'a Slot,
@@ -85,8 +86,9 @@ impl Maker {
     /// Make ready: a shared page, a stack, the arguments.
     ///
     /// # Errors
-    /// `Failure::Failed` if the page cannot be had.
+    /// `Failure::Failed` if the page cannot be had, or SIGALRM cannot be taken.
     pub fn new(how: How, clock: &Clock) -> Result<Self, Failure> {
+        limit::take()?;
         let page = Page::new()?;
         let program = Program {
             path: c"/proc/self/exe".to_owned(),
@@ -107,43 +109,24 @@ impl Maker {
     /// # Errors
     /// The call's own error.
     pub fn live(&mut self, clock: &Clock) -> io::Result<Life> {
+        // It lives until the child has ended, which a child in this memory relies on.
+        let errand = Errand {
+            clock,
+            slot: self.page.slot(),
+        };
         let called = Stamp::now(clock);
         let (child, returned) = match self.how {
-            How::Fork => fork(clock, self.page.slot()),
-            How::Clone3 => clone3(clock, self.page.slot()),
-            How::Vfork => vfork(
-                &Errand {
-                    clock,
-                    slot: self.page.slot(),
-                },
-                &mut self.stack,
-            ),
+            How::Fork => fork(&errand),
+            How::Clone3 => clone3(&errand),
+            How::Vfork => vfork(&errand, &mut self.stack),
             How::PosixSpawn => self.program.spawn(clock),
-            How::Thread => return self.live_thread(clock, called),
+            How::Thread => thread(&errand),
         }?;
         let end = child.wait()?;
         let reaped = Stamp::now(clock);
         Ok(Life {
             called,
-            began: self.page.slot().take(),
-            returned,
-            reaped,
-            end,
-        })
-    }
-
-    /// A thread borrows its errand, so that it is joined where the errand still lives.
-    fn live_thread(&self, clock: &Clock, called: Stamp) -> io::Result<Life> {
-        let errand = Errand {
-            clock,
-            slot: self.page.slot(),
-        };
-        let (child, returned) = thread(&errand)?;
-        let end = child.wait()?;
-        let reaped = Stamp::now(clock);
-        Ok(Life {
-            called,
-            began: self.page.slot().take(),
+            began: errand.slot.take(),
             returned,
             reaped,
             end,
@@ -159,18 +142,18 @@ fn stamp_and_exit(slot: &Slot, stamp: Stamp) -> ! {
 }
 
 #[inline(always)]
-fn fork(clock: &Clock, slot: &Slot) -> io::Result<(Child, Stamp)> {
+fn fork(errand: &Errand) -> io::Result<(Child, Stamp)> {
     // SAFETY: the child calls async-signal-safe functions only, and leaves by `_exit`.
     let process = unsafe { libc::fork() };
-    let stamp = Stamp::now(clock);
+    let stamp = Stamp::now(errand.clock);
     if process == 0 {
-        stamp_and_exit(slot, stamp);
+        stamp_and_exit(errand.slot, stamp);
     }
     made(process, stamp)
 }
 
 #[inline(always)]
-fn clone3(clock: &Clock, slot: &Slot) -> io::Result<(Child, Stamp)> {
+fn clone3(errand: &Errand) -> io::Result<(Child, Stamp)> {
     // SAFETY: all zeroes is a valid `clone_args`: share nothing, tell nobody.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD as u64;
@@ -183,9 +166,9 @@ fn clone3(clock: &Clock, slot: &Slot) -> io::Result<(Child, Stamp)> {
             size_of_val(&arguments),
         )
     };
-    let stamp = Stamp::now(clock);
+    let stamp = Stamp::now(errand.clock);
     if process == 0 {
-        stamp_and_exit(slot, stamp);
+        stamp_and_exit(errand.slot, stamp);
     }
     made(process as libc::pid_t, stamp)
 }
@@ -216,7 +199,7 @@ fn vfork(errand: &Errand, stack: &mut [u128]) -> io::Result<(Child, Stamp)> {
 #[inline(always)]
 fn thread(errand: &Errand) -> io::Result<(Child, Stamp)> {
     extern "C" fn begin(errand: *mut c_void) -> *mut c_void {
-        // SAFETY: `live_thread` keeps the `Errand` until it has joined the thread.
+        // SAFETY: `live` keeps the `Errand` until it has joined the thread.
         let errand = unsafe { &*errand.cast::<Errand>() };
         errand.slot.leave(Stamp::now(errand.clock));
         null_mut()
@@ -274,7 +257,7 @@ fn made(process: libc::pid_t, stamp: Stamp) -> io::Result<(Child, Stamp)> {
 }
 
 impl Child {
-    /// Wait for the end. A signal to this process that asks it to stop ends the child first.
+    /// Wait for the end. A signal to this process that asks it to stop ends the child process first, and so does the [`limit`].
     fn wait(self) -> io::Result<End> {
         match self {
             Self::Process(process) => wait_for(process),
@@ -289,7 +272,8 @@ impl Child {
     }
 }
 
-fn wait_for(process: libc::pid_t) -> io::Result<End> {
+/// Wait for the end of a child process.
+pub fn wait_for(process: libc::pid_t) -> io::Result<End> {
     let mut status = 0;
     // SAFETY: `status` is valid for the call.
     while unsafe { libc::waitpid(process, &raw mut status, 0) } < 0 {
@@ -297,7 +281,7 @@ fn wait_for(process: libc::pid_t) -> io::Result<End> {
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }
-        if cancel::requested() {
+        if cancel::requested() || limit::passed() {
             // SAFETY: the child has not been reaped, so its number is not another's.
             unsafe { libc::kill(process, libc::SIGKILL) };
         }

@@ -129,9 +129,12 @@ def _extreme(every: Sequence[Attributed]) -> list[str]:
         return []
     most = max(much, key=lambda each: each.found.extreme)
     return [
-        f"At {counted(len(much), 'point')} of {len(every)} drawing in took off {format_share(LEAST_EXTREME)} "
-        f"of the variance or more, most at “{most.name}” ({format_share(most.found.extreme)}): there the "
-        "shares are of what is left, and the slowest samples are listed one by one."
+        (
+            f"At {counted(len(much), 'point')} of {len(every)} drawing in took off "
+            f"{format_share(LEAST_EXTREME)} of the variance or more, most at “{most.name}” "
+            f"({format_share(most.found.extreme)}): there the shares are of what is left, and "
+            "the slowest samples are listed one by one."
+        )
     ]
 
 

@@ -77,7 +77,10 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
     hits = [
-        (cause, where) for where, found in judged.items() for cause in found.causes if cause.name in recorded
+        (cause, where)
+        for where, found in judged.items()
+        for cause in found.causes
+        if set(cause.names) & set(recorded)
     ]
     if not hits:
         return (
@@ -89,7 +92,7 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
     return (
         f"Yes, at {at} of {len(judged)} points; most at “{where}”, where "
         f"{share(strongest.share, strongest.low, strongest.high)} of the variance goes with "
-        f"{strongest.name}."
+        f"{strongest.label}."
     )
 
 
