@@ -3,7 +3,8 @@
  * The least there is to say about the cost of fork(): a child that leaves its time stamp in a shared page and ends.
  * The independent reference for `process.create how=fork placement=same`, which measures the same three moments.
  *
- * This program is smaller than oscope-probe, and fork() copies what the parent has mapped: the two agree where RESIDENT outweighs that.
+ * oscope-probe has more mappings and written pages to copy, and reads /proc between the children, which cools the caches: with the same
+ * mappings and readings in this program the two agree, as they do where RESIDENT outweighs them.
  *
  * usage: fork REPETITIONS CPU RESIDENT_BYTES
  *        prints cycles of the time-stamp counter until the child runs, until the parent goes on, and until the child is reaped,

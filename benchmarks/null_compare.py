@@ -1,4 +1,4 @@
-"""False alarms, coverage and power of `compare_results` on simulated runs.
+"""False alarms, coverage and power of comparisons of simulated runs.
 
     python benchmarks/null_compare.py [--simulations 2000] [--seed 1]
 
@@ -21,7 +21,7 @@ from scipy import stats
 
 from bars import Bar
 from oscope.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, compare_results
+from oscope.statistics import ComparedMetric, compare_points
 
 Floats = npt.NDArray[np.float64]
 METRIC = {"time_ns": Column("time_ns", "ns", "time", "less")}
@@ -52,6 +52,8 @@ class Scenario:
     block_correlation: float = 0.0
     """Lag-1 correlation, from block to block, of slow noise of the machine: half of the variance between
     blocks."""
+    contended: float = 0.0
+    """Share of the blocks that another program makes take twice as long."""
     noise: str = "normal"
     """normal, lognormal (sigma 1, shifted) or interrupts (2 % of samples take twice as long)."""
 
@@ -69,6 +71,12 @@ SCENARIOS = (
     Scenario("two runs, blocks AR(1) 0.5", block_correlation=0.5),
     Scenario("two runs, lognormal, unequal counts", (8, 14), (3, 20), spread=0.05, noise="lognormal"),
     Scenario("two runs, interrupts, unequal counts", (8, 14), (3, 20), noise="interrupts"),
+    Scenario("two runs, 40 blocks", blocks=(40, 40)),
+    Scenario(
+        "as before, drift 2 %, pause, little noise", (40, 40), process_spread=0.002, drift=0.02, pause=20
+    ),
+    Scenario("two runs, 40 blocks, 5 % contended", blocks=(40, 40), contended=0.05),
+    Scenario("two runs, 12 blocks, 10 % contended", blocks=(12, 12), contended=0.1),
     Scenario("two runs, 5 boots a side", boots=5, boot_spread=0.02),
     Scenario("two runs, 5 boots a side, drift 2 %", boots=5, boot_spread=0.01, drift=0.02),
     Scenario("interleaved, drift 2 %", drift=0.02, interleaved=True),
@@ -83,6 +91,8 @@ SCENARIOS = (
     Scenario(
         "interleaved, interrupts, 5 blocks, 3 reps", (5, 5), (3, 3), noise="interrupts", interleaved=True
     ),
+    Scenario("interleaved, 12 blocks", blocks=(12, 12), interleaved=True),
+    Scenario("interleaved, 40 blocks, 5 % contended", blocks=(40, 40), contended=0.05, interleaved=True),
     Scenario("interleaved, blocks AR(1) 0.5", blocks=(14, 14), block_correlation=0.5, interleaved=True),
 )
 
@@ -128,7 +138,8 @@ def _noise(scenario: Scenario, side: int, random: np.random.Generator) -> Floats
     cost = np.log1p(np.maximum(scenario.spread * within, -0.5))
     if scenario.noise == "interrupts":
         cost = cost + np.log(2) * (random.random(cost.shape) < 0.02)
-    return np.asarray(boot[:, None] + process[:, None] + cost, dtype=float)
+    busy = np.log(2) * (random.random(count) < scenario.contended) if scenario.contended else np.zeros(count)
+    return np.asarray((boot + process + busy)[:, None] + cost, dtype=float)
 
 
 def _ar1(white: Floats, correlation: float) -> Floats:
@@ -156,15 +167,17 @@ def _results(scenario: Scenario, side: int, log: Floats, slots: Floats) -> Exper
         metrics={"time_ns": 100 * np.exp(log).ravel()},
         covariates={},
     )
-    run = "both" if scenario.interleaved else f"run{side}"
-    return ExperimentResults(run, "syscall.cost", "syscall.cost", 1, "", 0, (point,), METRIC, {}, ENVIRONMENT)
+    return ExperimentResults(
+        f"run{side}", "syscall.cost", "syscall.cost", 1, "", 0, (point,), METRIC, {}, ENVIRONMENT
+    )
 
 
 def compared(scenario: Scenario, seed: int, count: int, ratio: float = 1.0) -> Iterator[ComparedMetric]:
     """Compare `count` simulated pairs."""
     random = np.random.default_rng(seed)
     for _ in range(count):
-        yield compare_results(*simulate(scenario, random, ratio)).rows[0]
+        a, b = (side.points[0] for side in simulate(scenario, random, ratio))
+        yield compare_points(a, b, METRIC["time_ns"], same_run=scenario.interleaved)
 
 
 def share(rows: list[ComparedMetric], holds: Callable[[ComparedMetric], bool]) -> tuple[float, float, float]:

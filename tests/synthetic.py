@@ -171,6 +171,7 @@ def _results(
         question=experiment.question,
         timing_model=timing_model,
         settings={"profile": "quick", "place": "local"},
+        factor_types={"call": "choice", "duration": "duration", "resident": "bytes", "pages": "choice"},
     )
 
 

@@ -114,7 +114,7 @@ def test_a_dying_probe_is_told_and_the_other_points_go_on(oscope: CommandLine) -
 def test_what_the_machine_cannot_do_is_skipped_and_no_failure(oscope: CommandLine) -> None:
     answer = oscope(*COST, "--set", "do=ok,unavailable")
     assert answer.code == 0
-    assert "skipped: unavailable: no counter here; remedy: buy another machine" in answer.out
+    assert "skipped: unavailable: no counter here\n  → buy another machine\n" in answer.out
 
 
 def test_a_named_experiment_of_which_nothing_can_be_measured_is_a_failure(oscope: CommandLine) -> None:

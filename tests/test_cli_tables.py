@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
+from oscope.catalogue import Workload
 from oscope.cli import progress
 from oscope.cli.summary import measurement_columns, print_experiment
 from oscope.cli.verdict import verdict
+from oscope.plan import Plan, PlannedExperiment
 from oscope.report.analysis import Analysed
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import compare_within, summarise
-from oscope.terminal import aligned, grid, table_width
+from oscope.terminal import aligned, grid, prose, table_width
 
 
 def make_point(level: str, values: list[float], **other: object) -> PointSamples:
@@ -109,8 +112,22 @@ def test_a_skipped_point_has_no_row_but_a_reason_and_a_remedy() -> None:
             make_point("lseek", [], skipped="no such device", remedy="plug it in"),
         )
     )
-    assert "skipped: lseek: no such device; remedy: plug it in" in told
+    assert "skipped: lseek: no such device\n  → plug it in\n" in told
     assert not any(line.startswith("lseek") for line in told.splitlines())
+
+
+def test_a_metric_without_any_value_is_told_with_the_clocks_reason() -> None:
+    results = make_results(make_point("read", noise(100)))
+    nothing = replace(results.points[0], metrics={**results.points[0].metrics, "cycles": np.full(20, np.nan)})
+    results = replace(
+        results,
+        points=(nothing,),
+        metrics={**results.metrics, "cycles": Column("cycles", "cycles")},
+        environment={"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant"}},
+    )
+    told = printed(results)
+    said = " ".join(told.split())
+    assert "not measured: cycles: the clock is MONOTONIC_RAW, because the TSC is not invariant" in said
 
 
 def test_failed_samples_are_told_with_their_number() -> None:
@@ -126,6 +143,30 @@ def test_the_verdict_is_one_sentence(other: float, told: str) -> None:
     values = noise(other)[::-1]
     results = make_results(make_point("read", noise(100)), make_point("lseek", values))
     assert told in verdict(compare_within(results, "call", "read", "lseek"))
+
+
+def test_a_paragraph_breaks_neither_within_a_number_nor_before_its_unit() -> None:
+    text = "takes 1\u202f234 cycles or 12.5 ns of 3.49 Mcalls/s and 40 % of 64 MiB " * 5
+    for width in range(40, 80):
+        lines = prose(text, width, indent="  ").plain.splitlines()
+        assert max(map(len, lines)) <= width
+        assert all(line.startswith("  ") for line in lines)
+        assert " ".join(line.strip() for line in lines) == text.strip()
+        for line in lines[1:]:
+            assert line.split()[0] not in {"cycles", "ns", "Mcalls/s", "%", "MiB"}
+
+
+def test_what_is_told_of_a_run_is_counted_with_its_plural() -> None:
+    workload = Workload("syscall.cost", 1, "", "", (), ())
+    experiment = PlannedExperiment("syscall.cost", "", "", (), ({"call": "read"},), 1, 1, 1000, workload)
+    assert (
+        progress.size(Plan(1, "full", "local", None, None, (experiment,)))
+        == "syscall.cost: 1 point, 1 sample"
+    )
+    more = replace(experiment, reps=5, points=({"call": "read"}, {"call": "lseek"}))
+    assert (
+        progress.size(Plan(1, "full", "local", None, None, (more,))) == "syscall.cost: 2 points, 10 samples"
+    )
 
 
 def test_ci_and_pipes_get_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:

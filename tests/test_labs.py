@@ -98,7 +98,7 @@ def test_every_question_of_the_document_is_answered(survey: dict[str, Section]) 
 
 
 def test_the_documents_table_cites_it_and_lists_ten_iterations(survey: dict[str, Section]) -> None:
-    section = survey["The document's table: a call and fork in cycles"]
+    section = survey["A call and fork in cycles, beside the original report"]
     statistics, iterations = section.tables
     assert [row[0] for row in statistics.rows] == ["my_precious", "fork child", "fork parent"]
     assert list(statistics.rows[0][1:]) == ["9637.50", "8786.50", "1770.49", "needs the patched kernel"]
@@ -112,7 +112,7 @@ def test_the_documents_table_cites_it_and_lists_ten_iterations(survey: dict[str,
 
 
 def test_the_mean_and_the_deviation_share_their_decimals(survey: dict[str, Section]) -> None:
-    statistics = survey["The document's table: a call and fork in cycles"].tables[0]
+    statistics = survey["A call and fork in cycles, beside the original report"].tables[0]
     for row in statistics.rows[1:]:
         assert len({len(cell.partition(".")[2]) for cell in (row[5], row[6], row[8])}) == 1
 
@@ -136,14 +136,14 @@ def _with_call_548(note: str) -> Results:
 
 
 def test_my_precious_is_shown_on_a_kernel_that_has_it() -> None:
-    section = answers(_with_call_548("pinned"))["The document's table: a call and fork in cycles"]
+    section = answers(_with_call_548("pinned"))["A call and fork in cycles, beside the original report"]
     assert section.missing == ""
     assert section.tables[0].rows[0][4] == "120"
 
 
 def test_a_call_that_the_kernel_lacks_is_not_taken_for_my_precious() -> None:
     section = answers(_with_call_548("the call returned ENOSYS"))[
-        "The document's table: a call and fork in cycles"
+        "A call and fork in cycles, beside the original report"
     ]
     assert section.tables[0].rows[0][4] == "needs the patched kernel"
 
@@ -168,7 +168,7 @@ def test_causes_that_cannot_be_told_apart_are_named_together() -> None:
     section = answers(Results((dataclasses.replace(cost, points=tuple(doubled)),)))[
         "What makes the times vary"
     ]
-    assert "minor_faults cannot be told from it" in section.answer
+    assert any("minor_faults cannot be told from interrupts" in paragraph for paragraph in section.text)
     tables = {table.title: table for table in section.tables}
     assert "interrupts (with minor_faults)" in {row[2] for row in tables["Causes by point"].rows}
     named = {row[0] for row in tables["What the named covariates are"].rows}
@@ -245,7 +245,7 @@ def test_throughput_stands_beside_the_documents_figures(survey: dict[str, Sectio
     assert [float(rows[call][7]) for call in ("read", "lseek", "getpid", "gethostid")] == pytest.approx(
         [1.03, 1.51, 1.19, 0.131], rel=0.01
     )
-    assert "The document's order was lseek, getpid, read, gethostid" in section.answer
+    assert "The original report's order was lseek, getpid, read, gethostid" in section.answer
 
 
 def _without_values(experiment: ExperimentResults, *metrics: str) -> ExperimentResults:
@@ -273,7 +273,7 @@ def test_without_a_time_stamp_counter_the_cycles_are_missing_with_the_reason() -
     }
     create = dataclasses.replace(create, environment={**create.environment, "clock": clock})
     create = _without_values(create, "child_cycles", "parent_cycles", "total_cycles")
-    section = answers(Results((create,)))["The document's table: a call and fork in cycles"]
+    section = answers(Results((create,)))["A call and fork in cycles, beside the original report"]
     assert section.answer == ""
     assert "the TSC is not invariant" in section.missing
 
@@ -289,3 +289,80 @@ def test_an_experiment_of_skipped_points_makes_no_answer_out_of_nothing() -> Non
     points = tuple(synthetic.skipped(point.factors) for point in create.points)
     found = answers(Results((dataclasses.replace(create, points=points),)))
     assert all(not section.answer for section in found.values())
+
+
+def _few(experiment: ExperimentResults, samples: int) -> ExperimentResults:
+    """Keep the first samples of each point, each as if of a process of its own."""
+
+    def cut(values: np.ndarray) -> np.ndarray:
+        return values[:samples]
+
+    points = []
+    for point in experiment.points:
+        arrays = {
+            name: cut(getattr(point, name))
+            for name in ("process", "boot", "rep", "started_ns", "raw", "iterations", "correction")
+        }
+        points.append(
+            dataclasses.replace(
+                point,
+                **arrays,
+                block=np.arange(len(arrays["rep"])),
+                metrics={name: cut(values) for name, values in point.metrics.items()},
+                covariates={name: cut(values) for name, values in point.covariates.items()},
+                failed=tuple(each for each in point.failed if each[0] < samples),
+            )
+        )
+    return dataclasses.replace(experiment, points=tuple(points))
+
+
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_few_samples_are_said_to_be_too_few(samples: int) -> None:
+    found = answers(Results(tuple(_few(each, samples) for each in synthetic.survey().experiments)))
+    for title in ("How the times are spread", "What makes the times vary", "Which value stands for the cost"):
+        assert found[title].answer.startswith("Too few samples")
+    guesses = {row[0]: row[1] for row in found["What makes the times vary"].tables[0].rows}
+    assert guesses["timer interrupts"] == "Cannot be told: no point has samples enough."
+    assert ("one block is too few to tell" in found["What page tables cost"].answer) == (samples == 1)
+
+
+def test_the_order_of_parent_and_child_is_counted_in_the_forks_themselves() -> None:
+    create = synthetic.create()
+    points = []
+    for point in create.points:
+        child, parent = (point.metrics.get(f"{who}_cycles") for who in ("child", "parent"))
+        if child is None or parent is None:
+            points.append(point)
+            continue
+        early = np.where(np.arange(len(child)) < 16, parent - 1, parent + 1)
+        points.append(dataclasses.replace(point, metrics={**point.metrics, "child_cycles": early}))
+    section = answers(Results((dataclasses.replace(create, points=tuple(points)),)))[
+        "A call and fork in cycles, beside the original report"
+    ]
+    assert "before the child ran in 48 of 64 forks (10 of 10 in the original report)" in section.answer
+
+
+def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
+    throughput = synthetic.throughput()
+    points = tuple(
+        dataclasses.replace(
+            point, metrics={**point.metrics, "calls_per_s": np.array([1e6, 2e6, 3e6, 4e6, 5e6])}
+        )
+        if point.factors["call"] in ("lseek", "getpid")
+        else point
+        for point in throughput.points
+    )
+    section = answers(Results((dataclasses.replace(throughput, points=points),)))[
+        "How many calls fit into a second"
+    ]
+    assert "though the intervals of" in section.answer
+    assert "lseek and getpid" in section.answer
+
+
+def test_a_call_alone_is_told_whichever_style_was_run() -> None:
+    cost = synthetic.cost()
+    for style, opening in (("loop", "In a loop, read costs"), ("single", "Timed by itself, read costs")):
+        point = cost.point(call="read", style=style)
+        assert point is not None
+        section = answers(Results((dataclasses.replace(cost, points=(point,)),)))["What a call costs"]
+        assert section.answer.startswith(opening)

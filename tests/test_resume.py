@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from conftest import TESTS, make_experiment
-from oscope.catalogue import Catalogue
+from oscope.catalogue import Catalogue, load
 from oscope.errors import UsageError
 from oscope.execution import execute
 from oscope.plan import Amount, Plan, make_plan
@@ -154,12 +155,52 @@ def test_a_probe_deaf_to_the_interruption_is_killed(catalogue: Catalogue, store_
     assert "was killed" not in (point.skipped or ""), "ending it was asked for: no fault of the point"
 
 
+def test_a_probe_does_not_outlive_a_killed_laboratory(probe: Path, store_path: Path) -> None:
+    experiment = dataclasses.replace(
+        make_experiment({"duration": (60.0,)}, reps=1, blocks=1),
+        workload="syscall.throughput",
+        metrics=("calls_per_s",),
+    )
+    laboratory = start(make_plan([experiment], load(probe), seed=1), store_path)
+    assert laboratory.stdout is not None
+    laboratory.stdout.readline()
+    assert laboratory.stdout.readline() == "0\n", "the first repetition is under way"
+    children = Path(f"/proc/{laboratory.pid}/task/{laboratory.pid}/children").read_text().split()
+    assert len(children) == 1
+    laboratory.kill()
+    laboratory.wait(10)
+    for _ in range(300):
+        if is_gone(children[0]):
+            break
+        time.sleep(0.1)
+    assert is_gone(children[0])
+
+
+def is_gone(pid: str) -> bool:
+    """Whether a process has ended; nobody may have taken notice of it yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def test_a_finished_run_resumes_to_itself(plan: Plan, store: Store) -> None:
     run_id = execute(plan, store).run_id
     before = store.results(run_id).experiments[0]
     assert execute(plan, store, resume=run_id).samples == 36
     after = store.results(run_id).experiments[0]
     assert [p.raw.tolist() for p in before.points] == [p.raw.tolist() for p in after.points]
+
+
+def test_another_build_of_the_probe_is_told(plan: Plan, store: Store, fake_probe: Path) -> None:
+    run_id = execute(plan, store).run_id
+    execute(plan, store, resume=run_id)
+    assert store.results(run_id).experiments[0].settings["notes"] == []
+    with fake_probe.open("a") as program:
+        program.write("# built anew\n")
+    execute(plan, store, resume=run_id)
+    (note,) = store.results(run_id).experiments[0].settings["notes"]
+    assert "another build" in note
 
 
 def test_a_point_that_was_skipped_stays_so(catalogue: Catalogue, store: Store) -> None:

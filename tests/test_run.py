@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from conftest import make_experiment
 from oscope import turns
 from oscope.catalogue import Catalogue, load
 from oscope.errors import ProbeError, UsageError
-from oscope.execution import Outcome, execute
+from oscope.execution import Outcome, _reached, execute
 from oscope.plan import Amount, Plan, make_plan, schedule
 from oscope.progress import Progress
 from oscope.samples import ExperimentResults
@@ -214,6 +215,14 @@ def test_a_precise_point_ends_early(catalogue: Catalogue, store: Store, ear: Ear
     assert all(step.total is None for step in ear.steps)
 
 
+def test_a_precision_is_reached_by_two_blocks_in_a_row(catalogue: Catalogue) -> None:
+    plan = make_plan([make_experiment({})], catalogue, amount=Amount(precision=0.02), seed=1)
+    assert not _reached(plan, [0.01])
+    assert not _reached(plan, [0.05, 0.01])
+    assert not _reached(plan, [0.01, None])
+    assert _reached(plan, [None, 0.05, 0.02, 0.02])
+
+
 def test_the_budget_ends_a_hopeless_precision(catalogue: Catalogue, store: Store, ear: Ear) -> None:
     plan = make_plan(
         [make_experiment({"width": (100,)}, reps=2, blocks=2)],
@@ -269,6 +278,25 @@ def test_the_laboratory_keeps_off_the_probes_cpu(catalogue: Catalogue, store: St
         assert all(max(before) not in cpus for cpus in seen)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_everything_is_given_back_after_an_exception(
+    catalogue: Catalogue, store: Store, fake_probe: Path, error: type[BaseException]
+) -> None:
+    def borrowed() -> tuple[object, ...]:
+        return os.sched_getaffinity(0), signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+
+    class Breaking(Ear):
+        def progress(self, _: Progress) -> None:
+            assert borrowed() != before
+            raise error
+
+    before = borrowed()
+    with pytest.raises(error):
+        measure(catalogue, store, Breaking(), ("ok",))
+    assert borrowed() == before
+    assert _processes(fake_probe) == []
+
+
 def test_the_built_probe_measures_nothing_as_nothing(probe: Path, store: Store) -> None:
     """The real instrument, over the whole path: an empty loop costs nothing, whatever the machine."""
     experiment = dataclasses.replace(make_experiment({"style": ("loop",)}, reps=4, blocks=2), workload="null")
@@ -284,12 +312,16 @@ def test_the_built_probe_measures_nothing_as_nothing(probe: Path, store: Store) 
 
 def test_no_probe_process_is_left(catalogue: Catalogue, store: Store, ear: Ear, fake_probe: Path) -> None:
     measure(catalogue, store, ear, ("ok", "die", "garbage"))
-    running = [
+    assert _processes(fake_probe) == []
+
+
+def _processes(program: Path) -> list[str]:
+    """Return the ids of the processes that run `program`."""
+    return [
         p.name
         for p in Path("/proc").iterdir()
-        if p.name.isdigit() and str(fake_probe).encode() in _command_line(p)
+        if p.name.isdigit() and str(program).encode() in _command_line(p)
     ]
-    assert running == []
 
 
 def _command_line(process: Path) -> bytes:

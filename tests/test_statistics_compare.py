@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+import null_compare as null
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import compare_results, compare_within, effect
+from oscope.statistics import ComparedMetric, compare_results, compare_within, effect
 from oscope.statistics.sides import _median_weights
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "null_compare.py"
-    spec = importlib.util.spec_from_file_location("null_compare", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["null_compare"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-null = _load()
 PLAIN = null.Scenario("plain")
 PAIRED = null.Scenario("paired", interleaved=True, drift=0.02)
 
@@ -38,6 +22,11 @@ def sides(
 ) -> tuple[ExperimentResults, ExperimentResults]:
     a, b = null.simulate(scenario, np.random.default_rng(seed), ratio)
     return a, b
+
+
+def judged(scenario: object = PAIRED, ratio: float = 1.0) -> ComparedMetric:
+    row: ComparedMetric = next(null.compared(scenario, 0, 1, ratio))
+    return row
 
 
 @pytest.mark.parametrize("scenario", null.SCENARIOS, ids=lambda scenario: scenario.name)
@@ -67,24 +56,29 @@ def test_null_case_says_what_would_have_been_found() -> None:
 
 
 def test_interleaved_sides_are_paired_and_see_more() -> None:
-    unpaired, paired = compare_results(*sides()).rows[0], compare_results(*sides(PAIRED)).rows[0]
-    assert paired.method == "paired by block"
-    assert paired.detectable < unpaired.detectable
+    assert judged().method == "paired by block"
+    assert judged().detectable < compare_results(*sides()).rows[0].detectable
 
 
 def test_a_difference_is_found_with_its_size() -> None:
-    row = compare_results(*sides(PAIRED, ratio=1.2)).rows[0]
+    row = judged(ratio=1.2)
     assert (row.different, row.matters) == ("yes", "yes")
     assert row.ci95[0] <= 1.2 <= row.ci95[1]
     assert "worse" in row.sentence
     assert "% more than A" in row.sentence
 
 
+@pytest.mark.parametrize("interleaved", [True, False])
+def test_contended_blocks_do_not_hide_a_difference(interleaved: bool) -> None:
+    busy = null.Scenario("busy", blocks=(40, 40), contended=0.05, interleaved=interleaved)
+    assert judged(busy, ratio=1.1).different == "yes"
+
+
 def test_a_difference_may_be_too_small_to_matter() -> None:
     quiet = replace(PAIRED, process_spread=0.0005, spread=0.0005)
-    row = compare_results(*sides(quiet, ratio=1.003)).rows[0]
+    row = judged(quiet, ratio=1.003)
     assert (row.different, row.matters) == ("yes", "no")
-    same = compare_results(*sides(quiet)).rows[0]
+    same = judged(quiet)
     assert (same.different, same.matters) == ("no", "no")
 
 
@@ -179,7 +173,13 @@ def test_another_machine_may_be_allowed() -> None:
 def test_a_run_is_not_compared_with_itself() -> None:
     a, _ = sides()
     with pytest.raises(UsageError, match="itself"):
-        compare_results(a, a)
+        compare_results(a, replace(a))
+
+
+def test_two_experiments_of_one_run_are_not_paired() -> None:
+    a, b = sides()
+    row = compare_results(a, replace(b, run_id=a.run_id, experiment="syscall.other")).rows[0]
+    assert row.method.startswith("unpaired")
 
 
 def test_equal_input_gives_equal_output() -> None:

@@ -266,6 +266,26 @@ def test_a_read_only_store(small_disk: Path, plan: Plan) -> None:
     check_one_line(error, "oscope.db", "permissions")
 
 
+@needs_root
+def test_a_store_on_a_read_only_disk_can_be_read(small_disk: Path, plan: Plan) -> None:
+    with Store.open(small_disk / "oscope.db") as store:
+        recorder = begin(store, plan)
+        recorder.add_samples(recorder.points["fake.experiment"][0], 0, samples(2))
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True, timeout=10)
+    with Store.open(small_disk / "oscope.db") as store:
+        assert store.runs()[0].samples == 2
+        assert len(store.results("last").experiments[0].points[0]) == 2
+
+
+def test_reads_see_one_state_while_another_writes(store: Store, store_path: Path, plan: Plan) -> None:
+    count = sa.select(sa.func.count()).select_from(schema.run)
+    with Store.open(store_path) as reader, reader.reading() as connection:
+        assert connection.scalar(count) == 0
+        store.create_run(plan)
+        assert connection.scalar(count) == 0
+    assert len(store.runs()) == 1
+
+
 @pytest.fixture(scope="module")
 def postgresql() -> Iterator[str]:
     """Start a PostgreSQL server of our own; give its URL."""

@@ -38,7 +38,7 @@ pub fn install() -> Result<(), Failure> {
             Signal::SIGHUP => note_if_orphaned,
             _ => note,
         };
-        handle(signal, handler)?;
+        handle(signal, SigHandler::Handler(handler))?;
     }
     nix::sys::prctl::set_pdeathsig(Signal::SIGHUP)
         .map_err(|error| Failure::system("asking for a signal at the parent's end", error))?;
@@ -47,19 +47,15 @@ pub fn install() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Have `handler` called on `signal`; it must be async-signal-safe (signal-safety(7)). Blocking calls are not restarted after it.
+/// Have `signal` handled so, whatever was inherited: neither ignored nor blocked. Blocking calls are not restarted after it.
 ///
 /// # Errors
 /// `Failure::Failed` if the kernel refuses.
-pub fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) -> Result<(), Failure> {
-    let action = SigAction::new(
-        SigHandler::Handler(handler),
-        SaFlags::empty(),
-        SigSet::empty(),
-    );
-    // SAFETY: the caller vouches for the handler: those of this crate load and store atomics, and ask for the parent's number.
+pub fn handle(signal: Signal, handler: SigHandler) -> Result<(), Failure> {
+    let action = SigAction::new(handler, SaFlags::empty(), SigSet::empty());
+    // SAFETY: this crate's handlers load and store atomics and ask for the parent's number, which is async-signal-safe.
     unsafe { sigaction(signal, &action) }
-        .map(drop)
+        .and_then(|_| SigSet::from(signal).thread_unblock())
         .map_err(|error| Failure::system(&format!("taking {signal}"), error))
 }
 

@@ -2,6 +2,7 @@
 
 mod call_numbers;
 mod calls;
+mod host_id;
 pub mod null;
 pub mod process_create;
 pub mod syscall_cost;

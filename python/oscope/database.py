@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 from pathlib import Path
@@ -75,14 +76,20 @@ def _default_path() -> Path:
     return folder / "oscope.db"
 
 
-def connect(url: sa.URL, lock_limit_s: float) -> sa.Engine:
+def connect(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
     """Return an engine for `url`; ArgumentError or ImportError where SQLAlchemy knows no driver for it."""
     if url.get_backend_name() != "sqlite":
         return sa.create_engine(url)
+    if file is not None and _is_frozen(file):
+        url = sa.URL.create(
+            "sqlite", database=file.as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"}
+        )
     engine = sa.create_engine(url, connect_args={"timeout": lock_limit_s})
 
     @sa.event.listens_for(engine, "connect")
     def _configure(connection: Any, _: object) -> None:
+        # The driver would begin a transaction with the first write only: reads would see several states.
+        connection.isolation_level = None
         with contextlib.closing(connection.cursor()) as cursor:
             # With a write-ahead log a commit costs one write, readers do not block the writer, and a killed
             # program loses nothing that was committed; synchronous=NORMAL leaves out the fsync, which only a
@@ -91,7 +98,20 @@ def connect(url: sa.URL, lock_limit_s: float) -> sa.Engine:
             cursor.execute("PRAGMA synchronous = NORMAL")
             cursor.execute("PRAGMA foreign_keys = ON")
 
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
     return engine
+
+
+def _is_frozen(file: Path) -> bool:
+    """Say whether `file` is a store whose folder cannot be written, and that nobody else is writing.
+
+    SQLite reads a database with a write-ahead log there only if told that it does not change; it then reads
+    no log, so there must not be one.
+    """
+    return file.is_file() and not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()
 
 
 def explain(error: Exception, where: str, file: Path | None) -> StoreError:

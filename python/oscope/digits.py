@@ -33,13 +33,15 @@ class Scale:
     factor: float
     """Value of one `unit` in the base unit: printed = value / factor."""
     decimals: int
+    """Digits after the point; -2 rounds to hundreds."""
 
     @classmethod
     def choose(cls, values: Iterable[float | None], spreads: Iterable[float | None], unit: str) -> Self:
         """Choose the unit by the median magnitude of `values`, and the decimals by the smallest of `spreads`.
 
         Values and spreads are in `unit`. Without any spread, 4 significant digits of the smallest value are
-        kept.
+        kept. Decimals below 0 stand for digits before the point that are rounded away; however large the
+        spread, two digits of the smallest value stay.
         """
         sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
         doubts = [abs(s) for s in spreads if s is not None and math.isfinite(s) and s != 0]
@@ -47,6 +49,8 @@ class Scale:
         name, factor = _prefix(middle, unit)
         if doubts:
             decimals = _decimals(min(doubts) / factor, SIGNIFICANT)
+            if sizes:
+                decimals = max(decimals, min(0, _decimals(sizes[0] / factor, SIGNIFICANT)))
         elif any(size / factor % 1 for size in sizes):
             decimals = _decimals(sizes[0] / factor, 4)
         else:
@@ -57,7 +61,7 @@ class Scale:
         """Return the figure alone, rounded to the shared decimals; `MISSING` for None and NaN."""
         if value is None or not math.isfinite(value):
             return MISSING
-        rounded = f"{value / self.factor:.{self.decimals}f}"
+        rounded = f"{round(value / self.factor, self.decimals):.{max(self.decimals, 0)}f}"
         if float(rounded) == 0:
             rounded = rounded.removeprefix("-")
         return _grouped(rounded)
@@ -71,11 +75,6 @@ class Scale:
 def format_value(value: float | None, spread: float | None, unit: str) -> str:
     """Return `value` with its unit and the digits that `spread` (half-width or deviation) allows."""
     return Scale.choose([value], [spread], unit).with_unit(value)
-
-
-def format_measurement(value: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """Return `98.1 ns`: the digits that the interval `low` to `high` allows."""
-    return format_value(value, _half(low, high), unit)
 
 
 def format_interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
@@ -117,7 +116,7 @@ def _decimals(doubt: float, significant: int) -> int:
     if doubt <= 0:
         return 0
     exponent = int(f"{doubt:.{significant - 1}e}".split("e")[1])
-    return min(max(significant - 1 - exponent, 0), MOST_DECIMALS)
+    return min(significant - 1 - exponent, MOST_DECIMALS)
 
 
 def _prefix(size: float, unit: str) -> tuple[str, float]:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from oscope import catalogue
+from oscope import catalogue, laboratory
 from oscope.errors import OscopeError, ProbeError, StoreError
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
@@ -16,7 +16,7 @@ from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, schedule
 from oscope.progress import Listener, Silence
 from oscope.recorder import PointState, Recorder, check_resumable
 from oscope.samples import ExperimentResults, PointSamples
-from oscope.store import Store
+from oscope.store import Happening, Store
 from oscope.turns import Turns
 from oscope.units import format_duration, format_share
 
@@ -81,14 +81,17 @@ def _execute(plan: Plan, store: Store, turns: Turns, listener: Listener, resume:
 
 def _begin(plan: Plan, store: Store, turns: Turns, resume: str | None) -> Recorder:
     """Make the run, or take up the one to resume."""
+    environment, made_of = dict(turns.survey()), laboratory.describe(turns.path)
+    surroundings = [Happening("environment", environment), Happening("laboratory", made_of)]
     if resume is None:
-        recorder = Recorder(store, store.create_run(plan), plan)
-    else:
-        former = store.results(resume).experiments[0].environment
-        check_resumable(plan, catalogue.load(turns.path).workloads, former, turns.environment)
-        recorder = Recorder(store, resume, plan)
-        recorder.restore()
-    recorder.record_surroundings(turns.survey(), turns.path)
+        return Recorder(store, store.create_run(plan, surroundings), plan)
+    recorder = Recorder(store, resume, plan)
+    former = recorder.restore()
+    check_resumable(plan, catalogue.load(turns.path).workloads, former, environment)
+    if former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
+        text = "resumed with another build of the probe: its samples may differ for that alone"
+        surroundings.append(Happening("note", text))
+    store.add(resume, (), [*surroundings, Happening("status", "unfinished")])
     return recorder
 
 
@@ -132,30 +135,38 @@ def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, dea
 def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
     """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
     points = turns.recorder.points[experiment.name]
-    widths: dict[int, float | None] = {}
+    widths: list[list[float | None]] = [[] for _ in points]
     block = 0
     going_on = True
-    while going_on and (still := _unfinished(plan, points, widths, block)):
+    while going_on and (still := _unfinished(plan, points, widths)):
         order = [turn for turn in schedule(plan, experiment, block) if turn.point in still]
         going_on = turns.run_block(order, experiment, block, lambda: time.monotonic() >= deadline)
         results = turns.recorder.results(experiment.name)
-        widths.update({number: half_width(results, number, block) for number in still})
+        for number in still:
+            widths[number].append(half_width(results, number, block))
         block += 1
     if not turns.interrupted:
         for number, point in enumerate(points):
             if any(point.taken.values()):
-                turns.note(_describe_precision(plan, widths.get(number)), point)
+                turns.note(_describe_precision(plan, widths[number]), point)
 
 
-def _unfinished(
-    plan: Plan, points: list[PointState], widths: dict[int, float | None], blocks: int
-) -> set[int]:
-    """Return the numbers of the points that need more than the `blocks` blocks they have."""
+def _unfinished(plan: Plan, points: list[PointState], widths: list[list[float | None]]) -> set[int]:
+    """Return the numbers of the points that need more blocks than they have a width for."""
     return {
         number
-        for number, point in enumerate(points)
-        if not point.skipped and (blocks < MINIMUM_BLOCKS or not _within(widths.get(number), plan.precision))
+        for number, (point, found) in enumerate(zip(points, widths, strict=True))
+        if not point.skipped and (len(found) < MINIMUM_BLOCKS or not _reached(plan, found))
     }
+
+
+def _reached(plan: Plan, widths: list[float | None]) -> bool:
+    """Say whether the last two blocks both were precise enough.
+
+    Looked at after each block, an interval is narrow by chance once in a while. Stopping at the first narrow
+    one, 95 % intervals hold the truth in 91 to 93 % of simulated runs; at the second, in 93 %.
+    """
+    return len(widths) >= 2 and all(_within(width, plan.precision) for width in widths[-2:])
 
 
 def _within(width: float | None, precision: float | None) -> bool:
@@ -181,13 +192,14 @@ def _until(point: PointSamples, last_block: int) -> PointSamples:
     return replace(point, **arrays, metrics=metrics, covariates={}, failed=())
 
 
-def _describe_precision(plan: Plan, width: float | None) -> str:
+def _describe_precision(plan: Plan, widths: list[float | None]) -> str:
     wanted = format_share(plan.precision or 0.0)
-    if width is None:
+    last = [width for width in widths[-2:] if width is not None]
+    if not last:
         return f"a precision of {wanted} was asked for; there is no interval to judge it by"
-    if _within(width, plan.precision):
-        return f"the precision of {wanted} is reached: {100 * width:.2g} %"
-    return f"the precision of {wanted} is not reached within {_budget(plan)}: {100 * width:.2g} %"
+    if _reached(plan, widths):
+        return f"the precision of {wanted} is reached: {100 * last[-1]:.2g} %"
+    return f"the precision of {wanted} is not reached within {_budget(plan)}: {100 * max(last):.2g} %"
 
 
 def _budget(plan: Plan) -> str:

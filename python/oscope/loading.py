@@ -95,7 +95,7 @@ def _assemble(
         points=points,
         metrics={name: metrics[name] for name in experiment.metrics},
         covariates=covariates,
-        environment=_environment(events),
+        environment=join_environment(events),
         title=experiment.title,
         question=experiment.question,
         timing_model=workload.timing_model,
@@ -110,10 +110,11 @@ def _assemble(
             "budget_s": plan.budget_s,
             "notes": list(events.get("note", ())),
         },
+        factor_types={p.name: p.type for p in workload.parameters},
     )
 
 
-def _environment(events: Mapping[str, list[Any]]) -> dict[str, Any]:
+def join_environment(events: Mapping[str, list[Any]]) -> dict[str, Any]:
     """Return the environment at the start, with that at the end and the laboratory's versions beside it."""
     first = dict(events["environment"][0]) if events.get("environment") else {}
     boots = list(dict.fromkeys(e.get("boot_id") for e in events.get("environment", ())))

@@ -43,7 +43,10 @@ def find_probe() -> Path:
 def ask(path: Path, verb: str) -> dict[str, Any]:
     """Return the JSON object that the probe prints for `describe` or `environment`. Raises ProbeError."""
     try:
-        answer = subprocess.run([path, verb], capture_output=True, timeout=_ANSWER_LIMIT_S, check=False)
+        # In a session of its own, a Ctrl-C at the terminal reaches the laboratory only, which waits for it.
+        answer = subprocess.run(
+            [path, verb], capture_output=True, timeout=_ANSWER_LIMIT_S, check=False, start_new_session=True
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ProbeError(f"{path} {verb} failed ({error})", remedy=_REMEDY) from error
     if answer.returncode != 0:

@@ -54,7 +54,6 @@ class Probe:
 
     def __init__(self, path: Path, *, hello_limit_s: float = HELLO_LIMIT_S) -> None:
         """Start the probe at `path` and wait for its greeting; ProbeError where none comes."""
-        self._path = path
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._unread = {"stdout": b"", "stderr": b""}
         self._terminated_at: float | None = None

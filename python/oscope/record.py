@@ -43,6 +43,7 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
         "status": results.status,
         "settings": dict(results.settings),
         "environment": dict(results.environment),
+        "factor_types": dict(results.factor_types),
         "metrics": {
             name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
         },
@@ -148,6 +149,8 @@ def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
         timing_model=data["timing_model"],
         status=data["status"],
         settings=data["settings"],
+        # Optional: without it levels are written as plain numbers.
+        factor_types=data.get("factor_types", {}),
     )
 
 

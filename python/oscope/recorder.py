@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
 import sqlalchemy as sa
 
-from oscope import laboratory, schema
+from oscope import schema
 from oscope.errors import UsageError
 from oscope.plan import Factors, Plan, PlannedExperiment
 from oscope.samples import ExperimentResults
@@ -122,12 +121,6 @@ class Recorder:
         self._boot = self.boots.index(boot)
         self.process += 1
 
-    def record_surroundings(self, environment: Mapping[str, Any], probe: Path) -> None:
-        """Store what this machine and this laboratory are, as the run begins or goes on."""
-        self.add_event("environment", dict(environment))
-        self.add_event("laboratory", laboratory.describe(probe))
-        self.add_event("status", "unfinished")
-
     def results(self, experiment: str) -> ExperimentResults:
         """Return what is there of an experiment so far."""
         return self._store.results(self.run_id, experiment=experiment).experiments[0]
@@ -136,9 +129,9 @@ class Recorder:
         """Commit something that happened to the run, or to a point (the kinds: see `oscope.store`)."""
         self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
 
-    def restore(self) -> None:
-        """Read from the store how far the run came."""
-        from oscope.loading import load_events
+    def restore(self) -> dict[str, Any]:
+        """Read from the store how far the run came; return its environment, as a record has it."""
+        from oscope.loading import join_environment, load_events
 
         states = {point.id: point for points in self.points.values() for point in points}
         table = schema.sample
@@ -158,6 +151,7 @@ class Recorder:
         self.boots = list(dict.fromkeys(e.get("boot_id") for e in events.run["environment"]))
         for point_id, happened in events.points.items():
             _restore_point(states[point_id], happened)
+        return join_environment(events.run)
 
     def _new_columns(self, point: PointState, samples: Sequence[Sample]) -> list[Happening]:
         """Lengthen the point's row by covariates that no earlier sample had, such as a counter."""

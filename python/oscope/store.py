@@ -84,7 +84,7 @@ class Store:
         url, file = locate(named)
         where = str(file or url.render_as_string(hide_password=True))
         try:
-            engine = connect(url, lock_limit_s)
+            engine = connect(url, file, lock_limit_s)
         except (sa.exc.ArgumentError, ImportError) as error:
             raise StoreError(
                 f"there is no driver for {where} ({error})", remedy="pip install oscope[postgresql]"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,12 +18,44 @@ if TYPE_CHECKING:
     from oscope.doctor import Finding
     from oscope.store import RunEntry
 
+LEAST_WIDTH = 40
+_UNIT_SPACE = re.compile(
+    r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|[kMG]?calls/s)\b)"
+)
+
 STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
 def console(*, to_standard_error: bool = False) -> Console:
     """Return a console that takes every text literally: names hold brackets, and colours are ours alone."""
     return Console(stderr=to_standard_error, highlight=False, markup=False, emoji=False)
+
+
+def prose(text: str, width: int, *, indent: str = "") -> Text:
+    """Return a paragraph broken between words, but not within a number or between it and its unit."""
+    glued = _UNIT_SPACE.sub("\u00a0", text)
+    # textwrap breaks at ASCII spaces only; Rich would break at the narrow spaces within a number too.
+    broken = textwrap.fill(
+        glued,
+        max(width, LEAST_WIDTH),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return Text(broken.replace("\u00a0", " "))
+
+
+def print_prose(text: str, out: Console, *, indent: str = "", style: str = "") -> None:
+    """Print a paragraph as `prose` breaks it."""
+    broken = prose(text, out.width, indent=indent)
+    broken.stylize(style)
+    out.print(broken, soft_wrap=True)
+
+
+def print_remedy(remedy: str, out: Console) -> None:
+    """Print what mends what was just told: unbroken, since it is often a command to be copied."""
+    out.print(Text(f"  → {remedy}"), soft_wrap=True)
 
 
 def print_stored(run_id: str, out: Console) -> None:

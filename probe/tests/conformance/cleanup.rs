@@ -1,10 +1,10 @@
 //! However a probe ends, it leaves nothing behind.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::support::{Probe, short_request, workloads};
+use crate::support::{PATIENCE, Probe, short_request, workloads};
 
 /// The probe in the midst of a request without end, or `None` where the workload is not available.
 fn busy(mut probe: Probe, workload: &Value) -> Option<Probe> {
@@ -26,7 +26,9 @@ fn busy(mut probe: Probe, workload: &Value) -> Option<Probe> {
 
 /// The event that ends the request under way.
 fn end_of_request(probe: &mut Probe) -> Value {
+    let latest = Instant::now() + PATIENCE;
     loop {
+        assert!(Instant::now() < latest, "the request goes on");
         let event = probe.event().expect("an end");
         if event["event"] != "sample" && event["event"] != "note" {
             return event;
@@ -115,6 +117,20 @@ fn a_thread_of_the_parent_may_end() {
     assert_eq!(end.expect("an end")["interrupted"], false);
     probe.close();
     assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn signals_that_the_parent_ignored_or_blocked_work() {
+    for workload in workloads() {
+        let mut probe = Probe::start_with_signals_off();
+        let events = probe.ask(&short_request(&workload));
+        let failed = events
+            .iter()
+            .find(|event| event["event"] == "sample" && !event["failed"].is_null());
+        assert!(failed.is_none(), "{failed:?}");
+        probe.signal(libc::SIGTERM);
+        assert!(probe.ends_clean().success());
+    }
 }
 
 #[test]

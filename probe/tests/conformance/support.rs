@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 /// Longest wait for an answer: far beyond any sound one.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running probe, in a process group and a working folder of its own.
 pub struct Probe {
@@ -32,6 +32,23 @@ impl Probe {
     pub fn start_with(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
         command.arg("run").args(arguments);
+        Self::start_by(command)
+    }
+
+    /// Start `oscope-probe run` with SIGCHLD ignored and all else blocked, which a process inherits.
+    pub fn start_with_signals_off() -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
+        command.arg("run");
+        // SAFETY: all three calls are async-signal-safe, and the set lives here.
+        unsafe {
+            command.pre_exec(|| {
+                let mut all: libc::sigset_t = std::mem::zeroed();
+                libc::sigfillset(&raw mut all);
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
+                libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                Ok(())
+            });
+        }
         Self::start_by(command)
     }
 
@@ -138,6 +155,19 @@ impl Probe {
         assert!(left.is_empty(), "left: {left:?}");
         std::fs::remove_dir(&self.folder).expect("an empty folder goes");
         status
+    }
+}
+
+/// A test that fails leaves no probe either, nor one whose parent it has killed.
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let Ok(group) = i32::try_from(self.child.id()) else {
+            return;
+        };
+        if std::thread::panicking() {
+            // SAFETY: the group was made for this probe; at worst it is gone.
+            unsafe { libc::kill(-group, libc::SIGKILL) };
+        }
     }
 }
 

@@ -137,12 +137,13 @@ def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
     """Return the level of `factor` that `text` stands for, as typed (`64M`), stored or shown (`64 MiB`)."""
     from oscope.report.analysis import level_text
 
+    kind = experiment.factor_types.get(factor)
     levels = {point.factors[factor]: None for point in experiment.points if factor in point.factors}
     for level in levels:
-        written = {str(level), level_text(factor, level)}
+        written = {str(level), level_text(level, kind)}
         if text in written or _same_size(level, text):
             return level
-    known = ", ".join(level_text(factor, level) for level in levels)
+    known = ", ".join(level_text(level, kind) for level in levels)
     raise UsageError(f"{experiment.experiment}: no points with {factor}={text}", remedy=f"there is {known}")
 
 

@@ -174,11 +174,11 @@ def size(plan: Plan) -> str:
     names = ", ".join(experiment.name for experiment in plan.experiments)
     points = sum(len(experiment.points) for experiment in plan.experiments)
     until = (
-        f"{plan.total} samples"
+        f"{plan.total} sample{'' if plan.total == 1 else 's'}"
         if plan.total is not None
-        else f"until within {format_share(plan.precision or 0)}"
+        else f"each until half its interval is {format_share(plan.precision or 0)} of the median"
     )
-    return f"{names}: {points} points, {until}"
+    return f"{names}: {points} point{'' if points == 1 else 's'}, {until}"
 
 
 def counted(progress: Progress) -> str:

@@ -9,15 +9,14 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from oscope import digits
 from oscope.digits import Scale
-from oscope.report.analysis import Analysed, label, level_text
+from oscope.report.analysis import Analysed, label, levels, shown_metrics
 from oscope.samples import ExperimentResults, PointSamples, Results
-from oscope.terminal import aligned, grid, table_width
+from oscope.terminal import aligned, grid, print_prose, print_remedy, prose, table_width
 
 if TYPE_CHECKING:
     from oscope.experiment import Lab
@@ -37,31 +36,40 @@ def print_results(results: Results, out: Console) -> None:
     for experiment in analysed.experiments:
         if experiment.environment and experiment.environment not in told:
             told.append(experiment.environment)
-            out.print(Text(machine(experiment.environment), style="dim"))
+            print_prose(machine(experiment.environment), out, style="dim")
         out.print()
         print_experiment(analysed, experiment, out)
 
 
 def print_experiment(results: Analysed, experiment: ExperimentResults, out: Console) -> None:
     """Print one experiment: its question, a row for each point, notes, and what was skipped."""
-    out.print(Text.assemble((experiment.experiment, "bold"), f": {experiment.question or experiment.title}"))
+    heading = prose(f"{experiment.experiment}: {experiment.question or experiment.title}", out.width)
+    heading.stylize("bold", 0, len(experiment.experiment))
+    out.print(heading, soft_wrap=True)
     varied = experiment.varied()
     fixed = [
         name for name in (experiment.points[0].factors if experiment.points else ()) if name not in varied
     ]
     if fixed:
-        given = ", ".join(f"{name}={level_text(name, experiment.points[0].factors[name])}" for name in fixed)
+        written = levels(experiment, experiment.points[0].factors)
+        given = ", ".join(f"{name}={written[name]}" for name in fixed)
         out.print(Text(given, style="dim"))
     if any(results.summary(experiment, point, experiment.headline) for point in experiment.points):
         table, hidden = summary_table(results, experiment, out.width)
         out.print(table)
         if hidden:
-            out.print(Text(f"wider terminals also show: {', '.join(hidden)}", style="dim"))
+            print_prose(f"wider terminals also show: {', '.join(hidden)}", out, style="dim")
     told = [*notes(results, experiment)]
     if len(told) > MOST_NOTES:
         told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the record has them all"]
-    for line in (*told, *skipped(experiment)):
-        out.print(Text(line))
+    for line in told:
+        print_prose(line, out)
+    for line in unmeasured(experiment):
+        print_prose(line, out)
+    for line, remedy in skipped(experiment):
+        print_prose(line, out)
+        if remedy:
+            print_remedy(remedy, out)
 
 
 def print_answers(results: Results, labs: Iterable[Lab], out: Console) -> None:
@@ -73,11 +81,12 @@ def print_answers(results: Results, labs: Iterable[Lab], out: Console) -> None:
         out.print(Text(f"What was found: {lab.title}", style="bold"))
         for section in lab.sections(results):
             if section.answer or section.missing:
+                out.print()
                 out.print(Text(section.title, style="underline"))
             if section.answer:
-                out.print(Padding(Text(section.answer), (0, 0, 0, 2)))
+                print_prose(section.answer, out, indent="  ")
             if section.missing:
-                out.print(Padding(Text(f"not measured: {section.missing}", style="dim"), (0, 0, 0, 2)))
+                print_prose(f"not measured: {section.missing}", out, indent="  ", style="dim")
 
 
 def machine(environment: Mapping[str, Any]) -> str:
@@ -88,7 +97,7 @@ def machine(environment: Mapping[str, Any]) -> str:
         f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
         f"{cpu.get('model') or 'unknown CPU'}, {len(cpu.get('allowed') or ())} of {cpu.get('logical')} CPUs",
         f"under {environment['hypervisor']}" if environment.get("hypervisor") else "",
-        f"clock {str(clock.get('kind')).upper()}{frequency}",
+        f"clock {_clock(clock)}{frequency}",
     ]
     return "; ".join(part for part in parts if part)
 
@@ -101,7 +110,7 @@ def summary_table(results: Analysed, experiment: ExperimentResults, width: int) 
     measured = [(point, summary) for point, summary in found if summary is not None]
     points = [point for point, _ in measured]
     summaries = [summary for _, summary in measured]
-    columns = [[name, *(level_text(name, point.factors[name]) for point in points)] for name in varied]
+    columns = [[name, *(levels(experiment, point.factors)[name] for point in points)] for name in varied]
     columns += measurement_columns(headline, summaries, experiment.metrics[headline].unit)
     columns.append(aligned(["n", *(digits.format_count(summary.n) for summary in summaries)]))
     shapes = [shape(summary) for summary in summaries]
@@ -169,14 +178,33 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
         yield f"note: {_which(experiment, owners)}{text}"
 
 
-def skipped(experiment: ExperimentResults) -> Iterator[str]:
-    """Yield a line for each distinct reason why points were not measured, with the remedy."""
+def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
+    """Yield a line on the metrics that no sample has, although there are samples."""
+    shown = shown_metrics(experiment)
+    missing = [name for name in experiment.metrics if name not in shown]
+    if not missing or not any(map(len, experiment.points)):
+        return
+    clock = experiment.environment.get("clock") or {}
+    reason = (
+        f"the clock is {_clock(clock)}, because {clock['why']}"
+        if clock.get("why")
+        else "no sample has a value"
+    )
+    yield f"not measured: {', '.join(missing)}: {reason}"
+
+
+def _clock(clock: Mapping[str, Any]) -> str:
+    return str(clock.get("kind")).upper()
+
+
+def skipped(experiment: ExperimentResults) -> Iterator[tuple[str, str | None]]:
+    """Yield a line for each distinct reason why points were not measured, and the remedy."""
     about: dict[tuple[str, str | None], list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
         if point.skipped is not None:
             about[(point.skipped, point.remedy)].append(point)
     for (reason, remedy), owners in about.items():
-        yield f"skipped: {_which(experiment, owners)}{reason}" + (f"; remedy: {remedy}" if remedy else "")
+        yield f"skipped: {_which(experiment, owners)}{reason}", remedy
 
 
 def _failures(point: PointSamples) -> Iterator[str]:
@@ -192,7 +220,7 @@ def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str
     varied = experiment.varied()
     if len(owners) == len(experiment.points) or not varied:
         return ""
-    named = ", ".join(label(point.factors, varied) for point in owners[:3])
+    named = ", ".join(label(experiment, point.factors, varied) for point in owners[:3])
     more = f" and {len(owners) - 3} more points" if len(owners) > 3 else ""
     return f"{named}{more}: "
 
@@ -206,4 +234,6 @@ def _heading(metric: str, unit: str) -> str:
     name, _, end = metric.rpartition("_")
     if metric == unit:
         return metric
+    if unit.endswith("/s"):
+        return f"{metric.removesuffix('_per_s')} [{unit}]"
     return f"{name if name and end in ('ns', unit) else metric} [{unit}]"

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from oscope import digits
-from oscope.report.analysis import label, level_text
+from oscope.report.analysis import label, levels
 from oscope.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Comparison
-from oscope.terminal import aligned, grid, table_width
+from oscope.terminal import aligned, grid, print_prose, table_width
 from oscope.units import format_share
 
 LARGEST_RATIO = 100
@@ -25,21 +25,25 @@ def print_comparison(experiment: ExperimentResults, comparison: Comparison, out:
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     rows = comparison.rows
-    varied = [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
-    out.print(comparison_table(rows, varied, out.width))
+    varied = _varied(rows)
+    out.print(comparison_table(experiment, rows, out.width))
     for row in rows:
         # The other metrics of a point mostly say the same; the table has them.
         if row.different == "yes" and row.metric == experiment.headline:
-            out.print(Text(f"{label(row.factors, varied) or row.metric}: {row.sentence}"))
-    out.print(Text(verdict(comparison), style="bold"))
+            print_prose(f"{label(experiment, row.factors, varied) or row.metric}: {row.sentence}", out)
+    print_prose(verdict(comparison), out, style="bold")
     for caveat in comparison.caveats:
-        out.print(Text(f"note: {caveat}"))
+        print_prose(f"note: {caveat}", out)
     out.print()
 
 
-def comparison_table(rows: Sequence[ComparedMetric], varied: Sequence[str], width: int) -> Table:
+def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
+    return [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
+
+
+def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetric], width: int) -> Table:
     """Return the table of a comparison: always the answers, and the figures behind them that fit."""
-    columns = [[name, *(level_text(name, row.factors[name]) for row in rows)] for name in varied]
+    columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
     columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
@@ -70,7 +74,7 @@ def verdict(comparison: Comparison) -> str:
         told.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     unsure = sum(row.matters == "cannot tell" for row in rows)
     if unsure:
-        told.append(f"whether {threshold} is exceeded cannot be told for {unsure}")
+        told.append(f"whether a difference exceeds {threshold} cannot be told for {unsure}")
     return "; ".join(told)
 
 

@@ -12,9 +12,6 @@ from oscope.samples import ExperimentResults, Floats, Ints, PointSamples, Result
 from oscope.statistics import Summary, summarise, summarise_point
 from oscope.units import format_bytes, format_duration
 
-BYTE_FACTORS = frozenset({"resident", "buffer", "total", "size", "block_size", "working_set"})
-"""Factors that count bytes; a level in a record travels without its unit."""
-
 
 @dataclass(frozen=True)
 class Analysed(Results):
@@ -57,20 +54,26 @@ def shown_metrics(experiment: ExperimentResults) -> list[str]:
     return [name for name in experiment.metrics if any(len(measured(p, name)[0]) for p in experiment.points)]
 
 
-def level_text(name: str, level: Level) -> str:
-    """Return a level as a person writes it: byte counts in binary units, durations with theirs."""
+def level_text(level: Level, kind: str | None) -> str:
+    """Return a level as a person writes it; `kind`, its factor's type, gives bytes and durations a unit."""
     if isinstance(level, bool):
         return "yes" if level else "no"
-    if name in BYTE_FACTORS and isinstance(level, int):
+    if kind == "bytes" and isinstance(level, int):
         return format_bytes(level)
-    if name == "duration" and isinstance(level, int | float):
+    if kind == "duration" and isinstance(level, int | float):
         return format_duration(float(level))
     return str(level)
 
 
-def label(factors: Mapping[str, Level], names: Iterable[str]) -> str:
+def levels(experiment: ExperimentResults, factors: Mapping[str, Level]) -> dict[str, str]:
+    """Return each factor's level as a person writes it."""
+    return {name: level_text(level, experiment.factor_types.get(name)) for name, level in factors.items()}
+
+
+def label(experiment: ExperimentResults, factors: Mapping[str, Level], names: Iterable[str]) -> str:
     """Return the levels of `names`, joined: the name of a point in a figure or a table."""
-    return " · ".join(level_text(name, factors[name]) for name in names if name in factors)
+    written = levels(experiment, factors)
+    return " · ".join(written[name] for name in names if name in written)
 
 
 def paired_difference(

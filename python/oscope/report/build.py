@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oscope.digits import format_count
 from oscope.experiment import Lab
@@ -58,7 +59,7 @@ def build(results: Results, labs: Sequence[Lab]) -> Report:
     analysed = Analysed.of(results)
     return Report(
         title=_title(results, labs),
-        verdict=verdict(results),
+        verdict=verdict(analysed),
         facts=_facts(results),
         labs=answers(analysed, labs),
         experiments=views(analysed),
@@ -78,12 +79,26 @@ def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
 def views(results: Results) -> list[ExperimentView]:
     """Return every experiment as figures and tables."""
     analysed = Analysed.of(results)
-    return [experiments.view(analysed, each) for each in results.experiments]
+    found = [experiments.view(analysed, each) for each in results.experiments]
+    if len({each.run_id for each in results.experiments}) < 2:
+        return found
+    return [
+        replace(one, title=f"{one.title}, run {each.run_id}")
+        for one, each in zip(found, results.experiments, strict=True)
+    ]
 
 
 def _title(results: Results, labs: Sequence[Lab]) -> str:
     names = [each.experiment for each in results.experiments]
     parts = [lab.title for lab in labs if any(each.name in names for each in lab.experiments)]
+    runs = {each.run_id for each in results.experiments}
+    survey = [each.name for lab in labs for each in lab.experiments if each.quick is not None]
+    if (
+        len(runs) == 1
+        and set(survey) <= set(names)
+        and results.experiments[0].settings.get("profile") == "quick"
+    ):
+        return "This machine’s survey"
     if len(set(names)) == 1 and results.experiments[0].title:
         return results.experiments[0].title
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "Measurements"
@@ -105,11 +120,49 @@ def verdict(results: Results) -> str:
     )
     parts += [f"{_counted(skipped, 'point')} could not be measured on this machine"] if skipped else []
     parts += [f"{_counted(empty, 'point')} {'was' if empty == 1 else 'were'} not reached"] if empty else []
+    parts += _shortfalls(results)
     told = "; ".join(parts) + "." if len(parts) > 1 else f"{parts[0]}, and everything asked for was measured."
+    told = " ".join([told, *_repeated(results)])
     wrong = [
         each for each in results.experiments if (each.environment.get("self_check") or {}).get("ok") is False
     ]
     return f"Do not trust these figures: the probe's self-check failed. {told}" if wrong else told
+
+
+def _shortfalls(results: Results) -> list[str]:
+    """Say what was asked for and not reached, though nothing forbade it."""
+    analysed = Analysed.of(results)
+    lacking, wide = 0, 0
+    for experiment in analysed.experiments:
+        precision, reps = experiment.settings.get("precision"), experiment.settings.get("reps") or 0
+        for point in experiment.points:
+            if point.skipped is not None or not len(point):
+                continue
+            if not precision:
+                lacking += max(reps - len(point), 0)
+                continue
+            summary = analysed.summary(experiment, point, experiment.headline)
+            reached = summary.relative_half_width if summary is not None else None
+            wide += reached is None or reached > precision
+    ended = dict.fromkeys(each.status for each in analysed.experiments if each.status != "done")
+    parts = [f"a run is {' and '.join(ended)}"] if ended else []
+    parts += (
+        [f"{_counted(lacking, 'sample')} more {'was' if lacking == 1 else 'were'} asked for"]
+        if lacking
+        else []
+    )
+    parts += [f"{_counted(wide, 'point')} did not reach the precision asked for"] if wide else []
+    return parts
+
+
+def _repeated(results: Results) -> list[str]:
+    """Say from which run the answers are where there is a choice."""
+    counts = Counter(each.experiment for each in results.experiments)
+    return [
+        f"{name} was run {count} times; the answers are drawn from the last one given."
+        for name, count in counts.items()
+        if count > 1
+    ]
 
 
 def _counted(number: int, noun: str) -> str:

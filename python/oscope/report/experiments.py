@@ -9,7 +9,7 @@ import numpy as np
 
 from oscope.digits import Scale, format_count, format_value
 from oscope.report import plots
-from oscope.report.analysis import Analysed, label, measured, shown_metrics
+from oscope.report.analysis import Analysed, label, level_text, measured, shown_metrics
 from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
 from oscope.report.tables import meaning, shared_scale, summary_table
@@ -91,7 +91,7 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
             experiment,
             (point, metric),
             scale,
-            name=label(point.factors, _names(experiment)),
+            name=label(experiment, point.factors, _names(experiment)),
             colour=colour,
         )
         for point, colour in zip(points, colours, strict=True)
@@ -168,14 +168,17 @@ def _over(
     others = [name for name in _names(experiment) if name != factor]
     series: dict[str, list[tuple[float, Dot]]] = {}
     for point, each in dots:
-        series.setdefault(label(point.factors, others) or experiment.experiment, []).append(
+        series.setdefault(label(experiment, point.factors, others) or experiment.experiment, []).append(
             (float(point.factors[factor]), each)
         )
     for line in series.values():
         line.sort(key=lambda pair: pair[0])
     levels = sorted({x for line in series.values() for x, _ in line})
     wide = levels[0] > 0 and levels[-1] / levels[0] > plots.WIDE_RATIO
-    ticks = {"tickvals": levels, "ticktext": [label({factor: _as_level(x)}, [factor]) for x in levels]}
+    ticks = {
+        "tickvals": levels,
+        "ticktext": [level_text(_as_level(x), experiment.factor_types.get(factor)) for x in levels],
+    }
     values = [each.value for _, each in dots]
     steep = min(values) > 0 and max(values) / min(values) > plots.WIDE_RATIO
     axes = (
@@ -195,7 +198,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
     told: dict[str, list[str]] = {}
     names = _names(experiment) if experiment.points else ()
     for point in experiment.points:
-        where = label(point.factors, names)
+        where = label(experiment, point.factors, names)
         remarks = [*point.notes]
         if point.failed:
             reason = point.failed[0][1]
@@ -227,5 +230,7 @@ def _skipped(experiment: ExperimentResults) -> Table | None:
     points = [point for point in experiment.points if point.skipped is not None]
     if not points:
         return None
-    rows = [[label(p.factors, _names(experiment)), p.skipped or "", p.remedy or "–"] for p in points]
+    rows = [
+        [label(experiment, p.factors, _names(experiment)), p.skipped or "", p.remedy or "–"] for p in points
+    ]
     return Table("Not measured here", ["point", "why", "how to get it"], rows)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from oscope.digits import MISSING, Scale, format_count
-from oscope.report.analysis import Analysed, level_text
+from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Table
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import Summary
@@ -46,7 +46,10 @@ def summary_table(results: Analysed, experiment: ExperimentResults, metric: str)
     unit = f" [{scale.unit}]" if scale.unit else ""
     figures = [f"{name}{unit}" for name in ("median", "95 % interval", "mean", "std. dev.", "min", "max")]
     rows = [
-        [*(level_text(name, point.factors[name]) for name in factors), *_figures(point, metric, each, scale)]
+        [
+            *(levels(experiment, point.factors)[name] for name in factors),
+            *_figures(point, metric, each, scale),
+        ]
         for point, each in zip(experiment.points, found, strict=True)
     ]
     return Table(
@@ -89,5 +92,5 @@ def _fixed(experiment: ExperimentResults) -> str:
     """Tell the factors that are the same at every point."""
     varied = experiment.varied()
     first = experiment.points[0].factors if experiment.points else {}
-    same = [f"{name} = {level_text(name, level)}" for name, level in first.items() if name not in varied]
+    same = [f"{name} = {level}" for name, level in levels(experiment, first).items() if name not in varied]
     return f"Everywhere: {', '.join(same)}." if same and varied else ""

@@ -2,7 +2,7 @@
 
 - Sides measured in the same blocks of one run are *paired by block*; others are compared unpaired, with and
   without a common drift, and only what both say is said (`effect.envelope`). One value a cluster: the highest
-  level that varied.
+  level that varied; the few that lie far off are drawn in (`sides.steady`).
 - `different` is "yes" if p, corrected by Holm for all metrics and points, is below 0.05. Else it is "no" if a
   difference of the threshold would have been found (with 80 % power) or the interval lies within the
   threshold, else "cannot tell".
@@ -25,7 +25,7 @@ from oscope.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.statistics import effect
 from oscope.statistics.effect import Estimate
 from oscope.statistics.pairing import Match, match_points, refuse_unlike
-from oscope.statistics.sides import Measured, joined, measure
+from oscope.statistics.sides import Measured, joined, measure, steady
 
 Answer = Literal["yes", "no", "cannot tell"]
 
@@ -109,11 +109,9 @@ def compare_results(
     """
     caveats = refuse_unlike(a, b, frozenset(allow))
     matches, missing = match_points(a, b)
-    same_run = a.run_id == b.run_id
     metrics = [column for name, column in a.metrics.items() if name in b.metrics]
-    return _compare(
-        matches, metrics, (a.run_id, b.run_id), threshold, [*caveats, *missing], same_run=same_run
-    )
+    # Two experiments are not interleaved, even if they are of one run.
+    return _compare(matches, metrics, (a.run_id, b.run_id), threshold, [*caveats, *missing], same_run=False)
 
 
 def compare_within(
@@ -216,25 +214,29 @@ def _differences(a: Measured, b: Measured) -> Floats:
     """B less A in each shared unit, in order of time."""
     _, at_a, at_b = np.intersect1d(a.unit, b.unit, return_indices=True)
     at_a, at_b = at_a[np.argsort(a.time[at_a], kind="stable")], at_b[np.argsort(a.time[at_a], kind="stable")]
-    return joined(b.value[at_b] - a.value[at_a])
+    return steady(b.value[at_b] - a.value[at_a])
 
 
 def _unpaired(a: Measured, b: Measured) -> Estimate:
     """Difference between sides that were not interleaved."""
     time_a, time_b = _clock(a, b)
-    values = joined(a.value), joined(b.value)
+    values = steady(a.value), steady(b.value)
     plain = effect.unpaired(*values)
     return effect.envelope(plain, effect.unpaired_with_trend(*values, joined(time_a), joined(time_b)))
 
 
 def _clock(a: Measured, b: Measured) -> tuple[Floats, Floats]:
-    """Return the times of the clusters, the pause between runs cut to the longer run's length."""
-    longest = float(max(np.ptp(a.time), np.ptp(b.time)))
+    """Return the times of the clusters, the pause between runs cut to half of the longer run's length.
+
+    The longer the pause, the further a trend has to be extended and the wider the interval gets; beyond that
+    length nothing is known of it anyway.
+    """
+    limit = float(max(np.ptp(a.time), np.ptp(b.time))) / 2
     if min(np.ptp(a.time), np.ptp(b.time)) == 0:
         return np.arange(len(a.value), dtype=float), np.arange(len(b.value), dtype=float)
     pause_b = float(b.time.min() - a.time.max())
     pause_a = float(a.time.min() - b.time.max())
-    return a.time - max(0.0, pause_a - longest), b.time - max(0.0, pause_b - longest)
+    return a.time - max(0.0, pause_a - limit), b.time - max(0.0, pause_b - limit)
 
 
 def _resolution(a: Measured, b: Measured) -> float:
@@ -261,7 +263,8 @@ def _caveats(a: Measured, b: Measured) -> Iterator[str]:
 def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> ComparedMetric:
     found = result.estimate
     ratio, low, high = (_ratio(result, e) for e in (found.effect, found.low, found.high))
-    detectable = _ratio(result, found.detectable(effect.LEVEL / tests)) - 1
+    reach = found.detectable(effect.LEVEL / tests)
+    detectable = _ratio(result, reach) - 1
     inside = max(abs(low - 1), abs(high - 1)) <= threshold
     beyond = low - 1 > threshold or 1 - high > threshold
     different: Answer = "cannot tell"
@@ -292,7 +295,7 @@ def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> Compar
         median_a=result.a.median,
         median_b=result.b.median,
         method=result.method,
-        sentence=_sentence(result, different, matters, (ratio, low, high, detectable)),
+        sentence=_sentence(result, different, matters, (ratio, low, high, reach)),
     )
 
 
@@ -301,25 +304,28 @@ def _ratio(result: _Result, change: float) -> float:
     if result.logarithmic:
         return float(np.exp(min(change, 700.0)))
     clear = result.a.centre > 3 * result.estimate.error
-    return 1 + change / result.a.centre if clear else float("nan")
+    return float(1 + change / result.a.centre) if clear else float("nan")
 
 
 def _sentence(
     result: _Result, different: Answer, matters: Answer, figures: tuple[float, float, float, float]
 ) -> str:
-    """Say the answers in one sentence, with the figures they rest on."""
-    ratio, low, high, detectable = figures
+    """Say the answers in one sentence.
+
+    The figures: ratio, its interval, and the change that would have been found, on the estimate's scale.
+    """
+    ratio, low, high, reach = figures
     found, unit = result.estimate, result.metric.unit
     if not np.isfinite(found.error):
         return "cannot tell: one sample a side does not show how samples vary"
     if different != "yes":
-        size = digits.format_share(detectable)
+        size = digits.format_share(_ratio(result, reach) - 1)
         if np.isnan(ratio):
-            size = digits.format_value(found.detectable(effect.LEVEL), None, unit)
+            size = digits.format_value(reach, None, unit)
         return f"no difference found; one of {size} would have been"
     if np.isnan(ratio):
         change = digits.format_interval(found.effect, found.low, found.high, unit)
-        return f"B differs from A by {change}; A is too near 0 for a ratio"
+        return f"B differs from A by {change}; A is not clearly above 0, so there is no ratio"
     half = (high - low) / 2
     change = digits.format_share(abs(ratio - 1), half)
     limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))

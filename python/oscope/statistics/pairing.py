@@ -43,8 +43,10 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
         raise UsageError(
             f"allow={', '.join(sorted(unknown))}", remedy="only `machine` can be allowed to differ"
         )
-    if a is b:
-        raise UsageError(f"run {a.run_id} cannot be compared with itself", remedy="choose two runs")
+    if (a.run_id, a.experiment) == (b.run_id, b.experiment):
+        raise UsageError(
+            f"run {a.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
+        )
     _refuse("workload", a.workload, b.workload, "compare runs of the same workload")
     _refuse(
         f"version of {a.workload}",

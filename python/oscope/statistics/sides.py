@@ -13,6 +13,9 @@ from oscope.samples import Floats, Ints, PointSamples
 from oscope.statistics import replication
 from oscope.statistics.replication import Level
 
+FEWEST_TO_CLIP = 12
+"""Fewer values do not show which of them lie far off."""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -92,6 +95,15 @@ def _side(
         median=float(np.median(raw)),
         centre=float(np.exp(centre)) if logarithmic else centre,
     )
+
+
+def steady(values: Floats) -> Floats:
+    """Return values in order of time, joined, with the few that lie far off drawn in.
+
+    Another program that takes the CPU makes a block cost twice as much, and one such block would hide any
+    difference.
+    """
+    return joined(replication.winsorised(values) if len(values) >= FEWEST_TO_CLIP else values)
 
 
 def joined(values: Floats) -> Floats:

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::alarm;
 
 use crate::cancel;
@@ -22,7 +22,7 @@ extern "C" fn note(_signal: libc::c_int) {
 /// # Errors
 /// `Failure::Failed` if the kernel refuses the handler.
 pub fn take() -> Result<(), Failure> {
-    cancel::handle(Signal::SIGALRM, note)
+    cancel::handle(Signal::SIGALRM, SigHandler::Handler(note))
 }
 
 /// Whether the last limit started has passed.

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::ptr::{null, null_mut};
 
+use nix::sys::signal::{SigHandler, Signal};
 use serde::Deserialize;
 
 use super::limit;
@@ -86,9 +87,11 @@ impl Maker {
     /// Make ready: a shared page, a stack, the arguments.
     ///
     /// # Errors
-    /// `Failure::Failed` if the page cannot be had, or SIGALRM cannot be taken.
+    /// `Failure::Failed` if the page cannot be had, or the signals cannot be taken.
     pub fn new(how: How, clock: &Clock) -> Result<Self, Failure> {
         limit::take()?;
+        // Ignored, as it may have been inherited, it would have the kernel reap the children unseen (waitpid(2)).
+        cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let page = Page::new()?;
         let program = Program {
             path: c"/proc/self/exe".to_owned(),

@@ -77,7 +77,10 @@ def _sections(results: Results) -> list[Section]:
 LAB = Lab(
     name="syscalls",
     title="System calls",
-    document="a new system call and fork timed by the time-stamp counter, and on calls made for ten seconds",
+    document=(
+        "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, "
+        "the other made system calls for ten seconds"
+    ),
     experiments=(COST, THROUGHPUT, CREATE),
     sections=_sections,
     notebook="notebooks/syscalls.ipynb",

@@ -11,5 +11,5 @@ from oscope.samples import Results
 def sections(results: Results) -> list[Section]:
     """Return the lab's answers."""
     analysed = Analysed.of(results)
-    answers = (table_one, cost, shape, causes, estimator, throughput, page_tables)
+    answers = (cost, throughput, table_one, page_tables, shape, causes, estimator)
     return [found for answer in answers if (found := answer.section(analysed)) is not None]

@@ -13,11 +13,15 @@ from oscope.labs.syscalls.words import counted, judged_points, listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
+from oscope.report.tables import meaning
 from oscope.samples import Floats
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution, attribute
 
 NAMED = 6
 """Causes that get a colour of their own in the figure."""
+TOLD = 3
+"""Causes named in the answer."""
+PLAIN = {"process": "differences between processes", "drift": "a trend over the run"}
 SLOW_ROWS = 15
 SLOW_EACH = 3
 """Slow samples listed of one point at most, so that one point does not fill the list."""
@@ -41,7 +45,7 @@ def section(results: Analysed) -> Section | None:
         return None
     return Section(
         title="What makes the times vary",
-        answer=_answer(every),
+        answer=_answer(results, every),
         text=[
             (
                 "For each point the variance of its samples is shared out among the covariates recorded "
@@ -51,6 +55,7 @@ def section(results: Analysed) -> Section | None:
                 "brackets. The few most extreme samples of a point are drawn in, lest one decide. What "
                 "goes together need not be cause and effect."
             ),
+            *_inseparable(every),
             *_thin(every),
             *_extreme(every),
         ],
@@ -89,31 +94,46 @@ def _totals(every: Sequence[Attributed]) -> dict[str, float]:
     return dict(sorted(totals.items(), key=lambda pair: (-pair[1], pair[0])))
 
 
-def _answer(every: Sequence[Attributed]) -> str:
+def _answer(results: Analysed, every: Sequence[Attributed]) -> str:
     judged = [each for each in every if each.found.enough and np.isfinite(each.found.unexplained)]
     if not judged:
-        return "There are not enough samples to say what makes the times vary; `--profile full` takes them."
+        return f"Too few samples to say what makes the times vary: {FEWEST_SAMPLES} of a point are needed."
     totals = _totals(judged)
     rest = float(np.mean([each.found.unexplained for each in judged]))
     if not totals:
         points = counted(len(judged), "point")
         return f"Nothing that was recorded goes with the variation beyond chance at any of {points}."
     told = [
-        f"{name} ({format_share(share, 0.01)} of the variance on average, found at "
-        f"{sum(any(c.name == name for c in each.found.causes) for each in judged)} of {len(judged)} "
-        f"points{_inseparable(judged, name)})"
-        for name, share in list(totals.items())[:3]
+        f"{_percent(share)} {'' if index else 'of the variance goes '}with {_gloss(results, name)}"
+        for index, (name, share) in enumerate(list(totals.items())[:TOLD])
     ]
-    unnamed = f"for {format_share(rest, 0.01)} no cause could be named beyond chance"
-    return f"The variation goes most with {listed(told)}; {unnamed}."
+    where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of “{judged[0].name}”"
+    return f"{where}, {listed(told)}; for {_percent(rest)} no cause could be named beyond chance."
 
 
-def _inseparable(judged: Sequence[Attributed], name: str) -> str:
-    """Say what cannot be told from the cause `name` at the points where it was found."""
-    others = {
-        other for each in judged for cause in each.found.causes if cause.name == name for other in cause.along
-    }
-    return f", where {listed(sorted(others))} cannot be told from it" if others else ""
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _gloss(results: Analysed, name: str) -> str:
+    """Name a cause, with its meaning in brackets, since covariates have short names."""
+    if name in PLAIN:
+        return PLAIN[name]
+    columns = [each.covariates[name] for each in results.experiments if name in each.covariates]
+    text = meaning(columns[0]) if columns else name
+    return name if text == name else f"{name} ({text[:1].lower()}{text[1:]})"
+
+
+def _inseparable(every: Sequence[Attributed]) -> list[str]:
+    """Say of each cause what cannot be told from it at the points where it was found."""
+    along: dict[str, set[str]] = {}
+    for each in every:
+        for cause in each.found.causes:
+            along.setdefault(cause.name, set()).update(cause.along)
+    told = [
+        f"{listed(sorted(others))} cannot be told from {name}" for name, others in along.items() if others
+    ]
+    return [f"At some points {'; '.join(told)}: they rise and fall together."] if told else []
 
 
 def _thin(every: Sequence[Attributed]) -> list[str]:

@@ -44,25 +44,31 @@ def _summary(
 
 
 def _answer(results: Analysed, experiment: ExperimentResults) -> str:
-    found = [
-        (call, summary)
-        for call in dict.fromkeys(str(point.factors["call"]) for point in experiment.points)
-        if (summary := _summary(results, experiment, call)) is not None
-    ]
-    if not found:
-        return ""
-    found.sort(key=lambda pair: pair[1].median)
-    cheap, dear = found[0], found[-1]
-    bare = next((pair for pair in found if pair[0] == BARE), None)
-    parts = [f"A {bare[0]} call costs {median(bare[1], 'ns')} in a loop"] if bare else []
-    if len(found) > 1 and cheap[1].median > 0:
-        ratio = dear[1].median / cheap[1].median
-        parts.append(
-            f"the cheapest measured is {cheap[0]} with {median(cheap[1], 'ns')}, the dearest {dear[0]} "
-            f"with {median(dear[1], 'ns')}, {ratio:.3g} times as much"
-        )
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + "." if text else ""
+    calls = dict.fromkeys(str(point.factors["call"]) for point in experiment.points)
+    for style, opening in (("loop", "In a loop"), ("single", "Timed by itself")):
+        found = {
+            call: summary
+            for call in calls
+            if (summary := _summary(results, experiment, call, style)) is not None
+        }
+        if found:
+            return f"{opening}, {_costs(found)}."
+    return ""
+
+
+def _costs(found: dict[str, Summary]) -> str:
+    """Tell what the bare call, the cheapest and the dearest cost."""
+    ordered = sorted(found, key=lambda call: found[call].median)
+    chosen = [BARE] if BARE in found else []
+    chosen += [call for call in dict.fromkeys((ordered[0], ordered[-1])) if call != BARE]
+    told = [f"{call} costs {median(found[call], 'ns')}" for call in chosen]
+    text = listed(told)
+    return f"{text}, the cheapest and the dearest of {len(found)} calls" if _ends(chosen, ordered) else text
+
+
+def _ends(chosen: list[str], ordered: list[str]) -> bool:
+    """Say whether the calls told end with the cheapest and the dearest of more."""
+    return len(ordered) > 2 and chosen[-2:] == [ordered[0], ordered[-1]]
 
 
 def _crossing(results: Analysed, experiment: ExperimentResults) -> list[str]:

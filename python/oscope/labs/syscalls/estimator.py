@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from oscope.digits import format_count, format_share
-from oscope.labs.syscalls.words import counted, judged_points, listed
+from oscope.digits import GROUP, format_count, format_share
+from oscope.labs.syscalls.words import judged_points, listed
 from oscope.report.analysis import Analysed
 from oscope.report.document import Section, Table
 from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics.summary import FEWEST_FOR_SHAPE
 
 
 def section(results: Analysed) -> Section | None:
@@ -16,19 +18,12 @@ def section(results: Analysed) -> Section | None:
     rows = [
         _row(*each, results) for each in judged_points(results) if each[1].factors.get("resident", 0) == 0
     ]
-    chosen = Counter(row[-2] for row in rows)
     if not rows:
         return None
-    (first, most), *others = chosen.most_common()
-    told = [
-        f"the {first} stands for the cost in {most}",
-        *(f"the {name} in {number}" for name, number in others),
-    ]
-    answer = f"Judged by the shape, {listed(told)} of {counted(len(rows), 'distribution')}."
     columns = ["what", "n", "skewness", "outliers", "modes", "autocorrelation", "stands for the cost", "why"]
     return Section(
         title="Which value stands for the cost",
-        answer=answer,
+        answer=_answer(rows),
         text=[
             (
                 "The mean is right for a total (many calls together cost the sum of all of them, tail "
@@ -47,6 +42,19 @@ def section(results: Analysed) -> Section | None:
             )
         ],
     )
+
+
+def _answer(rows: Sequence[Sequence[str]]) -> str:
+    judged = [row for row in rows if int(row[1].replace(GROUP, "")) >= FEWEST_FOR_SHAPE]
+    if not judged:
+        return f"Too few samples to judge the shape: {FEWEST_FOR_SHAPE} of a point are needed."
+    if len(judged) == 1:
+        return f"Judged by its shape, “{judged[0][0]}” is best told by the {judged[0][-2]}."
+    (first, most), *others = Counter(row[-2] for row in judged).most_common()
+    if not others:
+        return f"Judged by its shape, each of {len(judged)} distributions is best told by the {first}."
+    told = [f"the {first} in {most}", *(f"the {name} in {number}" for name, number in others)]
+    return f"Judged by the shape of {len(judged)} distributions, what stands for the cost is {listed(told)}."
 
 
 def _row(

@@ -28,7 +28,7 @@ def table(results: Analysed, attributions: Mapping[str, Attribution]) -> Table:
         ["pipelining", _pipelining(results)],
         ["caches", _covariate(results, attributions, CACHES)],
     ]
-    return Table("The document's four guesses", ["guess", "what was measured here"], rows)
+    return Table("Four guesses of the original report", ["guess", "what was measured here"], rows)
 
 
 def _any(results: Analysed) -> ExperimentResults:
@@ -76,6 +76,8 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
     if not recorded:
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
+    if not judged:
+        return "Cannot be told: no point has samples enough."
     hits = [
         (cause, where)
         for where, found in judged.items()
@@ -128,7 +130,7 @@ def _pipelining(results: Analysed) -> str:
         found = f"{median(difference, 'ns')} of {median(base, 'ns')}"
         return f"{opening}, but no difference between them was found: {found}{step}."
     return (
-        f"{opening}: getppid by itself takes {median(difference, 'ns')} more than its "
+        f"{opening}: getppid by itself differs by {median(difference, 'ns')} from its "
         f"{median(base, 'ns')} in a loop. That shifts every call alike and is no source of variation "
         "between calls."
     )

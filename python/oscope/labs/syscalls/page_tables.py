@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_interval
+from oscope.digits import MISSING, format_count, format_interval, format_value
 from oscope.experiment import Level
 from oscope.labs.syscalls.words import excludes_zero, listed, median
 from oscope.report import plots
-from oscope.report.analysis import Analysed, block_medians, level_text
+from oscope.report.analysis import Analysed, block_medians, levels
 from oscope.report.document import Figure, Section, Table
 from oscope.report.experiments import dot
 from oscope.report.tables import shared_scale
@@ -104,9 +104,17 @@ def _answer(lines: list[Line]) -> str:
     rising = [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[0] > 0]
     told = [f"{median(line.slope, 'ns')} to {line.name}" for line in rising]
     parts = [f"each MiB of the parent's resident memory adds {listed(told)}"] if told else []
-    flat = [line for line in lines if not excludes_zero(line.slope)]
+    flat = [line for line in lines if line.slope.ci95 is not None and not excludes_zero(line.slope)]
     if flat:
-        parts.append(f"for {listed(_named(flat, lines))} no cost of resident memory was found")
+        most = max(abs(end) for line in flat for end in line.slope.ci95 or ())
+        within = format_value(most, most, "ns")
+        parts.append(
+            f"for {listed(_named(flat, lines))} no cost of resident memory was found (it is within {within} "
+            "a MiB)"
+        )
+    unknown = [line for line in lines if line.slope.ci95 is None]
+    if unknown:
+        parts.append(f"for {listed(_named(unknown, lines))} one block is too few to tell")
     falling = [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[1] < 0]
     if falling:
         told = [f"{line.name} by {median(line.slope, 'ns')} a MiB" for line in falling]
@@ -138,7 +146,7 @@ def _table(results: Analysed, experiment: ExperimentResults, lines: list[Line]) 
             results.summary(experiment, point, METRIC) for point in (line.points[0], line.points[-1])
         )
         low, high = line.slope.ci95 or (None, None)
-        span = " to ".join(level_text("resident", line.points[end].factors["resident"]) for end in (0, -1))
+        span = " to ".join(levels(experiment, line.points[end].factors)["resident"] for end in (0, -1))
         rows.append(
             [
                 line.how,

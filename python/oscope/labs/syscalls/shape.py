@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from oscope.digits import Scale, format_count, format_share, format_value
-from oscope.labs.syscalls.words import listed, with_samples
+from oscope.digits import Scale, format_count, format_interval, format_share, format_value
+from oscope.labs.syscalls.words import counted, listed, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
 from oscope.report.tables import row_scale, shared_scale
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
+from oscope.statistics.shape import FEWEST_FOR_MODES
 
 PERCENTS = (1.0, 25.0, 75.0, 95.0, 99.0, 99.9)
 FORK_METRICS = ("child_ns", "parent_ns")
@@ -62,25 +63,37 @@ def _fork(results: Analysed) -> Series:
 
 
 def _answer(series: Series) -> str:
-    several = [name for name, _, _, _, summary in series if len(summary.modes) > 1]
-    parts = [
-        f"{len(several)} of {len(series)} distributions have more than one mode ({listed(several)})"
-        if several
-        else f"None of {len(series)} distributions has more than one mode"
-    ]
-    for percent in (99.0, 95.0):
-        tails = [
-            (summary.percentiles[percent][0] / summary.median, name)
-            for name, _, _, _, summary in series
-            if percent in summary.percentiles and summary.median > 0
-        ]
-        if tails:
-            most, worst = max(tails)
-            rare = "one sample in a hundred" if percent == 99 else "one sample in twenty"
-            tail = f"{rare} takes {most:.3g} times the median or more"
-            parts.append(f"the heaviest tail of {len(tails)} with samples enough is that of {worst}: {tail}")
-            break
-    return "; ".join(parts) + "."
+    judged = [each for each in series if each[-1].n >= FEWEST_FOR_MODES]
+    if not judged:
+        return f"Too few samples to tell how the times are spread: {FEWEST_FOR_MODES} of a point are needed."
+    several = [name for name, _, _, _, summary in judged if len(summary.modes) > 1]
+    what = " and ".join(
+        dict.fromkeys(
+            "fork" if where.experiment == "process.create" else "single calls" for _, where, *_ in judged
+        )
+    )
+    if len(judged) == 1:
+        (name, *_, summary) = judged[0]
+        modes = f"The distribution of “{name}” has {counted(len(summary.modes), 'mode')}"
+    elif several:
+        modes = f"{len(several)} of {counted(len(judged), 'distribution')} of {what} have more than one mode"
+        modes = f"{modes} ({listed(several)})"
+    else:
+        modes = f"No distribution of {what} has more than one mode ({len(judged)} judged)"
+    return f"{modes}. {_tail(judged)}".strip()
+
+
+def _tail(judged: Series) -> str:
+    """Tell the heaviest tail, by the highest percentile that all distributions have."""
+    for percent, rare in ((99.0, "one sample in a hundred"), (95.0, "one sample in twenty")):
+        if not all(percent in summary.percentiles and summary.median > 0 for *_, summary in judged):
+            continue
+        name, *_, summary = max(judged, key=lambda each: each[-1].percentiles[percent][0] / each[-1].median)
+        most, low, high = (figure / summary.median for figure in summary.percentiles[percent])
+        subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else "Its tail"
+        times = format_interval(most, low, high, "")
+        return f"{subject}: {rare} takes {times} times the median or more."
+    return ""
 
 
 def _step(series: Series) -> list[str]:
@@ -137,5 +150,5 @@ def _table(series: Series) -> Table:
 def _modes(summary: Summary, column: Scale) -> str:
     text = row_scale(column, summary).text
     if len(summary.modes) < 2:
-        return "one"
+        return "one" if summary.n >= FEWEST_FOR_MODES else "too few samples"
     return ", ".join(f"{text(mode.location)} ({format_share(mode.share, 0.01)})" for mode in summary.modes)

@@ -6,7 +6,7 @@ import numpy as np
 
 from oscope.digits import MISSING, Scale, format_count
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.words import median
+from oscope.labs.syscalls.words import counted, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
@@ -23,7 +23,7 @@ ROWS = (
     ("fork parent", reference.FORK_PARENT),
 )
 NO_CALL = (
-    "my_precious needs the patched kernel: boot one that has the call (the kernel lab builds it), then "
+    f"my_precious needs a kernel patched to have it as call {reference.MY_PRECIOUS_CALL[3:]}. Boot one, then "
     f"`oscope run syscall.cost --set call={reference.MY_PRECIOUS_CALL} --set style=single`."
 )
 
@@ -43,13 +43,13 @@ def section(results: Analysed) -> Section | None:
     ]
     summaries = [results.summary(*each) if each else None for each in columns]
     return Section(
-        title="The document's table: a call and fork in cycles",
-        answer=_answer(summaries),
+        title="A call and fork in cycles, beside the original report",
+        answer=_answer(fork, summaries),
         text=[
             (
-                "The document timed ten iterations of each on another machine (Linux 5.0); its figures "
-                "stand beside ours for their shape. A cycle is a tick of the time-stamp counter, which "
-                "runs at a constant rate whatever the core's own frequency."
+                "The original report timed ten iterations of each on another machine (Linux 5.0); its "
+                "figures stand beside ours for their shape. A cycle is a tick of the time-stamp counter, "
+                "which runs at a constant rate whatever the core's own frequency."
             )
         ],
         tables=[_statistics(summaries), _iterations(columns)],
@@ -69,28 +69,26 @@ def _my_precious(results: Analysed) -> Found | None:
 
 def _missing(columns: list[Found | None], summaries: list[Summary | None], create: ExperimentResults) -> str:
     parts = [NO_CALL] if columns[0] is None else []
-    if summaries[1] is None and summaries[2] is None:
+    none = [who for who, summary in zip(("child", "parent"), summaries[1:], strict=True) if summary is None]
+    if none:
         clock = create.environment.get("clock") or {}
-        reason = clock.get("why") or "no process.create sample of fork without resident memory has them"
-        parts.append(f"Cycles of fork: {reason}.")
+        reason = clock.get("why") or "no sample of fork without resident memory has them"
+        parts.append(f"Cycles of fork's {listed(none)}: {reason}.")
     return " ".join(parts)
 
 
-def _answer(summaries: list[Summary | None]) -> str:
+def _answer(fork: PointSamples, summaries: list[Summary | None]) -> str:
     _, child, parent = summaries
     if child is None or parent is None:
         return ""
-    ours, theirs = child.median / parent.median, reference.FORK_CHILD.median / reference.FORK_PARENT.median
-    alike = "as in the document" if (ours > 1) == (theirs > 1) else "unlike in the document"
-    order = (
-        "The parent returns from fork before the child runs"
-        if ours > 1
-        else "The child runs before the parent returns from fork"
-    )
+    later = fork.metrics["child_cycles"] - fork.metrics["parent_cycles"]
+    later = later[np.isfinite(later)]
+    theirs = np.subtract(reference.FORK_CHILD.iterations, reference.FORK_PARENT.iterations)
     return (
-        f"{order}, {alike}: by the median the child's first instruction comes {median(child, 'cycles')} "
-        f"after the call and the parent's return {median(parent, 'cycles')}, a ratio of {ours:.2f} "
-        f"({theirs:.2f} there)."
+        f"The parent returned from fork before the child ran in {format_count((later > 0).sum())} of "
+        f"{counted(len(later), 'fork')} ({(theirs > 0).sum()} of {len(theirs)} in the original report). By "
+        f"the median the child's first instruction comes {median(child, 'cycles')} after the call, the "
+        f"parent's return {median(parent, 'cycles')}."
     )
 
 
@@ -101,13 +99,13 @@ def _statistics(summaries: list[Summary | None]) -> Table:
         rows.append([name, *cited, *(_own(summary) if summary else [_why(name)])])
     figures = ("mean", "median", "std. dev.")
     here = ("iterations", "mean", "median", "95 % interval", "std. dev.")
-    columns = ["", *(f"document: {name}" for name in figures), *(f"here: {name}" for name in here)]
+    columns = ["", *(f"original: {name}" for name in figures), *(f"here: {name}" for name in here)]
     return Table(
         "Mean, median and standard deviation [cycles]",
         columns,
         rows,
         frozenset(range(1, len(columns))),
-        "The document's figures are of 10 iterations each. The child's figure is until its first "
+        "The original report's figures are of 10 iterations each. The child's figure is until its first "
         "instruction, the parent's until the call returns. The interval is that of the median.",
     )
 
@@ -140,7 +138,7 @@ def _iterations(columns: list[Found | None]) -> Table:
     names = [name for name, _ in ROWS]
     return Table(
         f"The first {LISTED} iterations [cycles]",
-        ["iteration", *(f"document: {name}" for name in names), *(f"here: {name}" for name in names)],
+        ["iteration", *(f"original: {name}" for name in names), *(f"here: {name}" for name in names)],
         rows,
         frozenset(range(7)),
         "In the order in which they were taken; none is left out."
@@ -159,7 +157,7 @@ def _figure(results: Analysed, columns: list[Found | None]) -> list[Figure]:
     for name, document, (experiment, point, metric) in known:
         rows.append(dot(results, experiment, (point, metric), scale, name=f"{name}: here", colour=0))
         cited = np.array(document.iterations, dtype=float)
-        rows.append(plots.Dot(f"{name}: document", document.median, None, cited, 1))
+        rows.append(plots.Dot(f"{name}: original", document.median, None, cited, 1))
     return [
         plots.strips(
             "Single iterations and medians",

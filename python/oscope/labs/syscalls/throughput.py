@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from oscope.digits import MISSING, format_count
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.words import median, with_samples
+from oscope.labs.syscalls.words import listed, median, with_samples
 from oscope.report import plots
-from oscope.report.analysis import Analysed, level_text
+from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Figure, Section, Table
 from oscope.report.tables import row_scale, shared_scale
 from oscope.samples import ExperimentResults, PointSamples
@@ -30,8 +32,8 @@ def section(results: Analysed) -> Section | None:
         answer=_answer(found),
         text=[
             (
-                "The document counts each call as one byte moved, so that its bytes a second and calls "
-                "a second are the same number; so does bytes_per_s here. Its figures are of another "
+                "The original report counts each call as one byte moved, so that its bytes a second and "
+                "calls a second are the same number; so does bytes_per_s here. Its figures are of another "
                 "machine."
             )
         ],
@@ -47,23 +49,36 @@ def _call(point: PointSamples) -> str:
 def _answer(found: Found) -> str:
     fastest = max(found, key=lambda pair: pair[1].median)
     slowest = min(found, key=lambda pair: pair[1].median)
-    text = f"{_call(fastest[0])} is called most often, {median(fastest[1], 'calls/s')}"
-    if slowest is not fastest:
-        text += f", {_call(slowest[0])} least, {median(slowest[1], 'calls/s')}"
-    known = [
-        (_call(point), summary.median)
-        for point, summary in found
-        if _call(point) in reference.CALLS_PER_SECOND
-    ]
-    ours = [call for call, _ in sorted(known, key=lambda pair: -pair[1])]
+    if slowest is fastest:
+        return f"{_call(fastest[0])} is called at {median(fastest[1], 'calls/s')}."
+    text = (
+        f"Of {listed([_call(point) for point, _ in found])}, {_call(fastest[0])} is called most often, at "
+        f"{median(fastest[1], 'calls/s')}, and {_call(slowest[0])} least, at {median(slowest[1], 'calls/s')}"
+    )
+    return f"{text}. {_order(found)}".strip()
+
+
+def _order(found: Found) -> str:
+    """Compare the order of the calls with the original report's, as far as the intervals allow."""
+    known = sorted(
+        (pair for pair in found if _call(pair[0]) in reference.CALLS_PER_SECOND),
+        key=lambda pair: -pair[1].median,
+    )
+    ours = [_call(point) for point, _ in known]
     theirs = sorted(ours, key=lambda call: -reference.CALLS_PER_SECOND[call])
-    if len(ours) > 1:
-        text += (
-            ". The order is the document's"
-            if ours == theirs
-            else f". The document's order was {', '.join(theirs)}; here it is {', '.join(ours)}"
-        )
-    return text + "."
+    if len(ours) < 2:
+        return ""
+    text = (
+        "The order is the original report's"
+        if ours == theirs
+        else f"The original report's order was {', '.join(theirs)}; here it is {', '.join(ours)}"
+    )
+    close = [
+        f"{_call(fast[0])} and {_call(slow[0])}"
+        for fast, slow in pairwise(known)
+        if fast[1].ci95 is None or slow[1].ci95 is None or fast[1].ci95[0] <= slow[1].ci95[1]
+    ]
+    return f"{text}, though the intervals of {listed(close)} overlap." if close else f"{text}."
 
 
 def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Table:
@@ -77,7 +92,7 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
         rows.append(
             [
                 _call(point),
-                level_text("duration", point.factors["duration"]) if "duration" in point.factors else MISSING,
+                levels(experiment, point.factors).get("duration", MISSING),
                 format_count(summary.n),
                 text(summary.median),
                 MISSING if low is None else f"{text(low)} to {text(high)}",
@@ -98,8 +113,8 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
         f"95 % interval {unit}",
         f"std. dev. {unit}",
         f"bytes {bytes_unit}",
-        f"document {unit}",
-        "here / document",
+        f"original {unit}",
+        "here / original",
         f"1 / cost in a loop {unit}",
     ]
     note = (
@@ -126,9 +141,9 @@ def _figure(found: Found) -> Figure:
     here = plots.Bars("here", [summary.median / scale.factor for _, summary in found], intervals)
     cited = [reference.CALLS_PER_SECOND.get(name) for name in names]
     document = plots.Bars(
-        "document", [None if each is None else each / scale.factor for each in cited], role="reference"
+        "original", [None if each is None else each / scale.factor for each in cited], role="reference"
     )
-    title = "Calls a second, here and in the document"
+    title = "Calls a second, here and in the original report"
     return plots.bars(
         title,
         plots.axis(scale.unit),

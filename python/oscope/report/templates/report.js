@@ -2,6 +2,7 @@
 (() => {
   const root = document.documentElement;
   const plots = [...document.querySelectorAll(".plot")];
+  const PRINT_WIDTH = 660; // A4 and Letter less their margins, in CSS pixels.
   const narrow = () => window.innerWidth < 640;
 
   // ---- unpacking: gzip + base64, as embed.py packs it
@@ -62,13 +63,18 @@
     };
   }
 
+  function drawOne(place, theme, size) {
+    const figure = JSON.parse(place.querySelector("script").textContent);
+    return window.Plotly.react(place.querySelector(".canvas"), figure.traces.map((trace) => styled(trace, theme)), { ...arranged(figure.layout, theme), ...size },
+      { responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+  }
+
+  let drawing = 0;
   async function draw() {
-    const theme = colours();
+    const theme = colours(), own = ++drawing;
     for (const place of plots) {
-      const figure = JSON.parse(place.querySelector("script").textContent);
-      const target = place.querySelector(".canvas");
-      await window.Plotly.react(target, figure.traces.map((trace) => styled(trace, theme)), arranged(figure.layout, theme),
-        { responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
+      if (own !== drawing) return;
+      await drawOne(place, theme, {});
       await new Promise((next) => setTimeout(next, 0));
     }
     root.dataset.drawn = root.dataset.theme || "auto";
@@ -83,8 +89,19 @@
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); draw(); });
   prefersDark.addEventListener("change", () => { label(); draw(); });
   let before;
-  window.addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; draw(); });
-  window.addEventListener("afterprint", () => { if (before) root.dataset.theme = before; else delete root.dataset.theme; draw(); });
+  // The page is printed when the listener returns, so nothing may be left for later; the paper's width is not known yet.
+  window.addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    root.dataset.theme = "light";
+    if (!window.Plotly) return;
+    drawing++;
+    const theme = colours();
+    for (const place of plots) drawOne(place, theme, { width: PRINT_WIDTH, autosize: false });
+  });
+  window.addEventListener("afterprint", () => {
+    if (before) root.dataset.theme = before; else delete root.dataset.theme;
+    if (window.Plotly) draw();
+  });
   label();
 
   // ---- the data: columns back to samples, as embed.py's `decode` does it
@@ -193,9 +210,19 @@
   // ---- start
 
   (async () => {
-    const script = document.createElement("script");
-    script.textContent = new TextDecoder().decode(await unpacked(document.getElementById("plotly").textContent));
-    document.head.append(script);
-    await draw();
+    // An open inner document holds back the page's load event, for which a browser that prints unattended waits.
+    const hold = document.createElement("iframe");
+    hold.hidden = true;
+    document.body.append(hold);
+    hold.contentDocument.open();
+    try {
+      const script = document.createElement("script");
+      script.textContent = new TextDecoder().decode(await unpacked(document.getElementById("plotly").textContent));
+      document.head.append(script);
+      await draw();
+    } finally {
+      hold.contentDocument.close();
+      hold.remove();
+    }
   })();
 })();
