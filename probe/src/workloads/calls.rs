@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU8;
-use std::time::Instant;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
@@ -102,11 +101,7 @@ impl Call {
             }
             "gethostid" => {
                 let target = function_only(name, entry, Target::GetHostId)?;
-                host_id::answers_locally(|| {
-                    let started = Instant::now();
-                    target.visit(Once);
-                    started.elapsed()
-                })?;
+                host_id::answered_locally()?;
                 Ok(target)
             }
             "clock_gettime" => function_only(name, entry, Target::ClockGetTime),

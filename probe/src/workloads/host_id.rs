@@ -1,30 +1,26 @@
 //! Whether `gethostid` is answered by this machine.
 //!
-//! Without `/etc/hostid` the C library looks the host's name up (gethostid(3)). Where the name is not in `/etc/hosts` that asks a name
-//! server, and each call takes the network's time, up to many seconds.
+//! Without `/etc/hostid` the C library looks the host's name up (gethostid(3)). Where neither `/etc/hosts` nor the module `myhostname`
+//! knows the name (nsswitch.conf(5), nss-myhostname(8)), that asks a name server: each call then takes the network's time, from
+//! 0.1 ms to many seconds. Trying it tells nothing, since a name server nearby is quick until it loses a packet.
 
-use std::time::Duration;
+use std::fs;
+
+use nix::sys::utsname::uname;
 
 use crate::error::Failure;
 
-/// How often it is tried: the first call may load the resolver's libraries.
-const TRIES: u32 = 3;
-/// No name server answers as quickly as this.
-const LOCAL_ANSWER: Duration = Duration::from_millis(1);
-/// After a try of this length, no further one is worth the wait.
-const HOPELESS: Duration = Duration::from_millis(500);
-
-/// Refuse a `gethostid` that asks a name server; `trial` makes a call and tells how long it took.
+/// Refuse a `gethostid` that asks a name server.
 ///
 /// # Errors
-/// `Failure::Unavailable`, with the remedy, if no trial is answered at once.
-pub fn answers_locally(mut trial: impl FnMut() -> Duration) -> Result<(), Failure> {
-    for _ in 0..TRIES {
-        match trial() {
-            elapsed if elapsed < LOCAL_ANSWER => return Ok(()),
-            elapsed if elapsed > HOPELESS => break,
-            _ => {}
-        }
+/// `Failure::Unavailable`, with the remedy.
+pub fn answered_locally() -> Result<(), Failure> {
+    let kept = fs::metadata("/etc/hostid").is_ok_and(|file| file.len() >= 4);
+    let text = |path| fs::read_to_string(path).unwrap_or_default();
+    let host = uname().map_err(|error| Failure::system("uname", error))?;
+    let name = host.nodename().to_string_lossy();
+    if kept || is_known(&name, &text("/etc/hosts"), &text("/etc/nsswitch.conf")) {
+        return Ok(());
     }
     Err(Failure::unavailable(
         "gethostid asks a name server on this machine, so that its time would be the network's",
@@ -32,28 +28,43 @@ pub fn answers_locally(mut trial: impl FnMut() -> Duration) -> Result<(), Failur
     ))
 }
 
+/// Whether `name` stands in `/etc/hosts`, or `/etc/nsswitch.conf` has `myhostname` answer before `dns`.
+fn is_known(name: &str, hosts: &str, services: &str) -> bool {
+    let in_hosts = hosts
+        .lines()
+        .map(|line| line.split('#').next().unwrap_or_default())
+        .any(|line| {
+            line.split_whitespace()
+                .skip(1)
+                .any(|known| known.eq_ignore_ascii_case(name))
+        });
+    let first = services
+        .lines()
+        .find_map(|line| line.trim_start().strip_prefix("hosts:"))
+        .and_then(|modules| {
+            modules
+                .split_whitespace()
+                .find(|module| ["dns", "resolve", "myhostname"].contains(module))
+        });
+    in_hosts || first == Some("myhostname")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trials(lengths_ms: &[u64]) -> (bool, usize) {
-        let mut made = 0;
-        let answer = answers_locally(|| {
-            made += 1;
-            Duration::from_millis(lengths_ms[made - 1])
-        });
-        (answer.is_ok(), made)
+    #[test]
+    fn a_name_in_the_hosts_file_is_known() {
+        let hosts = "127.0.0.1 localhost\n127.0.1.1 Box box.example # alias old\n";
+        assert!(is_known("box", hosts, ""));
+        assert!(!is_known("old", hosts, ""));
+        assert!(!is_known("127.0.1.1", hosts, "hosts: files dns\n"));
     }
 
     #[test]
-    fn one_answer_at_once_is_enough() {
-        assert_eq!(trials(&[0]), (true, 1));
-        assert_eq!(trials(&[8, 0]), (true, 2));
-    }
-
-    #[test]
-    fn a_name_server_is_refused_and_a_hopeless_one_is_tried_once() {
-        assert_eq!(trials(&[8, 8, 8]), (false, 3));
-        assert_eq!(trials(&[5000]), (false, 1));
+    fn the_host_name_module_counts_only_before_a_name_server() {
+        assert!(is_known("box", "", "hosts:  files myhostname dns\n"));
+        assert!(!is_known("box", "", "hosts: files dns myhostname\n"));
+        assert!(!is_known("box", "", "passwd: files myhostname\n"));
     }
 }
