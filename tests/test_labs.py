@@ -15,6 +15,7 @@ from oscope import labs
 from oscope.catalogue import Catalogue, check_level, load
 from oscope.errors import UsageError
 from oscope.experiment import Lab
+from oscope.report.analysis import label, level_text
 from oscope.report.document import Section
 from oscope.samples import ExperimentResults, Results
 
@@ -357,6 +358,14 @@ def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
     ]
     assert "though the intervals of" in section.answer
     assert "lseek and getpid" in section.answer
+
+
+def test_the_type_of_a_factor_decides_how_its_levels_are_written() -> None:
+    create = synthetic.create()
+    assert label(create, {"how": "fork", "resident": 64 << 20}, ("how", "resident")) == "fork · 64 MiB"
+    unknown = dataclasses.replace(create, factor_types={})
+    assert label(unknown, {"how": "fork", "resident": 64 << 20}, ("resident",)) == str(64 << 20)
+    assert level_text(0.5, "duration") == "500 ms"
 
 
 def test_a_call_alone_is_told_whichever_style_was_run() -> None:

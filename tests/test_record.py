@@ -168,10 +168,12 @@ def test_any_point_makes_a_valid_record_and_comes_back(values: np.ndarray, facto
         covariates={"y": Column("y", "")},
         environment={},
         settings=SETTINGS,
+        factor_types={"size": "bytes"},
     )
     data = strictly(record.to_json(Results((results,))))
     VALIDATOR.validate(data)
     same(results, record.from_record(data))
+    assert record.from_record(data).factor_types == results.factor_types
 
 
 def test_a_record_is_written_whole_or_not_at_all(results: Results, tmp_path: Path) -> None:

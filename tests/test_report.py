@@ -19,7 +19,7 @@ import synthetic
 from oscope import report
 from oscope.errors import OscopeError
 from oscope.report import embed, page
-from oscope.report.build import build, verdict
+from oscope.report.build import build, title, verdict
 from oscope.report.document import Table
 from oscope.samples import Results
 
@@ -48,9 +48,8 @@ def text() -> str:
     return page.render(build(synthetic.survey(), report.LABS))
 
 
-def test_equal_results_give_an_equal_file(tmp_path: Path) -> None:
-    one, two = (report.write(synthetic.survey(), tmp_path / name) for name in ("a.html", "b.html"))
-    assert one.read_bytes() == two.read_bytes()
+def test_equal_results_give_an_equal_file(text: str, tmp_path: Path) -> None:
+    assert report.write(synthetic.survey(), tmp_path / "report.html").read_bytes() == text.encode()
 
 
 def test_nothing_in_the_page_is_fetched(text: str) -> None:
@@ -109,6 +108,35 @@ def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
     told = verdict(synthetic.survey())
     assert "1 sample failed and is left out" in told
     assert "1 point could not be measured on this machine" in told
+
+
+def test_the_title_is_that_of_what_was_run() -> None:
+    everything = synthetic.survey()
+    assert title(everything, report.LABS) == "This machine’s survey"
+    one = Results(everything.experiments[:1])
+    assert title(one, report.LABS) == everything.experiments[0].title
+    assert title(Results(everything.experiments[:2]), report.LABS) == "System calls"
+
+
+def test_the_verdict_says_what_was_asked_for_and_not_reached() -> None:
+    throughput = synthetic.throughput()
+
+    def told(status: str = "done", **changed: object) -> str:
+        settings = {**throughput.settings, **changed}
+        return verdict(Results((dataclasses.replace(throughput, settings=settings, status=status),)))
+
+    assert told(reps=5).endswith("4 points were taken, and everything asked for was measured.")
+    assert told(reps=7).endswith("; 8 samples more were asked for.")
+    assert told(reps=1, precision=1e-9).endswith("; 4 points did not reach the precision asked for.")
+    assert "everything asked for" not in told(status="interrupted")
+
+
+def test_runs_of_the_same_experiment_are_told_apart() -> None:
+    one = synthetic.throughput()
+    two = dataclasses.replace(one, run_id="20260102-000000-synthetic")
+    assert "syscall.throughput is here from 2 runs" in verdict(Results((one, two)))
+    titles = [each.title for each in build(Results((one, two)), report.LABS).experiments]
+    assert [title.rpartition(" ")[2] for title in titles] == [one.run_id, two.run_id]
 
 
 def test_a_failed_self_check_comes_first() -> None:

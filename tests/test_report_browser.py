@@ -136,6 +136,29 @@ def test_the_switch_changes_page_and_figures(browser: webdriver.Chrome, path: Pa
     assert (light[2], dark[2]) == ("Dark", "Light")
 
 
+def test_the_page_has_loaded_only_when_its_figures_are_drawn(browser: webdriver.Chrome, path: Path) -> None:
+    browser.get(path.as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.drawn")
+    assert browser.execute_script("return document.querySelectorAll('iframe').length") == 0
+
+
+def test_on_paper_all_figures_are_light_and_as_wide_as_it(browser: webdriver.Chrome, path: Path) -> None:
+    _open(browser, path, width=1600, theme="dark")
+    # Read in the same task as the event: a browser prints when the listener returns.
+    look = (
+        "window.dispatchEvent(new Event('%s'));"
+        "return [...document.querySelectorAll('figure .plotly svg.main-svg')].map(s => s.clientWidth)"
+    )
+    paper = browser.execute_script(look % "beforeprint")
+    assert len(paper) >= len(browser.find_elements("css selector", "figure"))
+    assert set(paper) == {660}
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "light"
+    browser.execute_script("document.documentElement.dataset.drawn = ''")
+    browser.execute_script(look % "afterprint")
+    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
+    assert browser.execute_script("return document.documentElement.dataset.theme") is None
+
+
 def test_without_scripts_the_tables_are_there(browser: webdriver.Chrome, path: Path) -> None:
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:

@@ -42,6 +42,8 @@ if ! sha256sum --check --status "$stamp" 2>/dev/null; then
   sha256sum requirements.lock > "$stamp"
 fi
 say "building the probe"
-PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet
+log=.venv/.build.log
+PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet >"$log" 2>&1 ||
+  { cat "$log" >&2; fail "the probe does not build" "see above"; }
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
 say "ready: .venv/bin/oscope"

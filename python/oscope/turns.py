@@ -68,7 +68,9 @@ class Turns:
     def survey(self) -> Mapping[str, Any]:
         """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
         with self._placement.starting():
-            return ask(self.path, "environment")
+            found = ask(self.path, "environment")
+        # The clock that the samples are read with is that of the process which takes them.
+        return {**found, "clock": self.environment["clock"]}
 
     def end_process(self) -> None:
         """Let the process under way end, if there is one."""

@@ -66,7 +66,7 @@ def parse_duration(text: str) -> float:
     if factor is None:
         raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="use ns, us, ms, s, m or h")
     if number < 0:
-        raise UsageError(f"{text!r} is less than no time", remedy="give a duration of zero or more")
+        raise UsageError(f"{text!r} is less than no time", remedy="give a duration like 10s")
     return float(number * factor)
 
 

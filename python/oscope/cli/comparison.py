@@ -29,7 +29,7 @@ def compare(
         str, typer.Argument(metavar="A", help="A run (its id, the start of it, or last), or a record file.")
     ],
     b: Annotated[
-        str | None, typer.Argument(metavar="[B]", help="The run or record file to compare with A.")
+        str | None, typer.Argument(metavar="B", help="The run or record file to compare with A.")
     ] = None,
     by: Annotated[
         str | None,
@@ -105,11 +105,6 @@ def _between(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    for e, other in pairs:
-        if e.run_id == other.run_id:
-            raise UsageError(
-                f"run {e.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
-            )
     return [(e, compare_results(e, other, threshold=threshold, allow=allow)) for e, other in pairs]
 
 

@@ -24,7 +24,7 @@ RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
 ]
 RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN...", help="Runs: ids, the start of one, or last.")
+    list[str], typer.Argument(metavar="RUN", help="Runs: ids, the start of one, or last.")
 ]
 
 

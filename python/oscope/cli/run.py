@@ -30,7 +30,7 @@ def run(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[EXPERIMENT|LAB]...",
+            metavar="EXPERIMENT|LAB",
             help="What to measure (see oscope list); nothing: the whole survey.",
         ),
     ] = None,

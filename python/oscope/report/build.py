@@ -58,7 +58,7 @@ def build(results: Results, labs: Sequence[Lab]) -> Report:
     """Return the report of `results`; the answers are those of the `labs` whose experiments were run."""
     analysed = Analysed.of(results)
     return Report(
-        title=_title(results, labs),
+        title=title(results, labs),
         verdict=verdict(analysed),
         facts=_facts(results),
         labs=answers(analysed, labs),
@@ -88,7 +88,8 @@ def views(results: Results) -> list[ExperimentView]:
     ]
 
 
-def _title(results: Results, labs: Sequence[Lab]) -> str:
+def title(results: Results, labs: Sequence[Lab]) -> str:
+    """Return what the page is on: the survey, a lab, or one experiment."""
     names = [each.experiment for each in results.experiments]
     parts = [lab.title for lab in labs if any(each.name in names for each in lab.experiments)]
     runs = {each.run_id for each in results.experiments}
@@ -159,7 +160,7 @@ def _repeated(results: Results) -> list[str]:
     """Say from which run the answers are where there is a choice."""
     counts = Counter(each.experiment for each in results.experiments)
     return [
-        f"{name} was run {count} times; the answers are drawn from the last one given."
+        f"{name} is here from {count} runs; the answers are drawn from the last one given."
         for name, count in counts.items()
         if count > 1
     ]

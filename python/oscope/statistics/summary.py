@@ -28,6 +28,7 @@ NEARLY_SYMMETRIC = 0.5
 
 FEW_OUTLIERS = 0.01
 FEWEST_FOR_SHAPE = 10
+_PLURAL: Mapping[Level, str] = {"boot": "boots", "process": "processes", "repetition": "repetitions"}
 
 
 @dataclass(frozen=True)
@@ -197,9 +198,7 @@ def _notes(found: Clusters, effective: float, count: int, left_out: int) -> tupl
                 f"the interval resamples {found.count} batches of neighbours."
             )
     elif found.units < interval.SHARES_FROM:
-        notes.append(
-            f"Only {found.units} units at the {found.level} level: the interval is wide for that reason."
-        )
+        notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
 
 
