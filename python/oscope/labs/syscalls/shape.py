@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.digits import Scale, format_count, format_interval, format_share, format_value
+from oscope.digits import Scale, format_count, format_share, format_value
 from oscope.labs.syscalls.words import counted, listed, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
@@ -91,7 +91,8 @@ def _tail(judged: Series) -> str:
         name, *_, summary = max(judged, key=lambda each: each[-1].percentiles[percent][0] / each[-1].median)
         most, low, high = (figure / summary.median for figure in summary.percentiles[percent])
         subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else "Its tail"
-        times = format_interval(most, low, high, "")
+        # Not rounded by so lopsided an interval: that would leave a bare 1.
+        times = f"{most:.2g} ({low:.2g} to {high:.2g})"
         return f"{subject}: {rare} takes {times} times the median or more."
     return ""
 
