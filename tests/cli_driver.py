@@ -19,6 +19,7 @@ import pytest
 import fake_probe
 
 ROOT = Path(__file__).parent.parent
+COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "4")
 TIME_LIMIT_S = 240
 NOBODY = 65534 if os.geteuid() == 0 else os.geteuid()
 

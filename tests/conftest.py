@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli_driver import CommandLine, described
 from oscope.catalogue import Catalogue, load
 from oscope.experiment import Design, Experiment
 from oscope.store import Store
@@ -91,3 +92,12 @@ def make_experiment(
         quick_share="none",
         metrics=("time_ns",),
     )
+
+
+@pytest.fixture
+def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
+    """Give the command line, in a folder of its own, with the fake probe."""
+    del fake_probe
+    folder = tmp_path / "here"
+    folder.mkdir()
+    return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})

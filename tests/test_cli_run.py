@@ -11,17 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cli_driver import NOBODY, CommandLine, as_nobody, described
-
-COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "4")
-
-
-@pytest.fixture
-def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
-    del fake_probe
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})
+from cli_driver import COST, NOBODY, CommandLine, as_nobody
 
 
 @pytest.fixture

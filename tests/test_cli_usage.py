@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
-from cli_driver import CommandLine, described
+from cli_driver import CommandLine
 
 COST = "run syscall.cost --set call=getppid"
 
@@ -61,14 +60,6 @@ WRONG = {
     "compare missing.json last": "there is no record file missing.json",
     "compare last last --threshold much": "--threshold: 'much' is not a share",
 }
-
-
-@pytest.fixture
-def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
-    del fake_probe
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})
 
 
 @pytest.mark.parametrize("line", WRONG)

@@ -12,7 +12,6 @@ from oscope.errors import OscopeError
 
 DONE = 0
 FAILED = 1
-USAGE = 2
 
 
 def tell(error: BaseException, *, verbose: bool) -> int:

@@ -182,13 +182,7 @@ fn every_way_gives_every_metric_in_both_placements() {
     let _pinned =
         cpu.map(|cpu| affinity::Pinned::to(cpu).expect("an allowed CPU can be pinned to"));
     let context = Context::new(&clock, cpu, &allowed, &offsets);
-    for how in [
-        How::Fork,
-        How::Vfork,
-        How::Clone3,
-        How::PosixSpawn,
-        How::Thread,
-    ] {
+    for how in How::ALL {
         for placement in [Placement::Same, Placement::Free] {
             let parameters = Parameters {
                 how,

@@ -32,6 +32,18 @@ pub enum How {
     Thread,
 }
 
+#[cfg(test)]
+impl How {
+    /// Every way.
+    pub const ALL: [Self; 5] = [
+        Self::Fork,
+        Self::Vfork,
+        Self::Clone3,
+        Self::PosixSpawn,
+        Self::Thread,
+    ];
+}
+
 /// What was seen of one child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
@@ -304,13 +316,7 @@ mod tests {
     #[test]
     fn every_way_makes_a_child_that_stamps_and_ends() {
         let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
-        for how in [
-            How::Fork,
-            How::Vfork,
-            How::Clone3,
-            How::PosixSpawn,
-            How::Thread,
-        ] {
+        for how in How::ALL {
             let mut maker = Maker::new(how, &clock).expect("a page can be had");
             for _ in 0..3 {
                 let life = maker
