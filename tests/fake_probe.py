@@ -82,6 +82,7 @@ DESCRIPTION = {
                     "doc": "Time a repetition takes.",
                 },
                 {"name": "huge", "type": "boolean", "default": False, "unit": None, "doc": "A switch."},
+                {"name": "file", "type": "path", "default": "", "unit": None, "doc": "Any file."},
             ],
             "metrics": [
                 {"name": "cycles", "unit": "cycles", "better": "less", "doc": "Cycles."},

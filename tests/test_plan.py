@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from conftest import make_experiment
 from fake_probe import DESCRIPTION
 from oscope import catalogue as catalogues
-from oscope.catalogue import Catalogue, Parameter, check_level
+from oscope.catalogue import Catalogue, Parameter, check_level, format_level
 from oscope.errors import ProbeError, UsageError
 from oscope.experiment import Design
 from oscope.plan import DEFAULT_BUDGET_S, Amount, Plan, make_plan, schedule
@@ -198,6 +199,25 @@ def test_a_boolean_is_neither_number_nor_size() -> None:
     for kind in ("integer", "bytes", "duration"):
         with pytest.raises(UsageError):
             check_level(Parameter("x", kind, 0), True)
+
+
+@pytest.mark.parametrize(
+    ("level", "value"),
+    [("", ""), ("/a/b", "/a/b"), ("/a b/ü", "/a b/ü"), ("/a/../b", "/a/../b"), ("7", f"{Path.cwd()}/7")],
+)
+def test_a_path_becomes_absolute(level: str, value: str) -> None:
+    assert check_level(Parameter("file", "path", ""), level) == value
+
+
+@pytest.mark.parametrize("level", ["/a\0b", "/a/\udcff", 1, True])
+def test_what_is_no_path_is_refused(level: Any) -> None:
+    with pytest.raises(UsageError, match=r"file=.*not a path"):
+        check_level(Parameter("file", "path", ""), level)
+
+
+def test_a_path_is_written_as_it_is_and_no_path_as_none() -> None:
+    parameter = Parameter("file", "path", "")
+    assert [format_level(parameter, level) for level in ("/a/b", "")] == ["/a/b", "none"]
 
 
 def test_the_catalogue_is_what_the_probe_says(catalogue: Catalogue) -> None:

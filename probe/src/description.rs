@@ -78,13 +78,18 @@ pub enum Kind {
         /// Greatest value allowed.
         maximum: f64,
     },
+    /// A file or folder by its path; the empty path means that none is given.
+    Path {
+        /// Value when the request has none.
+        default: &'static str,
+    },
 }
 
 impl Kind {
     /// Value when the request has none.
     pub fn default(&self) -> Value {
         match *self {
-            Self::Choice { default, .. } => default.into(),
+            Self::Choice { default, .. } | Self::Path { default } => default.into(),
             Self::Integer { default, .. } | Self::Bytes { default, .. } => default.into(),
             Self::Duration { default, .. } => default.into(),
         }
@@ -97,6 +102,7 @@ impl Kind {
             Self::Integer { .. } => "integer",
             Self::Bytes { .. } => "bytes",
             Self::Duration { .. } => "duration",
+            Self::Path { .. } => "path",
         }
     }
 
@@ -112,7 +118,7 @@ impl Kind {
             Self::Duration {
                 minimum, maximum, ..
             } => (minimum.into(), maximum.into()),
-            Self::Choice { .. } => (Value::Null, Value::Null),
+            Self::Choice { .. } | Self::Path { .. } => (Value::Null, Value::Null),
         }
     }
 }

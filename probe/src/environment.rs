@@ -11,7 +11,7 @@ mod memory;
 
 pub use cpu::hypervisor;
 pub use found::Found;
-pub use memory::{room as memory_room, transparent_huge_pages};
+pub use memory::{parse_field as meminfo_field, room as memory_room, transparent_huge_pages};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::utsname::uname;

@@ -53,8 +53,24 @@ impl Failure {
         }
     }
 
+    /// The same failure, its message led by what it is about, such as a file's name.
+    pub fn about(self, what: &str) -> Self {
+        match self {
+            Self::Failed { message } => Self::failed(format!("{what}: {message}")),
+            other => other,
+        }
+    }
+
     /// A failed system call: what was being done, and what the kernel answered.
     pub fn system(doing: &str, error: impl std::fmt::Display) -> Self {
         Self::failed(format!("{doing}: {error}"))
+    }
+}
+
+/// An error of the kernel in plain words, without its number.
+pub fn words(error: &std::io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => nix::errno::Errno::from_raw(number).desc().to_owned(),
+        None => error.to_string(),
     }
 }

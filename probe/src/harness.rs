@@ -1,6 +1,5 @@
 //! Doing one request: check, pin, prepare, calibrate, warm up, repeat, verify, report.
 
-use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -9,7 +8,6 @@ use serde_json::{Map, Value};
 use crate::affinity::{self, Pinned};
 use crate::calibration::{Calibrated, calibrate};
 use crate::cancel;
-use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, reading};
 use crate::counters::Counters;
 use crate::covariates::Covariates;
@@ -18,7 +16,7 @@ use crate::error::Failure;
 use crate::parameters;
 use crate::protocol::{Event, Placement, Request, Sample};
 use crate::region::Region;
-use crate::workload::{Context, Iterations, Work, Workload};
+use crate::workload::{Context, Iterations, Shared, Work, Workload};
 
 /// Longest time spent on calibration before the trials are taken as they are.
 const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
@@ -31,8 +29,8 @@ pub struct Instrument {
     pub counters: Counters,
     /// The CPUs allowed to the probe when it started, in rising order.
     pub allowed: Vec<usize>,
-    /// The offsets between the CPUs' time-stamp counters, once a workload asked for them.
-    pub offsets: OnceCell<Offsets>,
+    /// What is measured or made once, for all requests.
+    pub shared: Shared,
 }
 
 impl Instrument {
@@ -45,7 +43,7 @@ impl Instrument {
             clock,
             counters: Counters::open(),
             allowed: affinity::allowed()?,
-            offsets: OnceCell::new(),
+            shared: Shared::default(),
         })
     }
 
@@ -98,7 +96,7 @@ pub fn run<W: Workload>(
         &instrument.clock,
         cpu,
         &instrument.allowed,
-        &instrument.offsets,
+        &instrument.shared,
     );
     let workload = W::prepare(typed, &context)?;
     let mut bench = Bench {

@@ -24,6 +24,7 @@ mod session;
 mod steps;
 mod workload;
 mod workloads;
+mod xor;
 
 use std::error::Error;
 use std::io::{self, Write};
@@ -93,7 +94,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;
             if instrument.clock.kind == ClockKind::Tsc {
                 let offsets = Offsets::measure(&instrument.allowed)?;
-                instrument.offsets.get_or_init(|| offsets);
+                instrument.shared.offsets.get_or_init(|| offsets);
             }
             print(&session::environment(&instrument))
         }

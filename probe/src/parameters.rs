@@ -59,6 +59,15 @@ fn check(kind: &Kind, value: &Value) -> Result<(), String> {
                 "must be a number of seconds from {minimum} to {maximum}, not {value}"
             )),
         },
+        Kind::Path { .. } => check_path(value),
+    }
+}
+
+/// The kernel takes a path as a text that a NUL ends (path_resolution(7)).
+fn check_path(value: &Value) -> Result<(), String> {
+    match value.as_str() {
+        Some(path) if !path.contains('\0') => Ok(()),
+        _ => Err(format!("must be a path without a NUL in it, not {value}")),
     }
 }
 
@@ -145,6 +154,7 @@ mod tests {
                     maximum: 3600.0,
                 },
             ),
+            parameter("file", Kind::Path { default: "" }),
         ]
     }
 
@@ -158,7 +168,7 @@ mod tests {
         let all = complete(&Map::new(), &parameters()).unwrap();
         assert_eq!(
             Value::Object(all),
-            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0})
+            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "file": ""})
         );
     }
 
@@ -171,6 +181,8 @@ mod tests {
             ("resident", json!(4096)),
             ("duration", json!(0.01)),
             ("duration", json!(3600)),
+            ("file", json!("")),
+            ("file", json!("/a folder/ä\n")),
         ] {
             let all = complete_with(name, value.clone()).unwrap();
             assert_eq!(all[name], value);
@@ -194,6 +206,9 @@ mod tests {
             ("duration", json!(0.0)),
             ("duration", json!("10s")),
             ("duration", Value::Null),
+            ("file", json!("/a\0b")),
+            ("file", json!(1)),
+            ("file", Value::Null),
         ] {
             match complete_with(name, value.clone()) {
                 Err(Failure::Request { field, message }) => {

@@ -6,7 +6,10 @@ use crate::harness::{self, Instrument, Outcome};
 use crate::names;
 use crate::protocol::{Event, Request};
 use crate::workload::Workload;
-use crate::workloads::{null, process_create, syscall_cost, syscall_throughput};
+use crate::workloads::{
+    disk_drop_caches, disk_peers, disk_read, disk_write, memory_bandwidth, null, process_create,
+    syscall_cost, syscall_throughput,
+};
 
 /// Every workload, in the order in which lists show them.
 pub static REGISTRY: &[Entry] = &[
@@ -14,6 +17,11 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<syscall_cost::SyscallCost>(),
     Entry::of::<syscall_throughput::SyscallThroughput>(),
     Entry::of::<process_create::ProcessCreate>(),
+    Entry::of::<memory_bandwidth::MemoryBandwidth>(),
+    Entry::of::<disk_read::DiskRead>(),
+    Entry::of::<disk_write::DiskWrite>(),
+    Entry::of::<disk_drop_caches::DropCaches>(),
+    Entry::of::<disk_peers::DiskPeers>(),
 ];
 
 /// Does one request with one kind of workload.

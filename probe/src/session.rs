@@ -51,6 +51,7 @@ pub fn serve(
 pub fn environment(instrument: &Instrument) -> serde_json::Value {
     let check = serde_json::json!(SelfCheck::of(&instrument.clock));
     let offsets = instrument
+        .shared
         .offsets
         .get()
         .map(|offsets| serde_json::json!(offsets));

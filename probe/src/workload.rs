@@ -1,6 +1,7 @@
 //! The one trait that a workload implements.
 
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 use serde::de::DeserializeOwned;
 
@@ -9,6 +10,7 @@ use crate::clock::{Clock, ClockKind};
 use crate::description::Description;
 use crate::error::Failure;
 use crate::region::Region;
+use crate::workloads::disk::scratch::Files;
 
 /// A thing the probe can measure.
 ///
@@ -69,24 +71,24 @@ pub struct Context<'a> {
     pub clock: &'a Clock,
     /// The CPU the harness pinned this thread to, if it did.
     pub cpu: Option<usize>,
-    /// The offsets between the CPUs' counters, once somebody asked.
-    offsets: &'a OnceCell<Offsets>,
+    /// What the requests of a session share.
+    shared: &'a Shared,
     /// The CPUs allowed to the probe before it pinned itself.
     allowed: &'a [usize],
 }
 
 impl<'a> Context<'a> {
-    /// What the harness lends to workloads of one request; `offsets` is shared by all requests of a session.
+    /// What the harness lends to workloads of one request.
     pub fn new(
         clock: &'a Clock,
         cpu: Option<usize>,
         allowed: &'a [usize],
-        offsets: &'a OnceCell<Offsets>,
+        shared: &'a Shared,
     ) -> Self {
         Self {
             clock,
             cpu,
-            offsets,
+            shared,
             allowed,
         }
     }
@@ -94,6 +96,11 @@ impl<'a> Context<'a> {
     /// The CPUs allowed to the probe before the harness pinned it, in rising order.
     pub fn allowed(&self) -> &'a [usize] {
         self.allowed
+    }
+
+    /// The session's scratch files, and what it knows of the files that were read.
+    pub fn files(&self) -> &'a Rc<Files> {
+        &self.shared.files
     }
 
     /// The TSC offsets between the allowed CPUs, measured when first asked for; `None` with the monotonic clock, whose readings
@@ -105,12 +112,21 @@ impl<'a> Context<'a> {
         if self.clock.kind != ClockKind::Tsc {
             return Ok(None);
         }
-        if let Some(known) = self.offsets.get() {
+        if let Some(known) = self.shared.offsets.get() {
             return Ok(Some(known));
         }
         let measured = Offsets::measure(self.allowed)?;
-        Ok(Some(self.offsets.get_or_init(|| measured)))
+        Ok(Some(self.shared.offsets.get_or_init(|| measured)))
     }
+}
+
+/// What all requests of a session share.
+#[derive(Debug, Default)]
+pub struct Shared {
+    /// The offsets between the CPUs' time-stamp counters, once a workload asked for them.
+    pub offsets: OnceCell<Offsets>,
+    /// The scratch files, and what is known of the files that were read.
+    pub files: Rc<Files>,
 }
 
 /// What one repetition did: its metrics, and a tally for `verify`.

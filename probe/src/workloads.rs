@@ -2,8 +2,16 @@
 
 mod call_numbers;
 mod calls;
+pub mod disk;
+pub mod disk_drop_caches;
+pub mod disk_peers;
+pub mod disk_read;
+pub mod disk_write;
 mod host_id;
+mod mapping;
+pub mod memory_bandwidth;
 pub mod null;
 pub mod process_create;
 pub mod syscall_cost;
 pub mod syscall_throughput;
+mod team;

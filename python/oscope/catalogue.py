@@ -26,7 +26,7 @@ class Parameter:
 
     name: str
     type: str
-    """choice, integer, bytes, duration (seconds) or boolean."""
+    """choice, integer, bytes, duration (seconds), boolean or path."""
     default: Level
     choices: tuple[str, ...] = ()
     pattern: str | None = None
@@ -159,8 +159,8 @@ def nearest(name: str, names: Mapping[str, Any] | tuple[str, ...] | list[str]) -
 def check_level(parameter: Parameter, level: Level) -> Level:
     """Return `level` (a value, or a text as typed) as the wire carries it, once it is known to be allowed.
 
-    Bytes become whole numbers, durations seconds. Raises UsageError that names the parameter, the level and
-    what is allowed.
+    Bytes become whole numbers, durations seconds, paths absolute. Raises UsageError that names the parameter,
+    the level and what is allowed.
     """
     try:
         value = _CONVERT[parameter.type](parameter, level)
@@ -176,7 +176,7 @@ def check_level(parameter: Parameter, level: Level) -> Level:
 
 
 def format_level(parameter: Parameter | None, level: Level) -> str:
-    """Write a level for people, with its unit: `64 MiB`, `10 s`, `yes`, `getppid`."""
+    """Write a level for people, with its unit: `64 MiB`, `10 s`, `yes`, `getppid`; no path as `none`."""
     if isinstance(level, bool):
         return "yes" if level else "no"
     if parameter is not None and isinstance(level, int | float):
@@ -186,7 +186,7 @@ def format_level(parameter: Parameter | None, level: Level) -> str:
             return units.format_duration(level)
         if parameter.unit:
             return f"{level} {parameter.unit}"
-    return str(level)
+    return str(level) or "none"
 
 
 def _choice(parameter: Parameter, level: Level) -> str:
@@ -237,12 +237,24 @@ def _boolean(_: Parameter, level: Level) -> bool:
     raise UsageError("neither true nor false", remedy="write true or false")
 
 
+def _path(_: Parameter, level: Level) -> str:
+    if not isinstance(level, str) or "\0" in level:
+        raise UsageError("not a path", remedy="write it like /var/tmp/data")
+    try:
+        level.encode()
+    except UnicodeEncodeError:
+        raise UsageError("not a path in UTF-8", remedy="rename the file") from None
+    # The run may be resumed from another folder.
+    return str(Path(level).absolute()) if level else ""
+
+
 _CONVERT: dict[str, Callable[[Parameter, Level], Level]] = {
     "choice": _choice,
     "integer": _integer,
     "bytes": _bytes,
     "duration": _duration,
     "boolean": _boolean,
+    "path": _path,
 }
 
 

@@ -85,7 +85,8 @@ class ExperimentResults:
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Profile, repetitions, blocks, precision asked for, budget, place."""
     factor_types: Mapping[str, str] = field(default_factory=dict)
-    """Type of each factor, by which its levels are written: choice, integer, bytes, duration, boolean."""
+    """Type of each factor, by which its levels are written: choice, integer, bytes, duration, boolean or
+    path."""
 
     @property
     def headline(self) -> str:

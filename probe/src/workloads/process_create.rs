@@ -1,6 +1,5 @@
 //! `process.create`: what it costs to make a process or a thread.
 
-mod ballast;
 mod limit;
 mod stamp;
 mod ways;
@@ -11,12 +10,12 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
+use super::mapping::{Mapping, Pages};
 use crate::clock::Clock;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
-use ballast::{Ballast, PageSize};
 use limit::Limit;
 use stamp::{Comparison, Span};
 use ways::{End, How, Life, Maker};
@@ -28,15 +27,6 @@ pub struct Parameters {
     resident: u64,
     pages: Pages,
     placement: Placement,
-}
-
-/// What the resident memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-enum Pages {
-    #[serde(rename = "4K")]
-    Base,
-    #[serde(rename = "huge")]
-    Huge,
 }
 
 /// Where parent and child may run.
@@ -54,7 +44,7 @@ pub struct ProcessCreate {
     clock: Clock,
     life: Option<Life>,
     notes: Vec<String>,
-    _ballast: Option<Ballast>,
+    _ballast: Option<Mapping>,
     _spread: Option<Spread>,
 }
 
@@ -81,11 +71,7 @@ impl Workload for ProcessCreate {
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        let size = match parameters.pages {
-            Pages::Base => PageSize::Base,
-            Pages::Huge => PageSize::Huge,
-        };
-        let ballast = Ballast::new(parameters.resident, size)?;
+        let ballast = ballast(parameters.resident, parameters.pages)?;
         let mut notes = Vec::new();
         let comparison = comparison(parameters.placement, context, &mut notes);
         let spread = match parameters.placement {
@@ -132,6 +118,24 @@ impl Workload for ProcessCreate {
             .ok_or_else(|| Failure::failed("no child was made"))?;
         judge(life, &Spans::of(life, &self.comparison))
     }
+}
+
+/// Memory that the parent has touched before it makes a child, which is what page tables to copy come from.
+fn ballast(bytes: u64, pages: Pages) -> Result<Option<Mapping>, Failure> {
+    if bytes == 0 {
+        return Ok(None);
+    }
+    let granule = pages.granule()?;
+    if bytes % granule != 0 {
+        return Err(Failure::request(
+            "resident",
+            format!("is a multiple of {granule} B with pages=huge, not {bytes}"),
+        ));
+    }
+    let mapping = Mapping::new(bytes, pages)?;
+    mapping.touch();
+    mapping.prove()?;
+    Ok(Some(mapping))
 }
 
 fn parameters() -> Vec<Parameter> {

@@ -73,6 +73,7 @@ fn a_long_repetition_is_given_up() {
         json!({"workload": "syscall.cost", "iterations": 1_000_000_000_000_000_u64}),
         json!({"workload": "null", "iterations": 1_000_000_000_000_000_u64}),
         json!({"workload": "null", "params": {"work": 1_000_000}, "iterations": 1_000_000_000_000_u64}),
+        json!({"workload": "memory.bandwidth", "params": {"threads": 0}, "iterations": 1_000_000_000_000_u64}),
     ] {
         let mut probe = Probe::start();
         request["id"] = json!(1);

@@ -52,6 +52,7 @@ fn defaults_and_every_choice_run() {
         for parameter in parameters(&workload) {
             let values = match parameter["type"].as_str().unwrap() {
                 "choice" => parameter["choices"].as_array().unwrap().clone(),
+                "path" => vec![parameter["default"].clone()],
                 _ => vec![parameter["minimum"].clone()],
             };
             for value in values {
@@ -88,6 +89,7 @@ fn repeated_runs_in_one_probe_give_all_their_samples() {
 fn wrong_values(parameter: &Value) -> Vec<Value> {
     match parameter["type"].as_str().unwrap() {
         "choice" => vec![json!("no such choice"), json!(1), json!(null)],
+        "path" => vec![json!("/a\0b"), json!(1), json!(null)],
         _ => vec![
             json!("10s"),
             json!(parameter["maximum"].as_f64().unwrap() * 2.0 + 1.0),

@@ -189,12 +189,21 @@ pub fn workloads() -> Vec<Value> {
         .clone()
 }
 
-/// A short request: one repetition, no warm-up, the least calibration, the least durations.
+/// Bytes in whatever a short request has made or filled.
+const SMALL: u64 = 1 << 20;
+
+/// A short request: one repetition, no warm-up, the least calibration, the least durations, a small size.
 pub fn short_request(workload: &Value) -> Value {
     let params: serde_json::Map<String, Value> = parameters(workload)
         .iter()
-        .filter(|parameter| parameter["type"] == "duration")
-        .map(|parameter| (text(&parameter["name"]), parameter["minimum"].clone()))
+        .filter_map(|parameter| {
+            let name = text(&parameter["name"]);
+            match parameter["type"].as_str() {
+                Some("duration") => Some((name, parameter["minimum"].clone())),
+                Some("bytes") if name == "size" => Some((name, json!(SMALL))),
+                _ => None,
+            }
+        })
         .collect();
     json!({"id": 1, "workload": workload["name"], "params": params, "warmup": 0, "min_time_ns": 1000})
 }

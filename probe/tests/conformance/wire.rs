@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Probe, description, fits_the_wire, parameters, workloads};
+use crate::support::{Probe, description, fits_the_wire, parameters, text, workloads};
 
 #[test]
 fn the_description_fits_and_names_are_unique() {
@@ -31,6 +31,12 @@ fn each_parameter_says_all_that_is_needed_to_check_a_value() {
             let default = &parameter["default"];
             match parameter["type"].as_str().unwrap() {
                 "choice" => assert!(parameter["choices"].as_array().unwrap().contains(default)),
+                "path" => {
+                    assert!(!text(default).contains('\0'), "{parameter}");
+                    for name in ["choices", "pattern", "minimum", "maximum"] {
+                        assert!(parameter[name].is_null(), "{parameter}");
+                    }
+                }
                 _ => {
                     let number = |name: &str| parameter[name].as_f64().unwrap();
                     assert!(number("minimum") <= number("default"), "{parameter}");

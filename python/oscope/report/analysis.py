@@ -62,7 +62,7 @@ def level_text(level: Level, kind: str | None) -> str:
         return format_bytes(level)
     if kind == "duration" and isinstance(level, int | float):
         return format_duration(float(level))
-    return str(level)
+    return str(level) or "none"
 
 
 def levels(experiment: ExperimentResults, factors: Mapping[str, Level]) -> dict[str, str]:

@@ -7,6 +7,7 @@ use super::*;
 use crate::affinity;
 use crate::clock::offsets::Offsets;
 use crate::clock::{ClockKind, Wanted};
+use crate::workload::Shared;
 
 fn life() -> Life {
     let stamp = |ticks| Stamp { ticks, cpu: 0 };
@@ -37,6 +38,19 @@ fn clock(kind: ClockKind) -> Clock {
 #[test]
 fn a_sound_life_is_believed() {
     assert_eq!(verdict(&life(), &Comparison::Unknown), Ok(()));
+}
+
+#[test]
+fn resident_memory_is_as_much_as_asked_for_or_refused() {
+    assert!(matches!(ballast(0, Pages::Base), Ok(None)));
+    let some = ballast(8192, Pages::Base).expect("8 KiB can be had");
+    let mut some = some.expect("it is not empty");
+    assert_eq!(some.as_mut_slice().len(), 8192);
+    let odd = ballast(4096, Pages::Huge).expect_err("it is not a whole huge page");
+    assert!(
+        matches!(odd, Failure::Request { .. } | Failure::Unavailable { .. }),
+        "{odd}"
+    );
 }
 
 #[test]
@@ -177,11 +191,11 @@ fn a_limit_of_the_machine_has_a_remedy() {
 fn every_way_gives_every_metric_in_both_placements() {
     let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");
-    let offsets = OnceCell::new();
+    let shared = Shared::default();
     let cpu = allowed.last().copied();
     let _pinned =
         cpu.map(|cpu| affinity::Pinned::to(cpu).expect("an allowed CPU can be pinned to"));
-    let context = Context::new(&clock, cpu, &allowed, &offsets);
+    let context = Context::new(&clock, cpu, &allowed, &shared);
     for how in How::ALL {
         for placement in [Placement::Same, Placement::Free] {
             let parameters = Parameters {
@@ -217,13 +231,16 @@ fn every_way_gives_every_metric_in_both_placements() {
 fn offsets_are_told_where_they_are_used_and_matter() {
     let clock = clock(ClockKind::Tsc);
     let told = |cpu, ticks| {
-        let offsets = OnceCell::from(Offsets {
-            cpus: vec![0, 1],
-            ticks: vec![0.0, ticks],
-            error_ticks: vec![0.0, 10.0],
-        });
+        let shared = Shared {
+            offsets: OnceCell::from(Offsets {
+                cpus: vec![0, 1],
+                ticks: vec![0.0, ticks],
+                error_ticks: vec![0.0, 10.0],
+            }),
+            ..Shared::default()
+        };
         let mut notes = Vec::new();
-        let context = Context::new(&clock, cpu, &[0, 1], &offsets);
+        let context = Context::new(&clock, cpu, &[0, 1], &shared);
         comparison(Placement::Same, &context, &mut notes);
         notes
     };
@@ -236,8 +253,8 @@ fn offsets_are_told_where_they_are_used_and_matter() {
 fn a_preparation_that_fails_leaves_the_affinity_alone() {
     let clock = Clock::open(Wanted::Auto).expect("there is always a clock");
     let allowed = affinity::allowed().expect("some CPU is allowed");
-    let offsets = OnceCell::new();
-    let context = Context::new(&clock, None, &allowed, &offsets);
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
     let parameters = Parameters {
         how: How::Fork,
         resident: 1 << 50,

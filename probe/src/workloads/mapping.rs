@@ -1,6 +1,8 @@
-//! Memory that the parent has touched before it makes a child, which is what page tables to copy come from.
+//! Anonymous memory of which every page was touched, in base pages or huge ones.
 
 use std::ptr::NonNull;
+
+use serde::Deserialize;
 
 use crate::cancel;
 use crate::environment;
@@ -8,54 +10,59 @@ use crate::error::Failure;
 
 /// Bytes of a huge page, where the kernel does not tell.
 const USUAL_HUGE_BYTES: u64 = 2 << 20;
-/// Memory left free beside the ballast, in bytes: for its page tables, the child, and everybody else.
+/// Memory left free beside the mapping, in bytes: for its page tables, child processes, and everybody else.
 const MARGIN_BYTES: u64 = 64 << 20;
 /// Bytes touched between two looks at whether a signal came.
 const STRIDE_BYTES: usize = 64 << 20;
 
 /// What the memory is made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageSize {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub enum Pages {
     /// The processor's base pages.
+    #[serde(rename = "4K")]
     Base,
     /// Transparent huge pages.
+    #[serde(rename = "huge")]
     Huge,
 }
 
-/// An anonymous private mapping of which every page was written. Dropping it gives the memory back.
-#[derive(Debug)]
-pub struct Ballast {
-    address: NonNull<u8>,
-    bytes: usize,
-}
-
-impl Ballast {
-    /// Map and touch `bytes`, and prove that they are resident and of that page size.
+impl Pages {
+    /// What the length of a mapping must be a multiple of, in bytes: 1 for base pages, since the kernel then rounds up itself.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where there is not the memory or not the huge pages; `Failure::Request` for a size that is no whole number of
-    /// huge pages.
-    pub fn new(bytes: u64, size: PageSize) -> Result<Option<Self>, Failure> {
-        if bytes == 0 {
-            return Ok(None);
+    /// `Failure::Unavailable` where there are no huge pages.
+    pub fn granule(self) -> Result<u64, Failure> {
+        match self {
+            Self::Base => Ok(1),
+            Self::Huge => huge_page_bytes(),
         }
-        let alignment = match size {
-            PageSize::Base => 1,
-            PageSize::Huge => huge_page_bytes(bytes)?,
-        };
+    }
+}
+
+/// An anonymous private mapping, all zeros. Dropping it gives the memory back.
+#[derive(Debug)]
+pub struct Mapping {
+    address: NonNull<u8>,
+    bytes: usize,
+    pages: Pages,
+}
+
+impl Mapping {
+    /// Map `bytes`, or as many more as fill the last huge page, for pages of that kind. Nothing is touched yet.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where there is not the memory, or there are no huge pages.
+    pub fn new(bytes: u64, pages: Pages) -> Result<Self, Failure> {
+        let granule = pages.granule()?;
+        let bytes = bytes.next_multiple_of(granule);
         check_room(bytes, environment::memory_room().map_err(Failure::failed)?)?;
-        let ballast = Self::map(bytes as usize, alignment as usize)?;
-        ballast.advise(size)?;
-        ballast.touch();
-        // After a signal no repetition follows, so that there is nothing to prove.
-        if !cancel::requested() {
-            ballast.prove(size)?;
-        }
-        Ok(Some(ballast))
+        let mapping = Self::map(bytes as usize, granule as usize, pages)?;
+        mapping.advise()?;
+        Ok(mapping)
     }
 
     /// Map `bytes` at a multiple of `alignment`: map more, and give back what sticks out at either end.
-    fn map(bytes: usize, alignment: usize) -> Result<Self, Failure> {
+    fn map(bytes: usize, alignment: usize, pages: Pages) -> Result<Self, Failure> {
         let surplus = if alignment > 1 { alignment } else { 0 };
         let mapped = bytes + surplus;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -65,7 +72,7 @@ impl Ballast {
         if start == libc::MAP_FAILED {
             return Err(Failure::unavailable(
                 format!("cannot map {mapped} B: {}", std::io::Error::last_os_error()),
-                "ask for less resident memory, or raise ulimit -v and vm.overcommit_memory",
+                "ask for less memory, or raise ulimit -v and vm.overcommit_memory",
             ));
         }
         let start = start.cast::<u8>();
@@ -84,20 +91,24 @@ impl Ballast {
         };
         let address =
             NonNull::new(address).ok_or_else(|| Failure::failed("mmap gave address 0"))?;
-        Ok(Self { address, bytes })
+        Ok(Self {
+            address,
+            bytes,
+            pages,
+        })
     }
 
-    fn advise(&self, size: PageSize) -> Result<(), Failure> {
-        let advice = match size {
-            PageSize::Base => libc::MADV_NOHUGEPAGE,
-            PageSize::Huge => libc::MADV_HUGEPAGE,
+    fn advise(&self) -> Result<(), Failure> {
+        let advice = match self.pages {
+            Pages::Base => libc::MADV_NOHUGEPAGE,
+            Pages::Huge => libc::MADV_HUGEPAGE,
         };
         // SAFETY: the range is this mapping.
         let answer = unsafe { libc::madvise(self.address.as_ptr().cast(), self.bytes, advice) };
-        match (answer, size) {
+        match (answer, self.pages) {
             // A kernel without huge pages refuses the advice not to use them, and cannot use them.
-            (0, _) | (_, PageSize::Base) => Ok(()),
-            (_, PageSize::Huge) => Err(Failure::unavailable(
+            (0, _) | (_, Pages::Base) => Ok(()),
+            (_, Pages::Huge) => Err(Failure::unavailable(
                 format!(
                     "madvise(MADV_HUGEPAGE): {}",
                     std::io::Error::last_os_error()
@@ -107,8 +118,8 @@ impl Ballast {
         }
     }
 
-    /// Writes to every page, unless a signal asks to stop.
-    fn touch(&self) {
+    /// Write to every page, unless a signal asks to stop.
+    pub fn touch(&self) {
         for place in (0..self.bytes).step_by(4096) {
             if place % STRIDE_BYTES == 0 && cancel::requested() {
                 return;
@@ -118,27 +129,37 @@ impl Ballast {
         }
     }
 
-    fn prove(&self, size: PageSize) -> Result<(), Failure> {
+    /// Prove that every page is resident and of the kind wanted; to be called once all were touched.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where the kernel gave other pages or swapped some out.
+    pub fn prove(&self) -> Result<(), Failure> {
+        // After a signal no repetition follows, so that there is nothing to prove, and touching was given up.
+        if cancel::requested() {
+            return Ok(());
+        }
         let smaps = std::fs::read_to_string("/proc/self/smaps")
             .map_err(|error| Failure::system("reading /proc/self/smaps", error))?;
-        let start = self.address.as_ptr() as u64;
-        judge(
-            parse_smaps(&smaps, start, self.bytes as u64),
-            self.bytes as u64,
-            size,
-        )
+        let (start, bytes) = (self.address.as_ptr() as u64, self.bytes as u64);
+        judge(parse_smaps(&smaps, start, bytes), bytes, self.pages)
+    }
+
+    /// The memory.
+    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: the mapping is that long, writable and, being all zeros at first, initialised; it is borrowed from its only owner.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }
     }
 }
 
-impl Drop for Ballast {
+impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `map`, and nothing refers to it.
         unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// Bytes of a huge page, once it is known that there can be some and that `bytes` is a whole number of them.
-fn huge_page_bytes(bytes: u64) -> Result<u64, Failure> {
+/// Bytes of a huge page, once it is known that there can be some.
+fn huge_page_bytes() -> Result<u64, Failure> {
     let mode = environment::transparent_huge_pages().map_err(|reason| {
         Failure::unavailable(reason, "run a kernel with CONFIG_TRANSPARENT_HUGEPAGE")
     })?;
@@ -149,17 +170,10 @@ fn huge_page_bytes(bytes: u64) -> Result<u64, Failure> {
         ));
     }
     let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
-    let huge = told
+    Ok(told
         .ok()
         .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(USUAL_HUGE_BYTES);
-    if bytes % huge == 0 {
-        return Ok(huge);
-    }
-    Err(Failure::request(
-        "resident",
-        format!("is a multiple of {huge} B with pages=huge, not {bytes}"),
-    ))
+        .unwrap_or(USUAL_HUGE_BYTES))
 }
 
 /// Whether `bytes` can be touched where `room` bytes are left.
@@ -171,9 +185,9 @@ fn check_room(bytes: u64, room: u64) -> Result<(), Failure> {
     }
     Err(Failure::unavailable(
         format!(
-            "{bytes} B resident need {needed} B with page tables and margin, and {room} B are available (MemAvailable, cgroup limits)"
+            "{bytes} B of memory need {needed} B with page tables and margin, and {room} B are available (MemAvailable, cgroup limits)"
         ),
-        "ask for less resident memory, stop other programs, or raise the control group's memory limit",
+        "ask for less memory, stop other programs, or raise the control group's memory limit",
     ))
 }
 
@@ -211,7 +225,7 @@ fn parse_range(line: &str) -> Option<(u64, u64)> {
     ))
 }
 
-fn judge(mapped: Mapped, bytes: u64, size: PageSize) -> Result<(), Failure> {
+fn judge(mapped: Mapped, bytes: u64, pages: Pages) -> Result<(), Failure> {
     let Mapped {
         resident_bytes,
         huge_bytes,
@@ -221,17 +235,17 @@ fn judge(mapped: Mapped, bytes: u64, size: PageSize) -> Result<(), Failure> {
             format!(
                 "of {bytes} B touched, {resident_bytes} B are resident: the rest was swapped out"
             ),
-            "ask for less resident memory, or free some",
+            "ask for less memory, or free some",
         ));
     }
-    match size {
-        PageSize::Huge if huge_bytes < bytes => Err(Failure::unavailable(
+    match pages {
+        Pages::Huge if huge_bytes < bytes => Err(Failure::unavailable(
             format!(
                 "of {bytes} B touched, {huge_bytes} B are in huge pages: memory is fragmented, or huge pages are held back"
             ),
             "echo 1 > /proc/sys/vm/compact_memory, and echo madvise > /sys/kernel/mm/transparent_hugepage/defrag (as root)",
         )),
-        PageSize::Base if huge_bytes > 0 => Err(Failure::failed(format!(
+        Pages::Base if huge_bytes > 0 => Err(Failure::failed(format!(
             "of {bytes} B in base pages, {huge_bytes} B are in huge pages all the same"
         ))),
         _ => Ok(()),
@@ -273,17 +287,17 @@ mod tests {
             resident_bytes,
             huge_bytes,
         };
-        assert!(judge(mapped(4096, 0), 4096, PageSize::Base).is_ok());
+        assert!(judge(mapped(4096, 0), 4096, Pages::Base).is_ok());
         assert!(matches!(
-            judge(mapped(0, 0), 4096, PageSize::Base),
+            judge(mapped(0, 0), 4096, Pages::Base),
             Err(Failure::Unavailable { .. })
         ));
-        assert!(judge(mapped(4 << 20, 2 << 20), 4 << 20, PageSize::Base).is_err());
+        assert!(judge(mapped(4 << 20, 2 << 20), 4 << 20, Pages::Base).is_err());
         assert!(matches!(
-            judge(mapped(4 << 20, 2 << 20), 4 << 20, PageSize::Huge),
+            judge(mapped(4 << 20, 2 << 20), 4 << 20, Pages::Huge),
             Err(Failure::Unavailable { .. })
         ));
-        assert!(judge(mapped(4 << 20, 4 << 20), 4 << 20, PageSize::Huge).is_ok());
+        assert!(judge(mapped(4 << 20, 4 << 20), 4 << 20, Pages::Huge).is_ok());
     }
 
     #[test]
@@ -303,7 +317,7 @@ mod tests {
             );
         }
         let failure =
-            Ballast::new(1 << 46, PageSize::Base).expect_err("no machine has 64 TiB to spare");
+            Mapping::new(1 << 46, Pages::Base).expect_err("no machine has 64 TiB to spare");
         assert!(matches!(failure, Failure::Unavailable { .. }), "{failure}");
     }
 
@@ -319,16 +333,20 @@ mod tests {
 
     #[test]
     fn base_pages_are_resident_and_given_back() {
+        let mut mapping = Mapping::new(64 << 20, Pages::Base).expect("64 MiB can be had");
+        let failure = mapping.prove().expect_err("nothing was touched");
+        assert!(matches!(failure, Failure::Unavailable { .. }), "{failure}");
+        mapping.touch();
+        assert_eq!(mapping.prove(), Ok(()));
         assert!(
-            Ballast::new(0, PageSize::Base)
-                .expect("nothing is always to be had")
-                .is_none()
+            mapping
+                .as_mut_slice()
+                .iter()
+                .step_by(4096)
+                .all(|&byte| byte == 1)
         );
-        let ballast = Ballast::new(64 << 20, PageSize::Base)
-            .expect("64 MiB can be had")
-            .expect("it is not empty");
         let with = resident_bytes_of_process();
-        drop(ballast);
+        drop(mapping);
         let without = resident_bytes_of_process();
         // Other tests run at the same time, with some MiB of their own.
         assert!(
@@ -338,18 +356,17 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_are_huge_or_unavailable() {
-        match Ballast::new(4 << 20, PageSize::Huge) {
-            Ok(ballast) => assert_eq!(
-                ballast.expect("it is not empty").address.as_ptr() as u64 % (2 << 20),
-                0
-            ),
+    fn huge_pages_are_huge_and_whole_or_unavailable() {
+        let proved = Mapping::new(4097 << 10, Pages::Huge).and_then(|mapping| {
+            mapping.touch();
+            mapping.prove().map(|()| mapping)
+        });
+        match proved {
+            Ok(mut mapping) => {
+                assert_eq!(mapping.address.as_ptr() as u64 % (2 << 20), 0);
+                assert!(mapping.as_mut_slice().len() > 4097 << 10);
+            }
             Err(failure) => assert!(matches!(failure, Failure::Unavailable { .. }), "{failure}"),
         }
-        let odd = Ballast::new(4096, PageSize::Huge).expect_err("it is not a whole huge page");
-        assert!(
-            matches!(odd, Failure::Request { .. } | Failure::Unavailable { .. }),
-            "{odd}"
-        );
     }
 }

@@ -1,0 +1,270 @@
+//! What of a file is in the page cache: looked at, emptied, filled. Nothing is assumed; every state is proved before it is used.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use memmap2::{Advice, MmapOptions};
+use nix::errno::Errno;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+
+use crate::cancel;
+use crate::error::Failure;
+
+/// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
+pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
+/// Bytes of a file looked at in one go with mincore(2), which needs a byte of answer for each page.
+const WINDOW: u64 = 1 << 30;
+/// How often pages that stay are tried again: read-ahead may still be under way when the cache is dropped.
+const TRIALS: u32 = 3;
+/// Number of cachestat(2), the same on every architecture but alpha (`scripts/syscall.tbl`); the C library's crate lacks it for some.
+const CACHESTAT: libc::c_long = 451;
+/// Bytes read at once to fill the page cache.
+const PIECE: usize = 1 << 20;
+
+/// How many of a file's first pages are in the page cache, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Residency {
+    /// Pages looked at.
+    pub pages: u64,
+    /// Those of them that are in the page cache.
+    pub resident: u64,
+    /// The system call that told.
+    pub told_by: &'static str,
+}
+
+impl Residency {
+    /// Look at the pages of the first `length` bytes of `file`.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
+    pub fn of(file: &File, length: u64) -> Result<Self, Failure> {
+        let pages = length.div_ceil(page_bytes());
+        let (resident, told_by) = match cachestat(file, length) {
+            Ok(resident) => (resident, "cachestat"),
+            // Linux before 6.5, or a container whose filter does not know the call.
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => {
+                (mincore(file, length)?, "mincore")
+            }
+            Err(error) => return Err(Failure::system("cachestat", error)),
+        };
+        Ok(Self {
+            pages,
+            resident,
+            told_by,
+        })
+    }
+
+    /// The share of the pages that is in the page cache, 0 to 1.
+    pub fn share(&self) -> f64 {
+        self.resident as f64 / self.pages as f64
+    }
+}
+
+/// Bring the first `length` bytes of `file` out of the page cache, and prove it; says how.
+///
+/// As root by dropping all clean caches, as the original reports did; otherwise by advice for this file alone.
+///
+/// # Errors
+/// `Failure::Unavailable` if pages stay, with their number and the likely reason.
+pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
+    // Only clean pages can be dropped.
+    nix::unistd::fsync(file)
+        .or_else(|error| match error {
+            // A read-only or special file system has nothing to be written.
+            Errno::EINVAL | Errno::EROFS => Ok(()),
+            error => Err(error),
+        })
+        .map_err(|error| Failure::system("writing the file's changes out", error))?;
+    let mut left = None;
+    for _ in 0..TRIALS {
+        let how = drop_pages(file)?;
+        let found = Residency::of(file, length)?;
+        if found.resident == 0 {
+            return Ok(format!(
+                "cold: {how}, then {} found 0 of {} pages",
+                found.told_by, found.pages
+            ));
+        }
+        left = Some((how, found));
+    }
+    let (how, found) = left.expect("there is a trial at least");
+    Err(Failure::unavailable(
+        format!(
+            "{} of {} pages stay in the page cache after {how}",
+            found.resident, found.pages
+        ),
+        "use a file on a disk (not tmpfs) that no other program has mapped or locked",
+    ))
+}
+
+/// Read the first `length` bytes of `file` into the page cache, and prove that they stayed; says how.
+///
+/// # Errors
+/// `Failure::Unavailable` if they did not, `Failure::Failed` for a read error.
+pub fn make_warm(file: &File, length: u64) -> Result<String, Failure> {
+    let found = Residency::of(file, length)?;
+    if found.resident < found.pages {
+        let mut piece = vec![0; PIECE];
+        let mut offset = 0;
+        while offset < length && !cancel::requested() {
+            let read = file
+                .read_at(&mut piece, offset)
+                .map_err(|error| Failure::failed(format!("reading at byte {offset}: {error}")))?;
+            if read == 0 {
+                break;
+            }
+            offset += read as u64;
+        }
+    }
+    let found = Residency::of(file, length)?;
+    if found.resident < found.pages && !cancel::requested() {
+        return Err(Failure::unavailable(
+            format!(
+                "only {} of {} pages stay in the page cache",
+                found.resident, found.pages
+            ),
+            "use a smaller file or free some memory",
+        ));
+    }
+    Ok(format!(
+        "warm: {} found {} of {} pages",
+        found.told_by, found.resident, found.pages
+    ))
+}
+
+fn drop_pages(file: &File) -> Result<&'static str, Failure> {
+    match OpenOptions::new().write(true).open(DROP_CACHES) {
+        Ok(mut knob) => {
+            knob.write_all(b"3")
+                .map_err(|error| Failure::system(DROP_CACHES, error))?;
+            Ok("drop_caches=3")
+        }
+        Err(_) => {
+            posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+                .map_err(|error| Failure::system("posix_fadvise", error))?;
+            Ok("posix_fadvise(DONTNEED)")
+        }
+    }
+}
+
+/// `struct cachestat_range` and `struct cachestat` of `include/uapi/linux/mman.h`.
+#[repr(C)]
+struct Range {
+    offset: u64,
+    length: u64,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct CacheStat {
+    cached: u64,
+    dirty: u64,
+    writeback: u64,
+    evicted: u64,
+    recently_evicted: u64,
+}
+
+/// Pages of the first `length` bytes that are in the page cache, by cachestat(2).
+fn cachestat(file: &File, length: u64) -> Result<u64, Errno> {
+    let range = Range { offset: 0, length };
+    let mut found = CacheStat::default();
+    // SAFETY: both structures are the kernel's and outlive the call.
+    let answer = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), &range, &mut found, 0) };
+    Errno::result(answer)?;
+    Ok(found.cached)
+}
+
+/// Pages of the first `length` bytes that are in the page cache, by mincore(2).
+fn mincore(file: &File, length: u64) -> Result<u64, Failure> {
+    let failed = |error: io::Error| Failure::system("mincore", error);
+    let mut resident = 0;
+    for offset in (0..length).step_by(WINDOW as usize) {
+        let part = (length - offset).min(WINDOW) as usize;
+        // SAFETY: the mapping is only asked about, never read.
+        let window = unsafe { MmapOptions::new().offset(offset).len(part).map(file) };
+        let window = window.map_err(failed)?;
+        // Otherwise the kernel may bring pages in around the ones asked for.
+        window.advise(Advice::Random).map_err(failed)?;
+        let mut answer = vec![0_u8; part.div_ceil(page_bytes() as usize)];
+        // SAFETY: the mapping has `part` bytes, and there is a byte of answer for each of its pages.
+        let status = unsafe {
+            libc::mincore(
+                window.as_ptr().cast_mut().cast(),
+                part,
+                answer.as_mut_ptr().cast(),
+            )
+        };
+        Errno::result(status).map_err(|error| Failure::system("mincore", error))?;
+        resident += answer.iter().filter(|page| **page & 1 == 1).count() as u64;
+    }
+    Ok(resident)
+}
+
+/// Bytes in a page.
+pub fn page_bytes() -> u64 {
+    // SAFETY: it only reads a constant of the system.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::scratch::unnamed;
+    use super::*;
+
+    fn file_of(pages: u64, directory: &str) -> (File, u64) {
+        let mut file = unnamed(Path::new(directory)).unwrap();
+        let length = pages * page_bytes() - 1;
+        file.write_all(&vec![7; length as usize]).unwrap();
+        (file, length)
+    }
+
+    #[test]
+    fn both_calls_count_the_same_pages() {
+        let (file, length) = file_of(100, "/var/tmp");
+        let residency = Residency::of(&file, length).unwrap();
+        assert_eq!((residency.pages, residency.resident), (100, 100));
+        assert_eq!(mincore(&file, length).unwrap(), 100);
+        assert_eq!(residency.share(), 1.0);
+    }
+
+    #[test]
+    fn a_file_is_made_cold_and_warm_again() {
+        let (file, length) = file_of(300, "/var/tmp");
+        let how = make_cold(&file, length).unwrap();
+        assert!(
+            how.starts_with("cold: ") && how.contains("found 0 of 300 pages"),
+            "{how}"
+        );
+        assert_eq!(mincore(&file, length).unwrap(), 0);
+        let how = make_warm(&file, length).unwrap();
+        assert!(how.contains("300 of 300"), "{how}");
+    }
+
+    #[test]
+    fn a_file_in_memory_cannot_be_made_cold() {
+        let (file, length) = file_of(10, "/dev/shm");
+        match make_cold(&file, length) {
+            Err(Failure::Unavailable { message, remedy }) => {
+                assert!(message.contains("10 of 10 pages stay"), "{message}");
+                assert!(remedy.is_some());
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn pages_that_somebody_locked_stay_and_are_told() {
+        let (file, length) = file_of(50, "/var/tmp");
+        // SAFETY: nobody shortens the file while it is mapped.
+        let mapping = unsafe { MmapOptions::new().len(length as usize).map(&file) }.unwrap();
+        mapping.lock().unwrap();
+        let refused = make_cold(&file, length).unwrap_err().to_string();
+        assert!(refused.contains("50 of 50 pages stay"), "{refused}");
+        drop(mapping);
+        assert!(make_cold(&file, length).is_ok());
+    }
+}

@@ -1,0 +1,440 @@
+//! `disk.read`: reading a file, from a cold or a warm page cache, in several ways.
+
+mod blocks;
+mod mapped;
+mod method;
+mod pass;
+mod ring;
+
+use std::fs::File;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use memmap2::{MmapMut, MmapOptions};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+use serde::Deserialize;
+
+use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
+use super::disk::source::{Place, Source};
+use super::disk::{content, direct, layers};
+use crate::affinity;
+use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::error::Failure;
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use mapped::Mapped;
+use method::{Asked, Engine, Method};
+use pass::{Pass, Tally, Use};
+
+/// State of the page cache before each repetition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Cache {
+    Found,
+    Cold,
+    Warm,
+}
+
+/// Parameters of `disk.read`.
+#[derive(Debug, Deserialize)]
+pub struct Parameters {
+    #[serde(flatten)]
+    place: Place,
+    block_size: u64,
+    count: u64,
+    cache: Cache,
+    engine: Engine,
+    threads: u64,
+    queue_depth: u64,
+    work: Use,
+    longest: f64,
+}
+
+/// The prepared workload.
+#[derive(Debug)]
+pub struct DiskRead {
+    source: Source,
+    cache: Cache,
+    purpose: Use,
+    longest: Duration,
+    /// Bytes to be read.
+    length: u64,
+    method: Method,
+    /// The file as each thread has it open.
+    files: Vec<File>,
+    /// The threads' buffers, one after the other.
+    buffers: Option<MmapMut>,
+    /// The CPUs that several threads are spread over.
+    cpus: Vec<usize>,
+    notes: Vec<String>,
+    tally: Tally,
+}
+
+impl Workload for DiskRead {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "disk.read",
+            version: 1,
+            purpose: "Reading a file from a cold or a warm page cache, block by block",
+            timing_model: "mib_per_s = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
+                bytes, with several threads their making and their end, with engine=mmap the mapping, with engine=uring the making of the rings. \
+                Outside: opening the file, making buffers, emptying or filling the page cache, and taking a mapping down.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        let source = Source::open(&parameters.place, context.files())?;
+        let asked = Asked {
+            engine: parameters.engine,
+            threads: parameters.threads,
+            block: parameters.block_size,
+            depth: parameters.queue_depth,
+            cpus: context.allowed().len() as u64,
+            cached: match parameters.cache {
+                Cache::Cold => 0.0,
+                Cache::Warm => 1.0,
+                Cache::Found => Residency::of(&source.file, source.length)?.share(),
+            },
+        };
+        let (method, chosen) = asked.method(&source)?;
+        if method.engine.is_direct() && parameters.cache == Cache::Warm {
+            return Err(Failure::request(
+                "cache",
+                "warm has no meaning with direct I/O, which goes round the page cache; choose found or cold",
+            ));
+        }
+        let length = match parameters.count {
+            0 => source.length,
+            count => source.length.min(count.saturating_mul(method.block)),
+        };
+        let mut notes = vec![layers::below(&source.file, &source.name)?];
+        notes.extend(chosen);
+        Ok(Self {
+            files: open(&source, method)?,
+            buffers: buffers(method)?,
+            cache: parameters.cache,
+            purpose: parameters.work,
+            longest: Duration::from_secs_f64(parameters.longest),
+            cpus: context.allowed().to_vec(),
+            tally: Tally::default(),
+            source,
+            length,
+            method,
+            notes,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    // A first reading differs from later ones, and is to be seen.
+    fn warmup(&self) -> u64 {
+        0
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.source.check_unchanged()?;
+        let state = match self.cache {
+            Cache::Found => None,
+            Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
+            Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
+        };
+        let resident = Residency::of(&self.source.file, self.length)?.share();
+        let earlier_reads = self.source.reads();
+        let deadline = Instant::now().checked_add(self.longest);
+        let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
+        let cpu_before = cpu_s()?;
+        let (tally, _map) = region
+            .measure(|| self.go(&pass))
+            .map_err(|failure| failure.about(&self.source.name))?;
+        let cpu_s = cpu_s()? - cpu_before;
+        self.tally = tally;
+        let whole = tally.bytes == self.length;
+        let over = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
+        let mut metrics = vec![
+            (
+                "mib_per_s",
+                tally.bytes as f64 / f64::from(1 << 20) / time_s,
+            ),
+            ("time_s", time_s),
+            ("bytes", tally.bytes as f64),
+            ("calls", tally.calls as f64),
+            ("cpu_s", cpu_s),
+            ("resident", resident),
+            ("earlier_reads", earlier_reads as f64),
+        ];
+        if self.purpose == Use::Xor && whole {
+            metrics.push(("xor", f64::from(tally.xor)));
+        }
+        Ok(Work {
+            metrics,
+            done: tally.bytes,
+            wanted: if over { tally.bytes } else { self.length },
+            notes: self.notes.iter().cloned().chain(state).collect(),
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        if self.tally.bytes == 0 {
+            return Err(Failure::failed("nothing was read"));
+        }
+        self.source.check_unchanged()?;
+        self.check_content()?;
+        let complete = self.purpose == Use::Xor && self.tally.bytes == self.source.length;
+        if let Some(known) = self.source.known_xor().filter(|_| complete) {
+            if known != self.tally.xor {
+                return Err(Failure::failed(format!(
+                    "the XOR is {:08x}, though that of the same file is {known:08x}",
+                    self.tally.xor
+                )));
+            }
+        }
+        self.source
+            .remember_reading(complete.then_some(self.tally.xor));
+        Ok(())
+    }
+}
+
+impl DiskRead {
+    /// Read the file once; the mapping, if there is one, is given back so that it is taken down outside the clock.
+    #[inline(always)]
+    fn go(&mut self, pass: &Pass) -> Result<(Tally, Option<Mapped>), Failure> {
+        let mapped = match self.method.engine {
+            Engine::Mmap => Some(Mapped::new(&self.source.file, self.length)?),
+            _ => None,
+        };
+        let each = (self.method.block * self.method.depth) as usize;
+        let mut parts = self.buffers.iter_mut().flat_map(|all| all.chunks_mut(each));
+        let workers: Vec<_> = self
+            .files
+            .iter()
+            .map(|file| Worker {
+                engine: self.method.engine,
+                file,
+                buffer: parts.next().unwrap_or_default(),
+                mapped: mapped.as_ref(),
+            })
+            .collect();
+        let tally = together(workers, pass, &self.cpus)?;
+        Ok((tally, mapped))
+    }
+
+    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known.
+    fn check_content(&self) -> Result<(), Failure> {
+        let last = self.tally.last;
+        if let Some(buffers) = self.buffers.as_ref().filter(|_| self.source.is_scratch()) {
+            if !content::matches(last.offset, &buffers[last.at..last.at + last.length]) {
+                return Err(Failure::failed(format!(
+                    "the {} bytes read at byte {} are not those of the file",
+                    last.length, last.offset
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What one thread works with.
+struct Worker<'a> {
+    engine: Engine,
+    file: &'a File,
+    buffer: &'a mut [u8],
+    mapped: Option<&'a Mapped>,
+}
+
+impl Worker<'_> {
+    #[inline(always)]
+    fn work(self, pass: &Pass) -> Result<Tally, Failure> {
+        match (self.engine, self.mapped) {
+            (_, Some(mapped)) => mapped.read(pass, self.file),
+            (Engine::Uring, _) => ring::read(pass, self.file, self.buffer),
+            (Engine::Read, _) => blocks::read(pass, self.file, self.buffer),
+            _ => blocks::pread(pass, self.file, self.buffer),
+        }
+    }
+}
+
+/// Have the workers read together: one on this thread, several on a thread and, as far as they go, a CPU each.
+#[inline(always)]
+fn together(workers: Vec<Worker>, pass: &Pass, cpus: &[usize]) -> Result<Tally, Failure> {
+    if workers.len() == 1 {
+        return workers
+            .into_iter()
+            .try_fold(Tally::default(), |_, worker| worker.work(pass));
+    }
+    thread::scope(|scope| {
+        let threads: Vec<_> = workers
+            .into_iter()
+            .zip(cpus.iter().cycle())
+            .map(|(worker, cpu)| {
+                scope.spawn(|| {
+                    affinity::pin(*cpu)?;
+                    worker.work(pass)
+                })
+            })
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })
+            .reduce(|all, tally| Ok(all?.and(tally?)))
+            .unwrap_or_else(|| Ok(Tally::default()))
+    })
+}
+
+/// The file opened once for each thread, since read(2) goes by a position that belongs to the opening.
+fn open(source: &Source, method: Method) -> Result<Vec<File>, Failure> {
+    let flags = if method.engine.is_direct() {
+        direct::aligned(&source.file, &source.name, method.block)?;
+        libc::O_DIRECT
+    } else {
+        0
+    };
+    (0..method.threads)
+        .map(|_| {
+            source
+                .reopen(flags)
+                .map_err(|error| Failure::system(&source.name, error))
+        })
+        .collect()
+}
+
+/// Memory for the threads' blocks, there before the clock runs.
+fn buffers(method: Method) -> Result<Option<MmapMut>, Failure> {
+    let bytes = method.buffers().next_multiple_of(page_bytes()) as usize;
+    if bytes == 0 {
+        return Ok(None);
+    }
+    MmapOptions::new()
+        .len(bytes)
+        .populate()
+        .map_anon()
+        .map(Some)
+        .map_err(|error| Failure::system("making buffers", error))
+}
+
+/// CPU time of this process so far, user and system, in seconds.
+fn cpu_s() -> Result<f64, Failure> {
+    let usage =
+        getrusage(UsageWho::RUSAGE_SELF).map_err(|error| Failure::system("getrusage", error))?;
+    let microseconds =
+        usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
+    Ok(microseconds as f64 / 1e6)
+}
+
+fn parameters() -> Vec<Parameter> {
+    let choice = |name, default, choices: &[&'static str], doc| Parameter {
+        name,
+        kind: Kind::Choice {
+            default,
+            choices: choices.to_vec(),
+            pattern: None,
+        },
+        unit: None,
+        doc,
+    };
+    let integer = |name, default, maximum, doc| Parameter {
+        name,
+        kind: Kind::Integer {
+            default,
+            minimum: 0,
+            maximum,
+        },
+        unit: None,
+        doc,
+    };
+    let mut all = Place::parameters();
+    all.extend([
+        Parameter {
+            name: "block_size",
+            kind: Kind::Bytes {
+                default: 128 << 10,
+                minimum: 0,
+                maximum: 32 << 20,
+            },
+            unit: Some("B"),
+            doc: "Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.",
+        },
+        integer("count", 0, 1 << 53, "Blocks to be read at most; 0: to the end of the file."),
+        choice("cache", "found", &["found", "cold", "warm"], "State of the page cache before each repetition, proved by looking: as it is found, without a page of the file, or with all."),
+        choice("engine", "read", &Engine::NAMES, "read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine and the state of the file."),
+        integer("threads", 1, 1024, "Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the probe's."),
+        Parameter {
+            name: "queue_depth",
+            kind: Kind::Integer { default: 32, minimum: 1, maximum: 256 },
+            unit: None,
+            doc: "Reads in flight in each thread; io_uring only.",
+        },
+        choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
+        Parameter {
+            name: "longest",
+            kind: Kind::Duration { default: 3600.0, minimum: 0.001, maximum: 86400.0 },
+            unit: Some("s"),
+            doc: "A repetition ends after this long, wherever it is in the file.",
+        },
+    ]);
+    all
+}
+
+fn metrics() -> Vec<Metric> {
+    let metric = |name, unit, better, doc| Metric {
+        name,
+        unit,
+        better,
+        doc,
+    };
+    vec![
+        metric(
+            "mib_per_s",
+            "MiB/s",
+            Better::More,
+            "MiB (2^20 bytes) read in a second.",
+        ),
+        metric("time_s", "s", Better::Less, "How long the reading took."),
+        metric("bytes", "B", Better::More, "Bytes read."),
+        metric(
+            "calls",
+            "calls",
+            Better::Less,
+            "Reads asked of the kernel; with mmap, windows mapped.",
+        ),
+        metric(
+            "cpu_s",
+            "s",
+            Better::Less,
+            "CPU time of all threads, user and system.",
+        ),
+        metric(
+            "xor",
+            "1",
+            Better::Less,
+            "XOR of the little-endian 32-bit words read, a short tail padded with zeros; null with work=none, or where longest ended the reading.",
+        ),
+        metric(
+            "resident",
+            "1",
+            Better::Less,
+            "Share of the pages about to be read that were in the page cache just before.",
+        ),
+        metric(
+            "earlier_reads",
+            "1",
+            Better::Less,
+            "How often this process had read the file before.",
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! How a pass reads: engine, threads, block size and depth, as asked or as chosen for this machine and this file.
+
+use serde::Deserialize;
+
+use super::ring;
+use crate::error::Failure;
+use crate::workloads::disk::direct;
+use crate::workloads::disk::source::Source;
+
+/// Bytes of anonymous memory that all buffers together may have.
+const MOST_BUFFERS: u64 = 48 << 20;
+/// Block of a read through the page cache when nothing else is asked for.
+const BLOCK: u64 = 128 << 10;
+/// Block of direct I/O when nothing else is asked for: large enough for a device to stream, and what fio is mostly run with.
+const DIRECT_BLOCK: u64 = 1 << 20;
+/// Reads in flight when nothing else is asked for.
+const DEPTH: u64 = 32;
+/// Greatest and least window of a mapping when nothing else is asked for. Larger ones map more pages a call; smaller ones leave work for each thread.
+const WINDOWS: (u64, u64) = (8 << 20, 128 << 10);
+/// Windows for each thread at least, so that none waits long for the last one.
+const WINDOWS_A_THREAD: u64 = 8;
+/// From this share of pages in the page cache on, reading through it beats the device.
+const MOSTLY_CACHED: f64 = 0.5;
+
+/// How bytes come from the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Engine {
+    /// Chosen for this machine and the state of the file.
+    Auto,
+    /// read(2).
+    Read,
+    /// pread(2).
+    Pread,
+    /// A mapping.
+    Mmap,
+    /// pread(2) with O_DIRECT.
+    Direct,
+    /// io_uring with O_DIRECT.
+    Uring,
+}
+
+impl Engine {
+    /// Names, in the order in which help shows them.
+    pub const NAMES: [&'static str; 6] = ["auto", "read", "pread", "mmap", "direct", "uring"];
+
+    /// Whether it goes round the page cache.
+    pub fn is_direct(self) -> bool {
+        matches!(self, Self::Direct | Self::Uring)
+    }
+
+    fn name(self) -> &'static str {
+        Self::NAMES[self as usize]
+    }
+}
+
+/// How a pass reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method {
+    /// How bytes come from the file; never [`Engine::Auto`].
+    pub engine: Engine,
+    /// Threads that read.
+    pub threads: u64,
+    /// Bytes asked for at once, or mapped at once.
+    pub block: u64,
+    /// Reads in flight in each thread; 1 but for io_uring.
+    pub depth: u64,
+}
+
+/// What was asked for; 0 stands for "choose".
+#[derive(Debug, Clone, Copy)]
+pub struct Asked {
+    /// The engine.
+    pub engine: Engine,
+    /// Threads.
+    pub threads: u64,
+    /// Bytes asked for at once.
+    pub block: u64,
+    /// Reads in flight in each thread.
+    pub depth: u64,
+    /// CPUs allowed to the probe.
+    pub cpus: u64,
+    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1.
+    pub cached: f64,
+}
+
+impl Asked {
+    /// The method for `source`: as asked, or chosen, with the reason.
+    ///
+    /// # Errors
+    /// `Failure::Request` for a block size that cannot be, or for buffers that would take too much memory.
+    pub fn method(self, source: &Source) -> Result<(Method, Option<String>), Failure> {
+        if self.engine != Engine::Auto {
+            return Ok((self.exactly()?, None));
+        }
+        let direct = direct::alignment(&source.file)
+            .map_err(|error| Failure::system(&source.name, error))?
+            .filter(|alignment| self.block % alignment.offset == 0);
+        let method = match direct {
+            _ if self.cached >= MOSTLY_CACHED => self.through_a_mapping(source.length),
+            None => self.through_a_mapping(source.length),
+            Some(_) if ring::make(1).is_ok() => self.with_reads_in_flight(source.length),
+            Some(_) => self.with_many_threads(source.length),
+        };
+        let method = method.limited();
+        let state = format!(
+            "{:.0} % of the file is in the page cache",
+            100.0 * self.cached
+        );
+        Ok((method, Some(format!("{}: {state}", method.words()))))
+    }
+
+    fn exactly(self) -> Result<Method, Failure> {
+        let block = if self.engine.is_direct() { DIRECT_BLOCK } else { BLOCK };
+        let method = Method {
+            engine: self.engine,
+            threads: self.threads_or(self.cpus),
+            block: self.block_or(block),
+            depth: if self.engine == Engine::Uring {
+                self.depth
+            } else {
+                1
+            },
+        };
+        match method.buffers() {
+            bytes if bytes > MOST_BUFFERS => Err(Failure::request(
+                "block_size",
+                format!(
+                    "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most {MOST_BUFFERS} are allowed",
+                    method.threads, method.depth, method.block
+                ),
+            )),
+            _ => Ok(method),
+        }
+    }
+
+    /// The pages lie in memory, or must go through it: a mapping spares the copy.
+    fn through_a_mapping(self, length: u64) -> Method {
+        let (greatest, least) = WINDOWS;
+        let share = length / (self.cpus * WINDOWS_A_THREAD);
+        Method {
+            engine: Engine::Mmap,
+            threads: self.threads_or(self.cpus.min(length.div_ceil(least))),
+            block: self.block_or(share.clamp(least, greatest) / least * least),
+            depth: 1,
+        }
+    }
+
+    /// The device works on many reads at a time, and memory is filled without a copy.
+    fn with_reads_in_flight(self, length: u64) -> Method {
+        let block = self.block_or(DIRECT_BLOCK);
+        let threads = self.threads_or(self.cpus.min(length.div_ceil(block)));
+        Method {
+            engine: Engine::Uring,
+            threads,
+            block,
+            depth: DEPTH.div_ceil(threads),
+        }
+    }
+
+    /// As many direct reads at a time without io_uring take a thread each.
+    fn with_many_threads(self, length: u64) -> Method {
+        let block = self.block_or(DIRECT_BLOCK);
+        Method {
+            engine: Engine::Direct,
+            threads: self.threads_or(DEPTH.min(length.div_ceil(block))),
+            block,
+            depth: 1,
+        }
+    }
+
+    fn threads_or(self, chosen: u64) -> u64 {
+        if self.threads == 0 {
+            chosen
+        } else {
+            self.threads
+        }
+    }
+
+    fn block_or(self, chosen: u64) -> u64 {
+        if self.block == 0 { chosen } else { self.block }
+    }
+}
+
+impl Method {
+    /// Bytes of anonymous memory for its buffers.
+    pub fn buffers(&self) -> u64 {
+        match self.engine {
+            Engine::Mmap => 0,
+            _ => self.threads * self.depth * self.block,
+        }
+    }
+
+    /// With fewer reads in flight where the buffers would take too much memory.
+    fn limited(self) -> Self {
+        let depth = MOST_BUFFERS / (self.threads * self.block).max(1);
+        Self {
+            depth: self.depth.min(depth.max(1)),
+            ..self
+        }
+    }
+
+    /// The method in words.
+    fn words(&self) -> String {
+        let threads = if self.threads == 1 {
+            "thread"
+        } else {
+            "threads"
+        };
+        let depth = match self.engine {
+            Engine::Uring => format!(", {} reads in flight in each", self.depth),
+            _ => String::new(),
+        };
+        format!(
+            "engine {}, {} {threads}, blocks of {} bytes{depth}",
+            self.engine.name(),
+            self.threads,
+            self.block
+        )
+    }
+}
