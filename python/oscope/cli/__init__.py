@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from oscope import __version__
-from oscope.cli import comparison, doctor, listing, run, stored
+from oscope.cli import comparison, disk, doctor, listing, run, stored
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
 from oscope.cli.quick import Command, Group
@@ -54,6 +54,7 @@ for name, command, purpose in (
     ("doctor", doctor.examine, "Tell what this machine can measure, and what would mend the rest."),
 ):
     app.command(name, cls=Command, short_help=purpose, epilog=EVERYWHERE)(command)
+app.add_typer(disk.app, name="disk", short_help="Write, read or fold one file, or find a good size for one.")
 
 
 def _print_version(asked: bool) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from oscope import labs, units
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Profile
 from oscope.plan import Amount
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -63,8 +66,8 @@ def parse_amount(reps: int | None, precision: str | None, budget: str | None) ->
     """Read how much is to be measured; UsageError naming the option that is wrong."""
     amount = Amount(
         reps=reps,
-        precision=None if precision is None else _option("--precision", units.parse_share, precision),
-        budget_s=None if budget is None else _option("--budget", units.parse_duration, budget),
+        precision=None if precision is None else parse_option("--precision", units.parse_share, precision),
+        budget_s=None if budget is None else parse_option("--budget", units.parse_duration, budget),
     )
     amount.check()
     return amount
@@ -72,10 +75,11 @@ def parse_amount(reps: int | None, precision: str | None, budget: str | None) ->
 
 def parse_share(option: str, text: str) -> float:
     """Read a share such as `2%`; UsageError naming the option."""
-    return _option(option, units.parse_share, text)
+    return parse_option(option, units.parse_share, text)
 
 
-def _option(option: str, parse: Callable[[str], float], text: str) -> float:
+def parse_option(option: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Return what `parse` makes of `text`; UsageError naming the option."""
     try:
         return parse(text)
     except UsageError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import floor, log10
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from rich.text import Text
 from oscope import digits
 from oscope.digits import Scale
 from oscope.report.analysis import Analysed, label, levels, shown_metrics
+from oscope.report.build import answers
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.terminal import aligned, grid, print_prose, print_remedy, prose, table_width
 
@@ -72,14 +73,12 @@ def print_experiment(results: Analysed, experiment: ExperimentResults, out: Cons
             print_remedy(remedy, out)
 
 
-def print_answers(results: Results, labs: Iterable[Lab], out: Console) -> None:
+def print_answers(results: Results, labs: Sequence[Lab], out: Console) -> None:
     """Print what was found, in the words of the labs' answers, with what they miss."""
-    for lab in labs:
-        if not any(results.get(experiment.name) for experiment in lab.experiments):
-            continue
+    for part in answers(results, labs):
         out.print()
-        out.print(Text(f"What was found: {lab.title}", style="bold"))
-        for section in lab.sections(results):
+        out.print(Text(f"What was found: {part.title}", style="bold"))
+        for section in part.sections:
             if section.answer or section.missing:
                 out.print()
                 out.print(Text(section.title, style="underline"))
