@@ -16,7 +16,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-MODULES = ("system_calls", "responsiveness", "scale", "null_compare")
+MODULES = ("system_calls", "disk", "responsiveness", "scale", "null_compare")
 
 
 def main() -> int:

@@ -47,7 +47,8 @@ SETTINGS = {
 def results(catalogue: Catalogue, store: Store) -> Results:
     """Every kind of point there is."""
     do = ("ok", "failed_sample", "null_metric", "more_covariates", "note", "unavailable", "die_once", "die")
-    plan = make_plan([make_experiment({"do": do, "size": (4096,)}, reps=6, blocks=3)], catalogue, seed=1)
+    experiment = make_experiment({"do": do, "size": (4096,), "file": ("/a/b",)}, reps=6, blocks=3)
+    plan = make_plan([experiment], catalogue, seed=1)
     return store.results(execute(plan, store).run_id)
 
 
@@ -72,7 +73,7 @@ def test_the_record_says_what_was_measured(results: Results) -> None:
     data = strictly(record.to_json(results))
     point = data["points"][0]
     metric = point["metrics"]["time_ns"]
-    assert point["factors"] == {"do": "ok", "size": 4096}
+    assert point["factors"] == {"do": "ok", "size": 4096, "file": "/a/b"}
     assert metric["unit"] == "ns"
     assert metric["n"] == len(metric["values"]) == 6
     assert metric["median"] == pytest.approx(float(np.median(metric["values"])))

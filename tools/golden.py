@@ -23,7 +23,7 @@ KEPT = ("clock", "self_check")
 
 def main() -> None:
     """Measure and write the records."""
-    known = [experiment.name for lab in labs.LABS for experiment in lab.experiments]
+    known = dict.fromkeys(experiment.name for lab in labs.LABS for experiment in lab.experiments)
     for name in sys.argv[1:] or known:
         with tempfile.TemporaryDirectory() as folder:
             run = oscope.run(name, profile="quick", reps=12, seed=1, store=str(Path(folder) / "golden.db"))

@@ -16,6 +16,7 @@ python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
 if [ "$purpose" != run ]; then
   want chromium chromium
   want chromedriver chromium-driver
+  want fio fio
 fi
 if [ "$purpose" = bench ]; then
   want perf linux-perf

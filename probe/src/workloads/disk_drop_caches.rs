@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use self::crowd::Crowd;
 use self::figures::Figures;
-use super::disk::residency::{DROP_CACHES, Residency, make_warm};
+use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
 use crate::cancel;
@@ -40,7 +40,6 @@ pub struct Parameters {
 #[derive(Debug)]
 pub struct DropCaches {
     value: Value,
-    knob: File,
     /// The file without a name that fills the page cache, and its length.
     filler: File,
     size: u64,
@@ -92,17 +91,10 @@ impl Workload for DropCaches {
     }
 
     fn prepare(parameters: Parameters, _context: &Context) -> Result<Self, Failure> {
-        let knob = OpenOptions::new().write(true).open(DROP_CACHES);
-        let knob = knob.map_err(|error| {
-            Failure::unavailable(
-                format!("cannot write to {DROP_CACHES}: {}", words(&error)),
-                "run as root, in a container with /proc/sys writable",
-            )
-        })?;
+        open_knob()?;
         let digit = parameters.value.parse();
         Ok(Self {
             value: Value(digit.map_err(|error| Failure::request("value", format!("{error}")))?),
-            knob,
             filler: filler(&parameters.directory, parameters.size)?,
             size: parameters.size,
             crowd: Crowd::make(&parameters.directory, parameters.files)?,
@@ -122,14 +114,17 @@ impl Workload for DropCaches {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.seen = None;
+        // Held until the figures are read, so that none of ours drops what is filled here.
+        let mut knob = take_turn(open_knob()?)?;
         self.fill()?;
         let slabs = slabs::active();
         let before = Figures::read()?;
         let digit = [b'0' + self.value.0];
-        let written = region.measure(|| self.knob.write(&digit));
+        let written = region.measure(|| knob.write(&digit));
         let after = Figures::read()?;
         // Asked for before the wait: somebody may read the machine's files meanwhile, but nobody can read this one.
         let pages = Residency::of(&self.filler, self.size)?;
+        drop(knob);
         let slab_after = figures::settled_slab()?;
         let written = written.map_err(|error| {
             Failure::failed(format!(
@@ -171,7 +166,9 @@ impl Workload for DropCaches {
 impl DropCaches {
     /// Fill the caches: the page cache with our file, those of dentries and inodes with our small files; all of it clean.
     fn fill(&self) -> Result<(), Failure> {
-        make_warm(&self.filler, self.size)?;
+        // What fails now may succeed in the next repetition: others use the memory too.
+        make_warm(&self.filler, self.size)
+            .map_err(|failure| Failure::failed(failure.to_string()))?;
         self.crowd.look()?;
         self.crowd.sync()
     }
@@ -184,6 +181,17 @@ impl DropCaches {
         let shrunk = before.and_then(|before| Ok(slabs::shrunk(&before, &slabs::active()?)));
         vec![KEPT.to_owned(), shrunk.unwrap_or_else(|reason| reason)]
     }
+}
+
+/// Proves by a trial that the caches may be dropped.
+fn open_knob() -> Result<File, Failure> {
+    let opened = OpenOptions::new().write(true).open(DROP_CACHES);
+    opened.map_err(|error| {
+        Failure::unavailable(
+            format!("cannot write to {DROP_CACHES}: {}", words(&error)),
+            "run as root, in a container with /proc/sys writable",
+        )
+    })
 }
 
 /// Our own file's pages are gone where the value means pages, and there are fewer dentries where it means slabs.

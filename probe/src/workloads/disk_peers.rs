@@ -7,15 +7,13 @@ mod program;
 
 use std::env;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::disk::layers;
-use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
-use super::disk::scratch::link;
+use super::disk::residency::{make_cold, make_warm};
 use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
@@ -24,7 +22,7 @@ use crate::parameters;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use peer::{Account, Peer, Reading};
-use program::{Program, memory_file};
+use program::Program;
 
 /// A reading that lasts longer is given up.
 const LONGEST: Duration = Duration::from_secs(3600);
@@ -80,8 +78,8 @@ impl Workload for DiskPeers {
                 work on the bytes); with dd from its start in main until the file is closed, with a write to /dev/null after each read; with fio its runtime, \
                 from before the file is opened until the last block, less half a millisecond, since fio rounds up to whole ones. dd and fio \
                 touch their buffer for the first time within it, which is seen in blocks of MiB and short readings. whole_s = raw - correction: from starting \
-                the process until it has been waited for. Outside: emptying or filling the page cache and, with cache=cold, a reading of one page of \
-                another file, so that the tool itself does not come from the device.",
+                the process until it has been waited for. Outside: emptying or filling the page cache and, with cache=cold, bringing the tool's program \
+                file back into it, so that the tool's code does not come from the device while it reads; its libraries may, before that.",
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -164,8 +162,6 @@ pub struct Other {
     /// Bytes that are to be in the state asked for: all that may be read.
     length: u64,
     reading: Reading,
-    /// A page of something else, to be read first.
-    page: File,
     notes: Vec<String>,
     last: Option<Last>,
 }
@@ -214,9 +210,6 @@ impl Other {
                 length - within_reach
             ));
         }
-        let page = memory_file()?;
-        page.set_len(page_bytes())
-            .map_err(|error| Failure::system("making a page to read", error))?;
         Ok(Self {
             reading: Reading {
                 path: source.path(),
@@ -228,7 +221,6 @@ impl Other {
             source,
             cache: parameters.cache,
             length,
-            page,
             notes,
             last: None,
         })
@@ -238,7 +230,11 @@ impl Other {
         self.last = None;
         self.source.check_unchanged()?;
         let state = match self.cache {
-            Cache::Cold => self.make_cold()?,
+            Cache::Cold => {
+                let state = make_cold(&self.source.file, self.length)?;
+                self.program.load()?;
+                state
+            }
             Cache::Warm => make_warm(&self.source.file, self.length)?,
         };
         let mut run = self.program.run(&(self.peer.arguments)(&self.reading))?;
@@ -259,27 +255,6 @@ impl Other {
             wanted: self.reading.length,
             notes: self.notes.iter().cloned().chain([state]).collect(),
         })
-    }
-
-    /// Dropping all caches drops the program and its libraries as well, which Oscope's own code is spared: have it read something else first.
-    fn make_cold(&self) -> Result<String, Failure> {
-        let state = make_cold(&self.source.file, self.length)?;
-        let other = Reading {
-            path: link(&self.page),
-            block_size: page_bytes(),
-            length: page_bytes(),
-        };
-        let mut run = self.program.run(&(self.peer.arguments)(&other))?;
-        let ended = run.finish(Instant::now() + LONGEST)?;
-        run.said(ended)?;
-        let found = Residency::of(&self.source.file, self.length)?;
-        if found.resident > 0 {
-            return Err(Failure::failed(format!(
-                "{} of {} pages came back into the page cache before the reading; somebody else reads {}",
-                found.resident, found.pages, self.source.name
-            )));
-        }
-        Ok(state)
     }
 
     fn verify(&mut self) -> Result<(), Failure> {

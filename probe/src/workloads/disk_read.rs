@@ -7,10 +7,9 @@ mod pass;
 mod ring;
 
 use std::fs::File;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use memmap2::{MmapMut, MmapOptions};
+use memmap2::{Advice, MmapMut};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Deserialize;
@@ -18,7 +17,8 @@ use serde::Deserialize;
 use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
-use crate::affinity;
+use super::team::{seats, together};
+use crate::affinity::Pinned;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
@@ -65,8 +65,9 @@ pub struct DiskRead {
     files: Vec<File>,
     /// The threads' buffers, one after the other.
     buffers: Option<MmapMut>,
-    /// The CPUs that several threads are spread over.
+    /// The threads' CPUs.
     cpus: Vec<usize>,
+    _pinned: Option<Pinned>,
     notes: Vec<String>,
     tally: Tally,
 }
@@ -80,8 +81,8 @@ impl Workload for DiskRead {
             version: 1,
             purpose: "Reading a file from a cold or a warm page cache, block by block",
             timing_model: "mib_per_s = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
-                bytes, with several threads their making and their end, with engine=mmap the mapping, with engine=uring the making of the rings. \
-                Outside: opening the file, making buffers, emptying or filling the page cache, and taking a mapping down.",
+                bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
+                buffers, threads and an empty mapping, emptying or filling the page cache, and taking a mapping down.",
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -109,6 +110,12 @@ impl Workload for DiskRead {
                 "warm has no meaning with direct I/O, which goes round the page cache; choose found or cold",
             ));
         }
+        let cpus = seats(context.cpu, context.allowed(), method.threads as usize);
+        // One thread alone stays where it is; of several, the calling one has a CPU too.
+        let pinned = match (context.cpu, &cpus[..]) {
+            (None, &[first, _, ..]) => Some(Pinned::to(first)?),
+            _ => None,
+        };
         let length = match parameters.count {
             0 => source.length,
             count => source.length.min(count.saturating_mul(method.block)),
@@ -121,7 +128,8 @@ impl Workload for DiskRead {
             cache: parameters.cache,
             purpose: parameters.work,
             longest: Duration::from_secs_f64(parameters.longest),
-            cpus: context.allowed().to_vec(),
+            cpus,
+            _pinned: pinned,
             tally: Tally::default(),
             source,
             length,
@@ -151,8 +159,8 @@ impl Workload for DiskRead {
         let deadline = Instant::now().checked_add(self.longest);
         let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
         let cpu_before = cpu_s()?;
-        let (tally, _map) = region
-            .measure(|| self.go(&pass))
+        let tally = self
+            .go(&pass, |work| region.measure(work))
             .map_err(|failure| failure.about(&self.source.name))?;
         let cpu_s = cpu_s()? - cpu_before;
         self.tally = tally;
@@ -204,27 +212,31 @@ impl Workload for DiskRead {
 }
 
 impl DiskRead {
-    /// Read the file once; the mapping, if there is one, is given back so that it is taken down outside the clock.
-    #[inline(always)]
-    fn go(&mut self, pass: &Pass) -> Result<(Tally, Option<Mapped>), Failure> {
+    /// Read the file once, together, between the two readings of the clock that `measure` takes.
+    fn go(
+        &mut self,
+        pass: &Pass,
+        measure: impl FnOnce(&mut dyn FnMut()),
+    ) -> Result<Tally, Failure> {
         let mapped = match self.method.engine {
             Engine::Mmap => Some(Mapped::new(&self.source.file, self.length)?),
             _ => None,
         };
         let each = (self.method.block * self.method.depth) as usize;
         let mut parts = self.buffers.iter_mut().flat_map(|all| all.chunks_mut(each));
-        let workers: Vec<_> = self
-            .files
-            .iter()
-            .map(|file| Worker {
+        let jobs = self.files.iter().map(|file| {
+            let worker = Worker {
                 engine: self.method.engine,
                 file,
                 buffer: parts.next().unwrap_or_default(),
                 mapped: mapped.as_ref(),
-            })
-            .collect();
-        let tally = together(workers, pass, &self.cpus)?;
-        Ok((tally, mapped))
+            };
+            || worker.work(pass)
+        });
+        together(&self.cpus, jobs.collect(), measure)?
+            .into_iter()
+            .reduce(|all, tally| Ok(all?.and(tally?)))
+            .unwrap_or_else(|| Err(Failure::failed("nobody read")))
     }
 
     /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known.
@@ -251,7 +263,6 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    #[inline(always)]
     fn work(self, pass: &Pass) -> Result<Tally, Failure> {
         match (self.engine, self.mapped) {
             (_, Some(mapped)) => mapped.read(pass, self.file),
@@ -260,37 +271,6 @@ impl Worker<'_> {
             _ => blocks::pread(pass, self.file, self.buffer),
         }
     }
-}
-
-/// Have the workers read together: one on this thread, several on a thread and, as far as they go, a CPU each.
-#[inline(always)]
-fn together(workers: Vec<Worker>, pass: &Pass, cpus: &[usize]) -> Result<Tally, Failure> {
-    if workers.len() == 1 {
-        return workers
-            .into_iter()
-            .try_fold(Tally::default(), |_, worker| worker.work(pass));
-    }
-    thread::scope(|scope| {
-        let threads: Vec<_> = workers
-            .into_iter()
-            .zip(cpus.iter().cycle())
-            .map(|(worker, cpu)| {
-                scope.spawn(|| {
-                    affinity::pin(*cpu)?;
-                    worker.work(pass)
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            })
-            .reduce(|all, tally| Ok(all?.and(tally?)))
-            .unwrap_or_else(|| Ok(Tally::default()))
-    })
 }
 
 /// The file opened once for each thread, since read(2) goes by a position that belongs to the opening.
@@ -311,17 +291,22 @@ fn open(source: &Source, method: Method) -> Result<Vec<File>, Failure> {
 }
 
 /// Memory for the threads' blocks, there before the clock runs.
+///
+/// Huge pages where they can be had: a device's queue takes so many pieces of memory a request (`queue/max_segments`), and in
+/// single pages a MiB is more than most take, so that each read would be split.
 fn buffers(method: Method) -> Result<Option<MmapMut>, Failure> {
     let bytes = method.buffers().next_multiple_of(page_bytes()) as usize;
     if bytes == 0 {
         return Ok(None);
     }
-    MmapOptions::new()
-        .len(bytes)
-        .populate()
-        .map_anon()
-        .map(Some)
-        .map_err(|error| Failure::system("making buffers", error))
+    let failed = |error: std::io::Error| Failure::system("making buffers", error);
+    let mut all = MmapMut::map_anon(bytes).map_err(failed)?;
+    // Refused by kernels without huge pages, which then give single ones.
+    let _ = all.advise(Advice::HugePage);
+    for page in all.chunks_mut(page_bytes() as usize) {
+        page[0] = 1;
+    }
+    Ok(Some(all))
 }
 
 /// CPU time of this process so far, user and system, in seconds.

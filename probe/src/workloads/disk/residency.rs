@@ -4,13 +4,14 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapOptions};
 use nix::errno::Errno;
-use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
+use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
 use crate::cancel;
-use crate::error::Failure;
+use crate::error::{Failure, words};
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
@@ -18,6 +19,10 @@ pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 const WINDOW: u64 = 1 << 30;
 /// How often pages that stay are tried again: read-ahead may still be under way when the cache is dropped.
 const TRIALS: u32 = 3;
+/// Longest wait for another process that drops the caches.
+const LONGEST_TURN: Duration = Duration::from_secs(60);
+/// Time between two looks at whether it has ended.
+const PAUSE: Duration = Duration::from_millis(1);
 /// Number of cachestat(2), the same on every architecture but alpha (`scripts/syscall.tbl`); the C library's crate lacks it for some.
 const CACHESTAT: libc::c_long = 451;
 /// Bytes read at once to fill the page cache.
@@ -104,40 +109,84 @@ pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
 /// # Errors
 /// `Failure::Unavailable` if they did not, `Failure::Failed` for a read error.
 pub fn make_warm(file: &File, length: u64) -> Result<String, Failure> {
-    let found = Residency::of(file, length)?;
-    if found.resident < found.pages {
-        let mut piece = vec![0; PIECE];
-        let mut offset = 0;
-        while offset < length && !cancel::requested() {
-            let read = file
-                .read_at(&mut piece, offset)
-                .map_err(|error| Failure::failed(format!("reading at byte {offset}: {error}")))?;
-            if read == 0 {
-                break;
-            }
-            offset += read as u64;
+    for _ in 0..TRIALS {
+        if is_warm(file, length)?.is_none() {
+            fill(file, length)?;
         }
     }
-    let found = Residency::of(file, length)?;
-    if found.resident < found.pages && !cancel::requested() {
-        return Err(Failure::unavailable(
-            format!(
-                "only {} of {} pages stay in the page cache",
-                found.resident, found.pages
-            ),
-            "use a smaller file or free some memory",
-        ));
+    match is_warm(file, length)? {
+        Some(how) => Ok(how),
+        None => {
+            let found = Residency::of(file, length)?;
+            Err(Failure::unavailable(
+                format!(
+                    "only {} of {} pages stay in the page cache",
+                    found.resident, found.pages
+                ),
+                "use a smaller file, free some memory, or end what drops the caches",
+            ))
+        }
     }
-    Ok(format!(
-        "warm: {} found {} of {} pages",
-        found.told_by, found.resident, found.pages
-    ))
+}
+
+/// How it is known that all pages are in the page cache; `None` if they are not.
+fn is_warm(file: &File, length: u64) -> Result<Option<String>, Failure> {
+    let found = Residency::of(file, length)?;
+    Ok(
+        (found.resident == found.pages || cancel::requested()).then(|| {
+            format!(
+                "warm: {} found {} of {} pages",
+                found.told_by, found.resident, found.pages
+            )
+        }),
+    )
+}
+
+fn fill(file: &File, length: u64) -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE];
+    let mut offset = 0;
+    while offset < length && !cancel::requested() {
+        match file.read_at(&mut piece, offset) {
+            Ok(0) => break,
+            Ok(read) => offset += read as u64,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                return Err(Failure::failed(format!(
+                    "reading at byte {offset}: {}",
+                    words(&error)
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Take [`DROP_CACHES`] for this process alone, until the lock is dropped. Two that drop the caches at once hold each other's pages and
+/// dentries for a moment, and what is held is not dropped; or one drops what the other has just filled.
+///
+/// # Errors
+/// `Failure::Failed` if another process keeps it for a minute.
+pub fn take_turn(mut knob: File) -> Result<Flock<File>, Failure> {
+    let began = Instant::now();
+    while began.elapsed() < LONGEST_TURN && !cancel::requested() {
+        match Flock::lock(knob, FlockArg::LockExclusiveNonblock) {
+            Ok(locked) => return Ok(locked),
+            Err((unlocked, Errno::EWOULDBLOCK)) => knob = unlocked,
+            Err((_, error)) => return Err(Failure::system("locking drop_caches", error)),
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Err(Failure::failed(format!(
+        "another process has locked {DROP_CACHES} for {} s; end what drops the caches",
+        began.elapsed().as_secs()
+    )))
 }
 
 fn drop_pages(file: &File) -> Result<&'static str, Failure> {
     match OpenOptions::new().write(true).open(DROP_CACHES) {
-        Ok(mut knob) => {
-            knob.write_all(b"3")
+        Ok(knob) => {
+            take_turn(knob)?
+                .write_all(b"3")
                 .map_err(|error| Failure::system(DROP_CACHES, error))?;
             Ok("drop_caches=3")
         }

@@ -101,7 +101,8 @@ impl Source {
     }
 
     fn of(path: &Path, name: String, files: &Rc<Files>) -> Result<Self, Failure> {
-        let refused = |error: std::io::Error| Failure::request("file", format!("{name}: {}", words(&error)));
+        let refused =
+            |error: std::io::Error| Failure::request("file", format!("{name}: {}", words(&error)));
         // Looked at before it is opened: opening a pipe or a device may wait, or do something.
         check_type(&std::fs::metadata(path).map_err(refused)?, &name)?;
         let mut file = open(path, 0).map_err(refused)?;

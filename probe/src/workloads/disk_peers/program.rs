@@ -66,26 +66,31 @@ impl Program {
         };
         let mut run = program.run(&["--version".to_owned()])?;
         let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
-        let said = run.said(ended);
-        let first = said
-            .as_ref()
-            .ok()
-            .and_then(|said| said.output.lines().next());
-        match first.filter(|line| line.starts_with(name.greeting)) {
-            Some(version) => program.version = version.to_owned(),
-            None => {
-                let answer = first.map_or_else(|| format!("{said:?}"), |line| format!("{line:?}"));
-                return Err(Failure::unavailable(
-                    format!(
-                        "{} --version does not begin with {:?}: {answer}",
-                        program.path.display(),
-                        name.greeting
-                    ),
-                    remedy,
-                ));
-            }
+        let answer = match run.said(ended) {
+            Ok(said) => said.output.lines().next().unwrap_or_default().to_owned(),
+            Err(failure) => failure.to_string(),
+        };
+        if !answer.starts_with(name.greeting) {
+            let message = format!(
+                "{} is another program: asked for its version, it does not begin with {:?} but with {answer:?}",
+                program.path.display(),
+                name.greeting
+            );
+            return Err(Failure::unavailable(message, remedy));
         }
+        program.version = answer;
         Ok(program)
+    }
+
+    /// Bring the program file into the page cache: dropping all caches drops it as well, which this probe's own code is spared.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if it cannot be read.
+    pub fn load(&self) -> Result<(), Failure> {
+        File::open(&self.path)
+            .and_then(|mut file| io::copy(&mut file, &mut io::sink()))
+            .map(drop)
+            .map_err(|error| Failure::system(&self.path.display().to_string(), error))
     }
 
     /// Make ready a run with these arguments: nothing in the environment but the PATH and the language, nothing to read, output into memory.
@@ -229,7 +234,7 @@ fn is_executable(path: &Path) -> bool {
 }
 
 /// A file without a name, in memory.
-pub fn memory_file() -> Result<File, Failure> {
+fn memory_file() -> Result<File, Failure> {
     memfd_create(c"oscope", MFdFlags::MFD_CLOEXEC)
         .map(File::from)
         .map_err(|error| Failure::system("memfd_create", error))

@@ -111,7 +111,11 @@ impl Asked {
     }
 
     fn exactly(self) -> Result<Method, Failure> {
-        let block = if self.engine.is_direct() { DIRECT_BLOCK } else { BLOCK };
+        let block = if self.engine.is_direct() {
+            DIRECT_BLOCK
+        } else {
+            BLOCK
+        };
         let method = Method {
             engine: self.engine,
             threads: self.threads_or(self.cpus),

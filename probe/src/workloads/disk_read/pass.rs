@@ -70,7 +70,8 @@ impl Pass {
         }
         let offset = self.cursor.fetch_add(bytes, Ordering::Relaxed);
         // Something is read in any case: there is no speed of nothing.
-        (offset < self.length && (offset == 0 || !self.is_late())).then(|| (offset, (offset + bytes).min(self.length)))
+        (offset < self.length && (offset == 0 || !self.is_late()))
+            .then(|| (offset, (offset + bytes).min(self.length)))
     }
 
     fn is_stopped(&self) -> bool {

@@ -137,7 +137,10 @@ fn a_count_ends_the_reading_and_each_reading_is_counted() {
         let work = laboratory.once(&mut workload).unwrap();
         assert_eq!(metric(&work, "calls"), Some(7.0));
         assert_eq!(metric(&work, "bytes"), Some(7007.0));
-        assert_eq!(metric(&work, "xor"), Some(f64::from(xor::fold(&content[..7007]))));
+        assert_eq!(
+            metric(&work, "xor"),
+            Some(f64::from(xor::fold(&content[..7007])))
+        );
         assert_eq!(metric(&work, "earlier_reads"), Some(f64::from(earlier)));
     }
 }
@@ -159,14 +162,18 @@ fn a_file_that_changes_is_never_read_as_right() {
     let laboratory = Laboratory::new();
     for (length, word) in [(50_000, "shrank"), (200_000, "grew")] {
         let file = Named::with(word, &random(100_000));
-        let mut workload = laboratory.prepare(parameters_for(&file, Engine::Read)).unwrap();
+        let mut workload = laboratory
+            .prepare(parameters_for(&file, Engine::Read))
+            .unwrap();
         let open = OpenOptions::new().write(true).open(&file.0).unwrap();
         open.set_len(length).unwrap();
         let failure = laboratory.once(&mut workload).unwrap_err().to_string();
         assert!(failure.contains(word), "{failure}");
     }
     let file = Named::with("written", &random(100_000));
-    let mut workload = laboratory.prepare(parameters_for(&file, Engine::Read)).unwrap();
+    let mut workload = laboratory
+        .prepare(parameters_for(&file, Engine::Read))
+        .unwrap();
     laboratory.once(&mut workload).unwrap();
     let mut open = OpenOptions::new().write(true).open(&file.0).unwrap();
     open.write_all(b"x").unwrap();
@@ -183,7 +190,7 @@ fn every_engine_notices_that_the_file_ends_early() {
         // As if it had shrunk after it was looked at.
         workload.length = 200_000;
         let pass = Pass::new(200_000, workload.method.block, Use::Xor, None);
-        let failure = workload.go(&pass).map(|(tally, _)| tally).unwrap_err();
+        let failure = workload.go(&pass, |work| work()).unwrap_err();
         let failure = failure.to_string();
         assert!(failure.contains("shrank"), "{engine:?}: {failure}");
     }
@@ -192,7 +199,11 @@ fn every_engine_notices_that_the_file_ends_early() {
 #[test]
 fn a_page_that_goes_while_it_is_mapped_is_told_and_kills_nobody() {
     let file = Named::with("gone", &random(1 << 20));
-    let open = OpenOptions::new().read(true).write(true).open(&file.0).unwrap();
+    let open = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&file.0)
+        .unwrap();
     let pass = Pass::new(1 << 20, 1 << 20, Use::Xor, None);
     let mapped = Mapped::new(&open, 1 << 20).unwrap();
     mapped.read(&pass, &open).unwrap();
@@ -205,7 +216,9 @@ fn a_page_that_goes_while_it_is_mapped_is_told_and_kills_nobody() {
 fn a_wrong_xor_is_refused() {
     let laboratory = Laboratory::new();
     let file = Named::with("xor", &random(10_000));
-    let mut workload = laboratory.prepare(parameters_for(&file, Engine::Read)).unwrap();
+    let mut workload = laboratory
+        .prepare(parameters_for(&file, Engine::Read))
+        .unwrap();
     laboratory.once(&mut workload).unwrap();
     workload.tally.xor ^= 1;
     let failure = workload.verify(&Work::default()).unwrap_err().to_string();
@@ -286,14 +299,23 @@ impl Loop {
             .output()
             .ok()?;
         let name = String::from_utf8(made.stdout).ok()?;
-        made.status.success().then(|| Self(PathBuf::from(name.trim())))
+        made.status
+            .success()
+            .then(|| Self(PathBuf::from(name.trim())))
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
         let mut detach = std::process::Command::new("losetup");
-        assert!(detach.arg("--detach").arg(&self.0).status().unwrap().success());
+        assert!(
+            detach
+                .arg("--detach")
+                .arg(&self.0)
+                .status()
+                .unwrap()
+                .success()
+        );
     }
 }
 
