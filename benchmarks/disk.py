@@ -179,8 +179,9 @@ def agreement(folder: Path, large: Path) -> Iterator[Bar]:
     with large.open("rb") as stream:
         while piece := stream.read(64 * MEBIBYTE):
             whole ^= numpy_xor(piece)
-    ours = {fast(large, "--engine", engine)[0] for engine in engines}
-    text = f"{', '.join(sorted(ours))} by {len(engines)} engines; numpy {whole:08x}"
+    offered = ("auto", "read", "mmap", "direct", "uring")
+    ours = {fast(large, "--engine", engine)[0] for engine in offered}
+    text = f"{', '.join(sorted(ours))} by {len(offered)} engines; numpy {whole:08x}"
     yield Bar(f"XOR = numpy's, {large.stat().st_size} B", text, "the same", met=ours == {f"{whole:08x}"})
 
 

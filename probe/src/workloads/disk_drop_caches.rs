@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use self::crowd::Crowd;
 use self::figures::Figures;
+use self::slabs::Objects;
 use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
@@ -45,7 +46,6 @@ pub struct DropCaches {
     size: u64,
     crowd: Crowd,
     seen: Option<Seen>,
-    told: bool,
 }
 
 /// What is written, a set of bits as `fs/drop_caches.c` takes it.
@@ -99,7 +99,6 @@ impl Workload for DropCaches {
             size: parameters.size,
             crowd: Crowd::make(&parameters.directory, parameters.files)?,
             seen: None,
-            told: false,
         })
     }
 
@@ -117,7 +116,7 @@ impl Workload for DropCaches {
         // Held until the figures are read, so that none of ours drops what is filled here.
         let mut knob = take_turn(open_knob()?)?;
         self.fill()?;
-        let slabs = slabs::active();
+        let objects_before = Objects::read();
         let before = Figures::read()?;
         let digit = [b'0' + self.value.0];
         let written = region.measure(|| knob.write(&digit));
@@ -126,6 +125,7 @@ impl Workload for DropCaches {
         let pages = Residency::of(&self.filler, self.size)?;
         drop(knob);
         let slab_after = figures::settled_slab()?;
+        let objects_after = Objects::read();
         let written = written.map_err(|error| {
             Failure::failed(format!(
                 "writing {} to {DROP_CACHES}: {}",
@@ -144,13 +144,22 @@ impl Workload for DropCaches {
         });
         let mut metrics = before.metrics(&figures::BEFORE);
         metrics.extend(after.metrics(&figures::AFTER));
+        for (objects, names) in [
+            (
+                objects_before,
+                ["slab_dentries_before", "slab_inodes_before"],
+            ),
+            (objects_after, ["slab_dentries_after", "slab_inodes_after"]),
+        ] {
+            metrics.extend(objects.iter().flat_map(|objects| objects.metrics(names)));
+        }
         let time_ns = region.clock().nanoseconds(region.corrected()?);
         metrics.push(("time_s", time_ns / 1e9));
         Ok(Work {
             metrics,
             done: written as u64,
             wanted: digit.len() as u64,
-            notes: self.notes(slabs),
+            notes: vec![KEPT.to_owned()],
         })
     }
 
@@ -171,15 +180,6 @@ impl DropCaches {
             .map_err(|failure| Failure::failed(failure.to_string()))?;
         self.crowd.look()?;
         self.crowd.sync()
-    }
-
-    /// Once a request: what is kept, and which slabs shrank most.
-    fn notes(&mut self, before: Result<slabs::Active, String>) -> Vec<String> {
-        if std::mem::replace(&mut self.told, true) {
-            return Vec::new();
-        }
-        let shrunk = before.and_then(|before| Ok(slabs::shrunk(&before, &slabs::active()?)));
-        vec![KEPT.to_owned(), shrunk.unwrap_or_else(|reason| reason)]
     }
 }
 
@@ -315,6 +315,26 @@ fn metrics() -> Vec<Metric> {
             "slab_after_bytes",
             "B",
             "The same once it has stood still for 0.2 s, 2 s after the write at most.",
+        ),
+        metric(
+            "slab_dentries_before",
+            "1",
+            "Dentries in use before, as /proc/slabinfo counts them.",
+        ),
+        metric(
+            "slab_dentries_after",
+            "1",
+            "The same when the slabs have come to rest.",
+        ),
+        metric(
+            "slab_inodes_before",
+            "1",
+            "Inodes in use before, in all slabs *inode_cache of /proc/slabinfo but that of the security modules, which keep something beside each inode.",
+        ),
+        metric(
+            "slab_inodes_after",
+            "1",
+            "The same when the slabs have come to rest.",
         ),
         metric(
             "time_s",

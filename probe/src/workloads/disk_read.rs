@@ -120,8 +120,11 @@ impl Workload for DiskRead {
             0 => source.length,
             count => source.length.min(count.saturating_mul(method.block)),
         };
-        let mut notes = vec![layers::below(&source.file, &source.name)?];
-        notes.extend(chosen);
+        let mut notes = Vec::from_iter(chosen);
+        // A warm reading never gets there.
+        if parameters.cache == Cache::Cold {
+            notes.push(layers::below(&source.file, &source.name)?);
+        }
         Ok(Self {
             files: open(&source, method)?,
             buffers: buffers(method)?,

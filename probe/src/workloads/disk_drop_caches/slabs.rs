@@ -1,74 +1,64 @@
-//! Which slabs shrank, from `/proc/slabinfo` (slabinfo(5)).
+//! Dentries and inodes as the slab allocator counts them, from `/proc/slabinfo` (slabinfo(5)).
 
-use std::collections::BTreeMap;
 use std::fs;
 
-/// Slabs named in a note.
-const NAMED: usize = 4;
-
-/// Objects in use of each slab cache.
-pub type Active = BTreeMap<String, u64>;
-
-/// Objects in use of each slab cache now.
-///
-/// # Errors
-/// Why they cannot be had, in a line that is worth a note.
-pub fn active() -> Result<Active, String> {
-    fs::read_to_string("/proc/slabinfo")
-        .map(|text| parse(&text))
-        .map_err(|error| format!("which slabs shrank is not known: /proc/slabinfo: {error}"))
+/// Objects in use in the slabs that matter here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Objects {
+    /// In the slab `dentry`.
+    pub dentries: u64,
+    /// In all slabs `*inode_cache`: each file system has its own. `lsm_inode_cache` is none: security modules keep something there beside each inode.
+    pub inodes: u64,
 }
 
-/// Two lines of heading, then the name and the objects in use at the head of each line.
-fn parse(slabinfo: &str) -> Active {
-    slabinfo
-        .lines()
-        .skip(2)
-        .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
-        })
-        .collect()
-}
-
-/// The slabs that lost most objects, in a line.
-pub fn shrunk(before: &Active, after: &Active) -> String {
-    let mut losses: Vec<_> = before
-        .iter()
-        .filter_map(|(name, before)| {
-            let after = after.get(name)?;
-            (after < before).then_some((before - after, name, before, after))
-        })
-        .collect();
-    if losses.is_empty() {
-        return "no slab of /proc/slabinfo shrank".to_owned();
+impl Objects {
+    /// The objects now; `None` where `/proc/slabinfo` is closed to us or does not exist (kernels without `CONFIG_SLUB_DEBUG`).
+    pub fn read() -> Option<Self> {
+        Some(Self::parse(&fs::read_to_string("/proc/slabinfo").ok()?))
     }
-    losses.sort_unstable_by(|left, right| right.cmp(left));
-    let named: Vec<_> = losses
-        .iter()
-        .take(NAMED)
-        .map(|(_, name, before, after)| format!("{name} {before} to {after}"))
-        .collect();
-    format!(
-        "objects in use in the slabs that lost most, in the first repetition: {}",
-        named.join(", ")
-    )
+
+    /// Two lines of heading, then the name and the objects in use at the head of each line.
+    fn parse(slabinfo: &str) -> Self {
+        let mut all = Self {
+            dentries: 0,
+            inodes: 0,
+        };
+        for line in slabinfo.lines().skip(2) {
+            let mut words = line.split_whitespace();
+            let name = words.next().unwrap_or_default();
+            let Some(active) = words.next().and_then(|word| word.parse::<u64>().ok()) else {
+                continue;
+            };
+            if name == "dentry" {
+                all.dentries += active;
+            } else if name.ends_with("inode_cache") && name != "lsm_inode_cache" {
+                all.inodes += active;
+            }
+        }
+        all
+    }
+
+    /// The objects as metrics, dentries first.
+    pub fn metrics(&self, names: [&'static str; 2]) -> [(&'static str, f64); 2] {
+        [
+            (names[0], self.dentries as f64),
+            (names[1], self.inodes as f64),
+        ]
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const BEFORE: &str = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 3633 3800 192\next4_inode_cache 2170 2170 1128\nkmalloc-8k 5 8 8192\n";
-    const AFTER: &str = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 1532 1600 192\next4_inode_cache 178 300 1128\nkmalloc-8k 6 8 8192\n";
-
     #[test]
-    fn the_greatest_losses_are_named_first() {
-        let line = shrunk(&parse(BEFORE), &parse(AFTER));
-        assert!(
-            line.ends_with(": dentry 3633 to 1532, ext4_inode_cache 2170 to 178"),
-            "{line}"
-        );
-        assert!(shrunk(&parse(AFTER), &parse(AFTER)).starts_with("no slab"));
+    fn objects_in_use_are_added_up_over_the_file_systems() {
+        let text = "slabinfo - version: 2.1\n# name <active_objs> <num_objs>\ndentry 3633 3800 192\next4_inode_cache 2170 2171 1128\n\
+            inode_cache 30 40 600\nlsm_inode_cache 7 8 9\nkmalloc-8k 5 8 8192\n";
+        let expected = Objects {
+            dentries: 3633,
+            inodes: 2200,
+        };
+        assert_eq!(Objects::parse(text), expected);
     }
 }
