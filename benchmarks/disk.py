@@ -91,7 +91,7 @@ def read_params(file: Path, **params: Any) -> dict[str, Any]:
 
 def speed(request: dict[str, Any]) -> float:
     """Return MiB/s of a request's only sample."""
-    return float(probe(request)[0][0]["metrics"]["mib_per_s"])
+    return float(probe(request)[0][0]["metrics"]["throughput"])
 
 
 def of_memory() -> float:

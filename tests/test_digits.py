@@ -62,6 +62,7 @@ def test_digits_end_at_the_second_of_the_spread(value: float, spread: float) -> 
         (528762.0, -9.3e6, 16.3e6, "cycles", f"530{digits.GROUP}000 cycles"),
         (42.0, None, None, "", "42"),
         (None, None, None, "ns", digits.MISSING),
+        (8374.0, 8270.0, 8447.0, "MiB/s", "8374 MiB/s"),
         (math.nan, 1.0, 2.0, "ns", digits.MISSING),
     ],
 )

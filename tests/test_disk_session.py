@@ -16,7 +16,7 @@ from cli_driver import CommandLine
 from conftest import TESTS
 
 METRICS = {
-    "mib_per_s": 1234.567,
+    "throughput": 1234.567,
     "time_s": 0.8294,
     "bytes": 2**30,
     "calls": 8193.0,

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import synthetic
+import synthetic_disk
 from oscope import report
 from oscope.errors import OscopeError
 from oscope.report import embed, page
@@ -111,11 +112,12 @@ def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
 
 
 def test_the_title_is_that_of_what_was_run() -> None:
-    everything = synthetic.survey()
+    calls = synthetic.survey()
+    everything = Results((*calls.experiments, *synthetic_disk.survey().experiments))
     assert title(everything, report.LABS) == "This machine’s survey"
-    one = Results(everything.experiments[:1])
-    assert title(one, report.LABS) == everything.experiments[0].title
-    assert title(Results(everything.experiments[:2]), report.LABS) == "System calls"
+    one = Results(calls.experiments[:1])
+    assert title(one, report.LABS) == calls.experiments[0].title
+    assert title(Results(calls.experiments[:2]), report.LABS) == "System calls"
 
 
 def test_the_verdict_says_what_was_asked_for_and_not_reached() -> None:

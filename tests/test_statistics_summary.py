@@ -159,3 +159,14 @@ def test_summary_is_ordered_and_repeatable(values: list[float], blocks: int) -> 
     if summary.ci95 is not None:
         slack = 1e-9 * max(1.0, abs(summary.median))
         assert summary.ci95[0] - slack <= summary.ci95[1]
+
+
+def test_few_processes_of_something_positive_give_an_interval_above_zero() -> None:
+    values = np.array([100.0, 900.0, 2000.0, 150.0, 400.0])
+    found = summarise(values, block=np.arange(5))
+    assert found.ci95 is not None
+    low, high = found.ci95
+    assert 0 < low < found.median < high
+    mixed = summarise(values - 300, block=np.arange(5))
+    assert mixed.ci95 is not None
+    assert mixed.ci95[0] < 0

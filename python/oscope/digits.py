@@ -21,6 +21,7 @@ GROUP = "\u202f"
 
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 _BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30), ("Ti", 2.0**40))
+_BINARY_UNITS = frozenset(f"{prefix}B" for prefix, _ in _BINARY if prefix)
 _DECIMAL = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
 
 
@@ -127,6 +128,9 @@ def _prefix(size: float, unit: str) -> tuple[str, float]:
         steps = [(name, value / times[base]) for name, value in _TIMES]
     elif base == "B":
         steps = [(f"{prefix}B{slash}{per}", value) for prefix, value in _BINARY]
+    elif base in _BINARY_UNITS:
+        # A unit that has its prefix already, such as MiB/s: a second one would be none that exists.
+        return unit, 1.0
     elif slash and per == "s":
         steps = [(f"{prefix}{base}/s", value) for prefix, value in _DECIMAL]
     else:

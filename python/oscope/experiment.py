@@ -26,6 +26,8 @@ class Design:
     reps: int
     blocks: int
     min_time_ns: int = 1_000_000
+    omit: Callable[[Mapping[str, Level]], bool] | None = field(default=None, compare=False)
+    """Points left out to save time; none where levels of a factor that varies were set by hand."""
 
 
 @dataclass(frozen=True)

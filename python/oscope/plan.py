@@ -277,7 +277,9 @@ def _points(
     product = [
         dict(zip(checked, combination, strict=True)) for combination in itertools.product(*checked.values())
     ]
-    points = tuple(p for p in product if experiment.exclude is None or not experiment.exclude(p))
+    by_hand = any(name in settings and len(given) > 1 for name, given in design.factors.items())
+    rules = [rule for rule in (experiment.exclude, None if by_hand else design.omit) if rule is not None]
+    points = tuple(p for p in product if not any(rule(p) for rule in rules))
     if not points:
         raise UsageError(
             f"{experiment.name}: these levels exclude each other", remedy="set others, or fewer of them"

@@ -74,7 +74,7 @@ impl Workload for DiskPeers {
             name: "disk.peers",
             version: 1,
             purpose: "dd and fio reading the same file as Oscope, by the same blocks, under the same conditions",
-            timing_model: "mib_per_s = bytes / 2^20 / time_s. time_s is the tool's own account: with oscope that of disk.read (engine read, one thread, no \
+            timing_model: "throughput = bytes / 2^20 / time_s. time_s is the tool's own account: with oscope that of disk.read (engine read, one thread, no \
                 work on the bytes); with dd from its start in main until the file is closed, with a write to /dev/null after each read; with fio its runtime, \
                 from before the file is opened until the last block, less half a millisecond, since fio rounds up to whole ones. dd and fio \
                 touch their buffer for the first time within it, which is seen in blocks of MiB and short readings. whole_s = raw - correction: from starting \
@@ -111,7 +111,7 @@ impl Workload for DiskPeers {
             Self::Own(reader) => {
                 let mut work = reader.run(iterations, region)?;
                 work.metrics
-                    .retain(|(name, _)| ["mib_per_s", "time_s", "bytes"].contains(name));
+                    .retain(|(name, _)| ["throughput", "time_s", "bytes"].contains(name));
                 work.metrics.push(("whole_s", seconds(region)?));
                 Ok(work)
             }
@@ -246,7 +246,7 @@ impl Other {
         let bytes = account.bytes as f64;
         Ok(Work {
             metrics: vec![
-                ("mib_per_s", bytes / f64::from(1 << 20) / account.time_s),
+                ("throughput", bytes / f64::from(1 << 20) / account.time_s),
                 ("time_s", account.time_s),
                 ("bytes", bytes),
                 ("whole_s", whole_s),
@@ -336,7 +336,7 @@ fn metrics() -> Vec<Metric> {
     };
     vec![
         metric(
-            "mib_per_s",
+            "throughput",
             "MiB/s",
             Better::More,
             "MiB (2^20 bytes) read in a second, by the tool's own account.",

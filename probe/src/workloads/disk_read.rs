@@ -80,7 +80,7 @@ impl Workload for DiskRead {
             name: "disk.read",
             version: 1,
             purpose: "Reading a file from a cold or a warm page cache, block by block",
-            timing_model: "mib_per_s = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
+            timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
                 bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
                 buffers, threads and an empty mapping, emptying or filling the page cache, and taking a mapping down.",
             parameters: parameters(),
@@ -172,7 +172,7 @@ impl Workload for DiskRead {
         let time_s = region.clock().nanoseconds(region.corrected()?) / 1e9;
         let mut metrics = vec![
             (
-                "mib_per_s",
+                "throughput",
                 tally.bytes as f64 / f64::from(1 << 20) / time_s,
             ),
             ("time_s", time_s),
@@ -384,7 +384,7 @@ fn metrics() -> Vec<Metric> {
     };
     vec![
         metric(
-            "mib_per_s",
+            "throughput",
             "MiB/s",
             Better::More,
             "MiB (2^20 bytes) read in a second.",

@@ -75,7 +75,7 @@ impl Workload for DiskWrite {
             name: "disk.write",
             version: 1,
             purpose: "How fast a new file is written with a given block size",
-            timing_model: "time_s = (raw - correction) in seconds; mib_per_s = bytes / 2^20 / time_s. Inside the clock: for each block a stamp of 8 B in each \
+            timing_model: "time_s = (raw - correction) in seconds; throughput = bytes / 2^20 / time_s. Inside the clock: for each block a stamp of 8 B in each \
                 4 KiB of the buffer, made beforehand of random bytes, and write(2), called again for what it did not take; with sync=fdatasync one \
                 fdatasync(2) at the end. Outside: opening, and after it reading back up to 64 pieces of 64 KiB, naming, removing. With sync=none what \
                 fits is only copied to the page cache, until the limit of dirty pages slows the writer down. With sync=direct the device \
@@ -155,7 +155,7 @@ impl Workload for DiskWrite {
         let bytes = progress.bytes as f64;
         Ok(Work {
             metrics: vec![
-                ("mib_per_s", bytes / f64::from(1 << 20) / time_s),
+                ("throughput", bytes / f64::from(1 << 20) / time_s),
                 ("time_s", time_s),
                 ("bytes", bytes),
                 ("calls", progress.calls as f64),
@@ -340,7 +340,7 @@ fn metrics() -> Vec<Metric> {
     };
     vec![
         metric(
-            "mib_per_s",
+            "throughput",
             "MiB/s",
             Better::More,
             "Bytes written in a second, in MiB.",

@@ -59,7 +59,7 @@ impl Workload for MemoryBandwidth {
             name: "memory.bandwidth",
             version: 1,
             purpose: "How fast memory is read, written and copied, by one thread or several",
-            timing_model: "time_s = (raw - correction) in seconds / iterations; mib_per_s = size / time_s. An iteration is one pass of all threads \
+            timing_model: "time_s = (raw - correction) in seconds / iterations; throughput = size / time_s. An iteration is one pass of all threads \
                 over their shares. Inside the clock: from the opening of the gate behind which the threads wait, running, until the last one has \
                 ended (about 1 us with several threads). read: the XOR of all words, by loads of 256 bits with AVX2, no prefetch by software. \
                 write: the C library's memset, and copy: its memcpy, of at most 64 MiB at a time; they choose their stores, those past \
@@ -67,7 +67,7 @@ impl Workload for MemoryBandwidth {
             parameters: parameters(),
             metrics: vec![
                 Metric {
-                    name: "mib_per_s",
+                    name: "throughput",
                     unit: "MiB/s",
                     better: Better::More,
                     doc: "Bytes read (read), written (write) or copied (copy: each counted once, though read and written) in a second.",
@@ -204,7 +204,7 @@ fn metrics(size: u64, seconds: f64) -> Result<Vec<(&'static str, f64)>, Failure>
         ));
     }
     Ok(vec![
-        ("mib_per_s", size as f64 / MIB / seconds),
+        ("throughput", size as f64 / MIB / seconds),
         ("time_s", seconds),
     ])
 }

@@ -33,13 +33,13 @@ class Transfer:
     @classmethod
     def of(cls, metrics: Mapping[str, float | None]) -> Transfer:
         """Read the metrics of a sample; ProbeError for one that is not there."""
-        missing = [name for name in ("mib_per_s", "time_s", "bytes", "calls") if metrics.get(name) is None]
+        missing = [name for name in ("throughput", "time_s", "bytes", "calls") if metrics.get(name) is None]
         if missing:
             raise ProbeError(f"the probe did not measure {', '.join(missing)}")
         found: Mapping[str, Any] = metrics
         xor = found.get("xor")
         return cls(
-            mib_per_s=found["mib_per_s"],
+            mib_per_s=found["throughput"],
             time_s=found["time_s"],
             bytes=int(found["bytes"]),
             calls=int(found["calls"]),

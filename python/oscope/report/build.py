@@ -69,11 +69,32 @@ def build(results: Results, labs: Sequence[Lab]) -> Report:
 
 
 def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
-    """Return the answers of those labs of which an experiment was run."""
+    """Return the answers of those labs that were run; an answer that two of them give is given once."""
     analysed = Analysed.of(results)
-    run = [lab for lab in labs if any(results.get(experiment.name) for experiment in lab.experiments)]
-    parts = [LabPart(lab.name, lab.title, lab.document, lab.sections(analysed)) for lab in run]
+    parts: list[LabPart] = []
+    for lab in labs_run(results, labs):
+        told = [section for part in parts for section in part.sections]
+        own = [section for section in lab.sections(analysed) if section not in told]
+        parts.append(LabPart(lab.name, lab.title, lab.document, own))
     return [part for part in parts if part.sections]
+
+
+def labs_run(results: Results, labs: Sequence[Lab]) -> list[Lab]:
+    """Return the labs of which an experiment was run.
+
+    Labs share experiments: a lab of which nothing was run but part of what was run of another one is not
+    among them; of two equal ones only the first is.
+    """
+    names = {each.experiment for each in results.experiments}
+    run = {lab.name: names.intersection(each.name for each in lab.experiments) for lab in labs}
+    found: list[Lab] = []
+    for lab in labs:
+        own = run[lab.name]
+        more = any(own < other for other in run.values())
+        same = any(own == run[other.name] for other in found)
+        if own and not more and not same:
+            found.append(lab)
+    return found
 
 
 def views(results: Results) -> list[ExperimentView]:
@@ -91,7 +112,7 @@ def views(results: Results) -> list[ExperimentView]:
 def title(results: Results, labs: Sequence[Lab]) -> str:
     """Return what the page is on: the survey, a lab, or one experiment."""
     names = [each.experiment for each in results.experiments]
-    parts = [lab.title for lab in labs if any(each.name in names for each in lab.experiments)]
+    parts = [lab.title for lab in labs_run(results, labs)]
     runs = {each.run_id for each in results.experiments}
     survey = [each.name for lab in labs for each in lab.experiments if each.quick is not None]
     if (

@@ -114,19 +114,20 @@ def _draw_traces(axes: Axes, figure: Figure) -> None:
     bars = [trace for trace in figure.traces if trace["type"] == "bar"]
     if categories:
         axes.set_yticks(range(len(categories)), categories)
-    base = np.zeros(len(categories))
+    above, below = np.zeros(len(categories)), np.zeros(len(categories))
     for index, trace in enumerate(bars):
         values = np.array([np.nan if value is None else value for value in trace["x"]], dtype=float)
-        if figure.layout.get("barmode") == "stack":
+        if figure.layout.get("barmode") == "relative":
             axes.barh(
                 range(len(categories)),
                 values,
-                left=base,
+                left=np.where(values < 0, below, above),
                 height=0.7,
                 label=trace["name"],
                 color=_colour(trace),
             )
-            base += np.nan_to_num(values)
+            above += np.nan_to_num(np.maximum(values, 0.0))
+            below += np.nan_to_num(np.minimum(values, 0.0))
             continue
         height = 0.8 / len(bars)
         place = np.arange(len(categories)) + height * (index - (len(bars) - 1) / 2)
@@ -153,7 +154,7 @@ def _scatter(axes: Axes, trace: Mapping[str, Any], categories: Sequence[str]) ->
         axes.axvline(trace["x"][0], color=SOFT, linewidth=1, linestyle=":", label=trace["name"])
     elif role == "estimate":
         style: dict[str, Any] = {"fmt": "D", "markersize": 5, "capsize": 3, "markeredgecolor": "white"}
-        axes.errorbar(trace["x"], y, color=INK, **_errors(trace), **style)
+        axes.errorbar(trace["x"], y, color=INK, label=trace["name"], **_errors(trace), **style)
     elif trace["mode"] == "lines":
         axes.step(trace["x"], y, where="post", color=colour, label=trace["name"], linewidth=1.4)
     else:

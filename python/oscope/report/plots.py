@@ -182,6 +182,8 @@ class Bars:
     values: Sequence[float | None]
     intervals: Sequence[tuple[float, float] | None] = ()
     role: str = "series"
+    colour: int | None = None
+    """None: by the place of the series."""
 
 
 def bars(
@@ -200,7 +202,7 @@ def bars(
             "name": one.name,
             "x": [None if value is None else significant([value])[0] for value in one.values],
             "y": list(categories),
-            "meta": {"role": one.role, "colour": colour},
+            "meta": {"role": one.role, "colour": colour if one.colour is None else one.colour},
         }
         if one.intervals:
             trace["error_x"] = reach([value or 0.0 for value in one.values], one.intervals)
@@ -216,9 +218,25 @@ def bars(
 
 
 def stacked(figure: Figure) -> Figure:
-    """Return a figure of bars with the series of a category end to end."""
+    """Return a figure of bars with the series of a category end to end, what is below zero to its left."""
     rows = len(figure.traces[0]["y"]) if figure.traces else 0
-    return replace(figure, layout={**figure.layout, "barmode": "stack", "height": 130 + 36 * rows})
+    return replace(figure, layout={**figure.layout, "barmode": "relative", "height": 130 + 36 * rows})
+
+
+def with_estimates(
+    figure: Figure, name: str, values: Sequence[float], intervals: Sequence[tuple[float, float] | None]
+) -> Figure:
+    """Return a figure of bars with a value and its interval in each category, to hold them against."""
+    trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": name,
+        "x": significant(values),
+        "y": list(figure.traces[0]["y"]),
+        "error_x": reach(values, intervals),
+        "meta": {"role": "estimate"},
+    }
+    return replace(figure, traces=[*figure.traces, trace])
 
 
 def distribution(

@@ -9,7 +9,8 @@ clusters on (`tests/test_statistics_summary.py`):
 - Below, and for other quantiles, the test inverted is "is the share of samples below x equal to q?", with the
   share's error taken from the clusters and Student's t (Woodruff, JASA 47, 1952; Francisco and Fuller, Annals
   of Statistics 19, 1991). It always contains the sample quantile.
-- With 2 to 5 clusters shares are too coarse: Student's t over the clusters' medians.
+- With 2 to 5 clusters shares are too coarse: Student's t over the clusters' medians, or over their logarithms
+  where all are above zero: times and speeds vary by factors rather than by amounts, and are never below zero.
 """
 
 from __future__ import annotations
@@ -99,8 +100,19 @@ def _student(bins: Binned) -> Interval:
     count = len(bins.below)
     medians = _weighted_medians(bins, np.eye(count))
     centre = float(_weighted_medians(bins, np.ones((1, count)))[0])
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, count - 1) * stats.sem(medians))
-    return min(centre, float(medians.mean()) - reach), max(centre, float(medians.mean()) + reach)
+    limits = _t_limits(medians)
+    if medians.min() > 0:
+        with np.errstate(over="ignore"):
+            factors = np.exp(_t_limits(np.log(medians)))
+        # Medians that lie hundreds of orders of magnitude apart have no limit that could be written.
+        limits = factors if np.isfinite(factors).all() else limits
+    return min(centre, float(limits[0])), max(centre, float(limits[1]))
+
+
+def _t_limits(values: Floats) -> Floats:
+    """Lower and upper limit of the mean by Student's t."""
+    reach = stats.t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * stats.sem(values)
+    return np.asarray([values.mean() - reach, values.mean() + reach])
 
 
 def _bootstrap(bins: Binned, seed: int) -> Interval | None:

@@ -112,7 +112,7 @@ fn all_tools_read_the_same_file_and_tell_how_long_it_took() {
             assert_eq!(metric(&work, "bytes"), wanted as f64, "{tool:?}");
             let (time_s, whole_s) = (metric(&work, "time_s"), metric(&work, "whole_s"));
             let rate = wanted as f64 / time_s / f64::from(1 << 20);
-            assert!((metric(&work, "mib_per_s") - rate).abs() < 1e-6 * rate);
+            assert!((metric(&work, "throughput") - rate).abs() < 1e-6 * rate);
             assert!(
                 time_s > 0.0 && time_s < whole_s * 1.02,
                 "{time_s} of {whole_s}"

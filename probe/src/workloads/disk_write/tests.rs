@@ -114,7 +114,7 @@ fn a_scratch_file_is_written_in_every_way_and_gone() {
             assert_eq!((work.done, work.wanted), (7 * block_size, 7 * block_size));
             assert_eq!(metric(&work, "calls"), 7.0);
             assert_eq!(metric(&work, "bytes"), (7 * block_size) as f64);
-            assert!(metric(&work, "mib_per_s") > 0.0);
+            assert!(metric(&work, "throughput") > 0.0);
             assert_eq!(work.metrics.len(), metrics().len());
             assert_eq!(work.notes.len(), usize::from(repetition == 0));
             assert!(folder.names().is_empty());

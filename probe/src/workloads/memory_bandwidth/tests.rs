@@ -39,7 +39,7 @@ fn each_operation_does_its_work_with_one_thread_and_several() {
                     assert_eq!((work.done, work.wanted), (1_500_000, 1_500_000));
                     assert_eq!(workload.verify(&work), Ok(()));
                     let metric = |name| work.metrics.iter().find(|each| each.0 == name);
-                    let (_, rate) = metric("mib_per_s").expect("it is given");
+                    let (_, rate) = metric("throughput").expect("it is given");
                     let (_, time) = metric("time_s").expect("it is given");
                     assert!((rate * time * MIB - 300_000.0).abs() < 1e-6);
                 },
@@ -91,7 +91,7 @@ fn no_rate_comes_from_no_time() {
     assert!(metrics(4096, 0.0).is_err() && metrics(4096, -1e-9).is_err());
     assert_eq!(
         metrics(2 << 20, 0.5),
-        Ok(vec![("mib_per_s", 4.0), ("time_s", 0.5)])
+        Ok(vec![("throughput", 4.0), ("time_s", 0.5)])
     );
 }
 

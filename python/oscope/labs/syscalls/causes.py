@@ -9,7 +9,8 @@ import numpy as np
 
 from oscope.digits import MISSING, format_share, format_value
 from oscope.labs.syscalls import guesses
-from oscope.labs.syscalls.words import counted, judged_points, listed
+from oscope.labs.syscalls.words import judged_points
+from oscope.labs.words import counted, listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oscope.digits import MISSING, Scale, format_value
-from oscope.labs.syscalls.words import excludes_zero, listed, median
+from oscope.labs.words import excludes_zero, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, paired_difference
 from oscope.report.document import Figure, Section, Table

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from oscope.digits import GROUP, format_count, format_share
-from oscope.labs.syscalls.words import judged_points, listed
+from oscope.labs.syscalls.words import judged_points
+from oscope.labs.words import listed
 from oscope.report.analysis import Analysed
 from oscope.report.document import Section, Table
 from oscope.samples import ExperimentResults, PointSamples

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from oscope.digits import format_value
-from oscope.labs.syscalls.words import excludes_zero, median, share
+from oscope.labs.words import excludes_zero, median, share
 from oscope.report import method
 from oscope.report.analysis import Analysed, paired_difference
 from oscope.report.document import Table

@@ -8,7 +8,7 @@ import numpy as np
 
 from oscope.digits import MISSING, format_count, format_interval, format_value
 from oscope.experiment import Level
-from oscope.labs.syscalls.words import excludes_zero, listed, median
+from oscope.labs.words import excludes_zero, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, block_medians, levels
 from oscope.report.document import Figure, Section, Table

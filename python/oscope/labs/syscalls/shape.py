@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oscope.digits import Scale, format_count, format_share, format_value
-from oscope.labs.syscalls.words import counted, listed, with_samples
+from oscope.labs.words import counted, listed, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table

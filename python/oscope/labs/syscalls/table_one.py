@@ -6,7 +6,7 @@ import numpy as np
 
 from oscope.digits import MISSING, Scale, format_count
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.words import counted, listed, median
+from oscope.labs.words import counted, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table

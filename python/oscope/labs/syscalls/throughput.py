@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from oscope.digits import MISSING, format_count
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.words import listed, median, with_samples
+from oscope.labs.words import listed, median, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Figure, Section, Table

@@ -1,0 +1,289 @@
+"""The disk lab: what sits between asking for data and having it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, Lab, Level
+from oscope.labs import syscalls
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+PAGE = 4096
+
+POWERS = tuple(1 << power for power in range(7, 23))
+"""The document's block sizes: 128 B to 4 MiB."""
+FEW_POWERS = POWERS[::3]
+"""Every third of them, both ends among them."""
+XOR_POWERS = (64, *POWERS)
+FEW_XOR_POWERS = (64, 512, PAGE, 32 * KIBIBYTE, 256 * KIBIBYTE, 4 * MEBIBYTE)
+ENGINES = ("read", "pread", "mmap", "direct", "uring")
+PAST_THE_CACHE = frozenset({"direct", "uring"})
+"""Engines that read with O_DIRECT: the page cache has no part in them, and blocks must be aligned."""
+COMPARED = (8 * KIBIBYTE, 512 * KIBIBYTE)
+"""Block sizes at which the quick survey tries every engine."""
+
+
+def _past_the_cache(factors: Mapping[str, Level]) -> bool:
+    """Exclude reading past the cache that is warm, or by parts of pages."""
+    if factors.get("engine") not in PAST_THE_CACHE:
+        return False
+    return factors.get("cache") == "warm" or int(factors.get("block_size", PAGE)) % PAGE != 0
+
+
+def _many_engines(factors: Mapping[str, Level]) -> bool:
+    """Leave out engines other than `read` at most block sizes."""
+    return factors["engine"] != "read" and factors["block_size"] not in COMPARED
+
+
+READ = Experiment(
+    name="disk.read",
+    workload="disk.read",
+    title="Reading a file, block by block",
+    question="How fast is a file read, by which block size, from the device and from the page cache?",
+    full=Design(
+        factors={
+            "block_size": POWERS,
+            "cache": ("cold", "warm"),
+            "engine": ENGINES,
+            "threads": (1,),
+            "queue_depth": (32,),
+            "size": (256 * MEBIBYTE,),
+            "longest": (1.0,),
+        },
+        reps=7,
+        blocks=7,
+    ),
+    quick=Design(
+        factors={
+            "block_size": FEW_POWERS,
+            "cache": ("cold", "warm"),
+            "engine": ENGINES,
+            "threads": (1,),
+            "queue_depth": (32,),
+            "size": (64 * MEBIBYTE,),
+            "longest": (0.1,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_many_engines,
+    ),
+    quick_share="about 10 s: 24 points, 64 MiB read 5 times each",
+    metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
+    exclude=_past_the_cache,
+)
+
+
+def _direct_in_parts(factors: Mapping[str, Level]) -> bool:
+    """Exclude writing past the cache by parts of pages."""
+    return factors.get("sync") == "direct" and int(factors.get("block_size", PAGE)) % PAGE != 0
+
+
+def _direct_page_by_page(factors: Mapping[str, Level]) -> bool:
+    """Leave out what waits for the device once a page."""
+    return factors["sync"] == "direct" and factors["block_size"] == PAGE
+
+
+WRITE = Experiment(
+    name="disk.write",
+    workload="disk.write",
+    title="Writing a file, block by block",
+    question="How fast is a file written, and what does it cost to have it on the device?",
+    full=Design(
+        factors={
+            "block_size": POWERS,
+            "sync": ("none", "fdatasync", "direct"),
+            "size": (64 * MEBIBYTE,),
+        },
+        reps=6,
+        blocks=6,
+    ),
+    quick=Design(
+        factors={
+            "block_size": (128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
+            "sync": ("none", "fdatasync", "direct"),
+            "size": (16 * MEBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_direct_page_by_page,
+    ),
+    quick_share="about 3 s: 10 points, 16 MiB written 5 times each",
+    metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
+    exclude=_direct_in_parts,
+)
+
+XOR = Experiment(
+    name="disk.xor",
+    workload="disk.read",
+    title="The XOR of a file’s words",
+    question="Which block size gives the XOR of a whole file first, and is it the same in every pass?",
+    full=Design(
+        factors={
+            "block_size": XOR_POWERS,
+            "cache": ("cold", "warm"),
+            "engine": ("read",),
+            "threads": (0,),
+            "work": ("xor",),
+            "size": (64 * MEBIBYTE,),
+        },
+        reps=7,
+        blocks=7,
+    ),
+    quick=Design(
+        factors={
+            "block_size": FEW_XOR_POWERS,
+            "cache": ("cold", "warm"),
+            "engine": ("read",),
+            "threads": (0,),
+            "work": ("xor",),
+            "size": (16 * MEBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 4 s: 12 points, 16 MiB read 5 times each",
+    metrics=("time_s", "xor", "throughput", "bytes", "calls"),
+    exclude=_past_the_cache,
+)
+
+DROP_CACHES = Experiment(
+    name="disk.drop-caches",
+    workload="disk.drop-caches",
+    title="What writing to drop_caches frees",
+    question="What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
+    full=Design(
+        factors={"value": ("1", "2", "3"), "size": (64 * MEBIBYTE,), "files": (2000,)}, reps=10, blocks=10
+    ),
+    quick=Design(
+        factors={"value": ("1", "2", "3"), "size": (32 * MEBIBYTE,), "files": (500,)}, reps=5, blocks=5
+    ),
+    quick_share="about 6 s: 3 values, 5 times each, after filling the caches",
+    metrics=(
+        "page_cache_before_bytes",
+        "page_cache_after_bytes",
+        "dentries_before",
+        "dentries_after",
+        "inodes_before",
+        "inodes_after",
+        "slab_before_bytes",
+        "slab_after_bytes",
+        "time_s",
+    ),
+)
+
+
+def _much_fio(factors: Mapping[str, Level]) -> bool:
+    """Leave out fio, which takes a second to start, but for one block size."""
+    return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
+
+
+PEERS = Experiment(
+    name="disk.peers",
+    workload="disk.peers",
+    title="Reading beside dd and fio",
+    question="Do dd and fio read the same file as fast, by the same block sizes?",
+    full=Design(
+        factors={
+            "block_size": POWERS,
+            "tool": ("oscope", "dd", "fio"),
+            "cache": ("cold", "warm"),
+            "size": (256 * MEBIBYTE,),
+            "count": (1 << 20,),
+        },
+        reps=6,
+        blocks=6,
+    ),
+    quick=Design(
+        factors={
+            "block_size": FEW_POWERS,
+            "tool": ("oscope", "dd", "fio"),
+            "cache": ("cold",),
+            "size": (32 * MEBIBYTE,),
+            "count": (1 << 18,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_much_fio,
+    ),
+    quick_share="about 9 s: dd beside oscope at 6 block sizes, fio at one, 32 MiB read 5 times each",
+    metrics=("throughput", "time_s", "bytes", "whole_s"),
+)
+
+
+def _windowless(factors: Mapping[str, Level]) -> bool:
+    """Exclude windows where nothing is copied, and but for one thread."""
+    windowed = factors.get("window", 0) != 0
+    return windowed and (factors.get("operation") != "copy" or factors.get("threads") != 1)
+
+
+def _copying_out_of_reach(factors: Mapping[str, Level]) -> bool:
+    """Leave out copying into memory that no cache holds: no read does that."""
+    return factors["operation"] == "copy" and factors["window"] == 0
+
+
+BANDWIDTH = Experiment(
+    name="memory.bandwidth",
+    workload="memory.bandwidth",
+    title="How fast memory is read and copied",
+    question="How fast can memory be streamed: what reading from the page cache can at most reach?",
+    full=Design(
+        factors={
+            "operation": ("read", "copy"),
+            "threads": (1, 0),
+            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+            "size": (256 * MEBIBYTE,),
+        },
+        reps=20,
+        blocks=10,
+    ),
+    quick=Design(
+        factors={
+            "operation": ("read", "copy"),
+            "threads": (1, 0),
+            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+            "size": (64 * MEBIBYTE,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_copying_out_of_reach,
+    ),
+    quick_share="about 4 s: 4 points of 64 MiB, 10 times each",
+    metrics=("throughput", "time_s"),
+    exclude=_windowless,
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.disk.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="disk",
+    title="Disk",
+    document=(
+        "a laboratory report that read files with every block size from 128 B to 4 MiB, cold and warm, "
+        "beside dd, and took the XOR of their words"
+    ),
+    experiments=(
+        READ,
+        PEERS,
+        XOR,
+        BANDWIDTH,
+        syscalls.COST,
+        syscalls.THROUGHPUT,
+        # Last, since what they leave behind, dirty pages and empty caches, is of no use to the others.
+        WRITE,
+        DROP_CACHES,
+    ),
+    sections=_sections,
+    notebook="notebooks/disk.ipynb",
+)

@@ -1,0 +1,195 @@
+"""The points of an experiment as a curve over the block size, and how two curves differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from oscope.digits import MISSING, Scale
+from oscope.experiment import Level
+from oscope.labs.words import counted, with_samples
+from oscope.report import plots
+from oscope.report.analysis import Analysed, levels, measured
+from oscope.report.document import Figure
+from oscope.report.tables import row_scale, shared_scale
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within
+from oscope.statistics.effect import LEVEL, holm
+from oscope.units import format_bytes
+
+RATE = "throughput"
+RATE_UNIT = "MiB/s"
+FACTOR = "block_size"
+NOT_RUN = "{} was not run: `oscope run {}` does it"
+
+
+FINEST = 0.002
+"""Share of a ratio to which its digits go, however narrow its interval."""
+
+
+@dataclass(frozen=True)
+class At:
+    """What was measured at one block size."""
+
+    block_size: int
+    point: PointSamples
+    summary: Summary
+
+    @property
+    def name(self) -> str:
+        """The block size as people write it."""
+        return format_bytes(self.block_size)
+
+
+Curves = Mapping[str, Sequence[At]]
+"""Curves by name."""
+
+
+def curve(results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level) -> list[At]:
+    """Return the points with these levels that have values of `metric`, by rising block size.
+
+    Where another factor varies too, the first of its levels is taken; `narrowing` says so.
+    """
+    found: dict[int, At] = {}
+    for point, summary in with_samples(results, experiment, metric):
+        if FACTOR in point.factors and _has(point, factors):
+            size = int(point.factors[FACTOR])
+            found.setdefault(size, At(size, point, summary))
+    return [found[size] for size in sorted(found)]
+
+
+def _has(point: PointSamples, factors: Mapping[str, Level]) -> bool:
+    return all(point.factors.get(name) == level for name, level in factors.items())
+
+
+def narrowing(experiment: ExperimentResults, known: Sequence[str]) -> list[str]:
+    """Say which of several levels is shown of the factors that are not among the `known` ones."""
+    others = [name for name in experiment.varied() if name not in (*known, FACTOR)]
+    first = levels(experiment, experiment.points[0].factors) if experiment.points else {}
+    return [
+        f"Shown here is {name} = {first[name]}; the tables below have the other levels." for name in others
+    ]
+
+
+def ratios(
+    experiment: ExperimentResults, metric: str, factor: str, sides: tuple[Level, Level], **factors: Level
+) -> dict[int, ComparedMetric]:
+    """Return for each block size how the second level of `factor` compares with the first, paired by block.
+
+    p is corrected (Holm) for the block sizes.
+    """
+    points: dict[tuple[Level, Level], PointSamples] = {}
+    for point in experiment.points:
+        if FACTOR in point.factors and _has(point, factors) and len(measured(point, metric)[0]):
+            points.setdefault((point.factors[FACTOR], point.factors.get(factor, "")), point)
+    kept = tuple(
+        replace(each, factors={FACTOR: size, factor: level}) for (size, level), each in points.items()
+    )
+    if not any((size, sides[0]) in points and (size, sides[1]) in points for size, _ in points):
+        return {}
+    narrow = replace(experiment, points=kept, metrics={metric: experiment.metrics[metric]})
+    rows = compare_within(narrow, factor, *sides).rows
+    return {int(row.factors[FACTOR]): row for row in rows}
+
+
+def ratio_text(row: ComparedMetric | None) -> str:
+    """Return `1.52 (1.40 to 1.66)`, or what can be said of it."""
+    return MISSING if row is None else bounded_text(row.ratio, *row.ci95)
+
+
+def bounded_text(value: float, low: float, high: float) -> str:
+    """Return `1.52 (1.40 to 1.66)`; without bounds the value alone, to three digits."""
+    if not isfinite(value):
+        return MISSING
+    if not (isfinite(low) and isfinite(high)):
+        return f"{value:.3g}"
+    scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
+    return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
+
+
+def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:
+    """Return the best point of a curve, and those that cannot be told from it (paired by block, Holm)."""
+    column = experiment.metrics[metric]
+    sign = -1 if column.better == "more" else 1
+    first, *others = sorted(found, key=lambda each: sign * each.summary.median)
+    if not others:
+        return first, []
+    tests = [compare_points(first.point, other.point, column, same_run=True).p for other in others]
+    apart = holm(np.array(tests)) < LEVEL
+    alike = [other for other, told in zip(others, apart, strict=True) if not told]
+    return first, sorted(alike, key=lambda each: each.block_size)
+
+
+def cells(summary: Summary | None, scale: Scale) -> list[str]:
+    """Return median and interval as two cells of a table whose columns share `scale`."""
+    if summary is None:
+        return [MISSING, MISSING]
+    text = row_scale(scale, summary).text
+    low, high = summary.ci95 or (None, None)
+    return [text(summary.median), MISSING if low is None else f"{text(low)} to {text(high)}"]
+
+
+def unmeasured(experiment: ExperimentResults, **factors: Level) -> str:
+    """Tell why points with these levels were skipped or failed, and what would mend it; each reason once."""
+    points = [point for point in experiment.points if _has(point, factors)]
+    told: dict[str, int] = {}
+    for point in points:
+        if point.skipped is not None:
+            reason = f"{point.skipped}: {point.remedy}." if point.remedy else f"{point.skipped}."
+        elif len(point) and len(point.failed) == len(point):
+            reason = f"every sample failed: {point.failed[0][1]}."
+        else:
+            continue
+        told[reason] = told.get(reason, 0) + 1
+    return " ".join(f"{count} of {counted(len(points), 'point')}: {reason}" for reason, count in told.items())
+
+
+def over_blocks(
+    title: str, curves: Curves, unit: str, note: str = "Medians with their 95 % intervals."
+) -> Figure:
+    """Draw curves over the block size, every size at the same distance from the next."""
+    sizes = sizes_of(curves)
+    lines, axis = lines_over(curves, unit, {size: float(index) for index, size in enumerate(sizes)})
+    return plots.lines(title, (block_axis(sizes), axis), lines, note)
+
+
+def sizes_of(curves: Curves) -> list[int]:
+    """Return every block size of these curves, rising."""
+    return sorted({each.block_size for found in curves.values() for each in found})
+
+
+def block_axis(sizes: Sequence[int]) -> dict[str, Any]:
+    """Return an axis with every block size at the same distance from the next, in the order of `sizes`."""
+    names = [format_bytes(size) for size in sizes]
+    ends = [-0.3, len(sizes) - 0.7]
+    return plots.axis("block size", tickvals=list(range(len(sizes))), ticktext=names, range=ends)
+
+
+def lines_over(
+    curves: Curves, unit: str, places: Mapping[int, float]
+) -> tuple[list[plots.Line], dict[str, Any]]:
+    """Return each curve as a line in a colour of its own, and the axis of their values.
+
+    `places` says where a block size stands on the other axis.
+    """
+    summaries = [each.summary for found in curves.values() for each in found]
+    scale = shared_scale(summaries, unit)
+    lines = [
+        plots.Line(
+            name, [(places[each.block_size], _dot(name, each.summary, scale)) for each in found], colour
+        )
+        for colour, (name, found) in enumerate(curves.items())
+    ]
+    medians = [each.median for each in summaries]
+    if min(medians) > 0 and max(medians) / min(medians) > plots.WIDE_RATIO:
+        return lines, plots.axis(scale.unit, scale="log")
+    return lines, plots.axis(scale.unit, rangemode="tozero")
+
+
+def _dot(name: str, summary: Summary, scale: Scale) -> plots.Dot:
+    interval = summary.ci95 and (summary.ci95[0] / scale.factor, summary.ci95[1] / scale.factor)
+    return plots.Dot(name, summary.median / scale.factor, interval, np.zeros(0))

@@ -1,0 +1,189 @@
+"""First and later cold reads of the same file: the drift that caches below the kernel cause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.digits import MISSING, format_count, format_share
+from oscope.labs.disk.curve import RATE, bounded_text, unmeasured
+from oscope.labs.words import counted
+from oscope.report import plots
+from oscope.report.analysis import Analysed, measured
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import Floats, Ints, PointSamples
+from oscope.statistics import Summary, summarise
+
+EARLIER = "earlier_reads"
+MOST_BLOCKS = 24
+"""Blocks drawn as rows of a figure."""
+SPLITS = (1, 2, 4, 8, 16, 32, 64)
+"""Where the groups of earlier reads begin, after the first read."""
+
+
+@dataclass(frozen=True)
+class Cold:
+    """Every cold sample, as its MiB/s over the median of its point."""
+
+    relative: Floats
+    earlier: Floats
+    """How often the process had read the file before."""
+    block: Ints
+    started: Ints
+
+
+def section(results: Analysed) -> Section | None:
+    """Show the drift between first and later cold reads."""
+    experiment = results.get("disk.read")
+    if experiment is None:
+        return None
+    points = [point for point in experiment.points if point.factors.get("cache") == "cold"]
+    cold = _cold(points)
+    title = "First and later cold reads"
+    if not len(cold.relative):
+        missing = unmeasured(experiment, cache="cold")
+        return Section(title, "", missing=missing) if missing else None
+    return Section(
+        title=title,
+        answer=" ".join([_first(cold), _trend(cold)]),
+        text=[
+            *_layers(points),
+            (
+                "Each cold sample is taken over the median of its own point, so that block sizes and "
+                "engines do not matter: 1 is what that point usually reaches. The verdict takes one value a "
+                "block, since the reads of one process share its file."
+            ),
+        ],
+        tables=[_table(cold)],
+        figures=[*_by_reads(cold), *_by_block(cold)],
+    )
+
+
+def _cold(points: Sequence[PointSamples]) -> Cold:
+    columns: list[list[np.ndarray]] = [[], [], [], []]
+    for point in points:
+        values, keep = measured(point, RATE)
+        earlier = point.metrics.get(EARLIER)
+        if not len(values) or earlier is None or np.median(values) <= 0:
+            continue
+        found = np.isfinite(earlier[keep])
+        for column, each in zip(
+            columns,
+            (values / np.median(values), earlier[keep], point.block[keep], point.started_ns[keep]),
+            strict=True,
+        ):
+            column.append(each[found])
+    joined = [np.concatenate(column) if column else np.zeros(0) for column in columns]
+    order = np.argsort(joined[3], kind="stable")
+    relative, earlier, block, started = (each[order] for each in joined)
+    return Cold(relative, earlier, block.astype(np.int64), started.astype(np.int64))
+
+
+def _first(cold: Cold) -> str:
+    """Compare the first reads with later ones of the same block: the median ratio with its interval."""
+    found = first_over_later(cold)
+    if found is None:
+        return "Whether first cold reads differ from later ones cannot be told: no block has both."
+    ratio = float(np.exp(found.median))
+    if found.ci95 is None:
+        return (
+            f"The first cold read of the file is {ratio:.2g} times as fast as later ones in the one block "
+            "that shows it: too little for a verdict."
+        )
+    low, high = (float(np.exp(end)) for end in found.ci95)
+    words = f"{bounded_text(ratio, low, high)} times as fast as later ones, in {counted(found.n, 'block')}"
+    if low <= 1 <= high:
+        return f"No difference between first and later cold reads was found: the first are {words}."
+    verdict = "slower" if high < 1 else "faster"
+    cause = ", as where a cache below the kernel keeps what was read" if verdict == "slower" else ""
+    return f"First cold reads are {verdict}: {words}{cause}."
+
+
+def first_over_later(cold: Cold) -> Summary | None:
+    """Summarise the logarithm of each block's first read over its later ones (medians); None without both."""
+    ratios, blocks = [], []
+    for block in np.unique(cold.block):
+        here = cold.block == block
+        first, later = cold.relative[here & (cold.earlier == 0)], cold.relative[here & (cold.earlier > 0)]
+        if len(first) and len(later):
+            ratios.append(float(np.log(np.median(first) / np.median(later))))
+            blocks.append(int(block))
+    return summarise(ratios, blocks) if ratios else None
+
+
+def _trend(cold: Cold) -> str:
+    """Say whether cold reads became faster or slower over the run."""
+    found = summarise(cold.relative, cold.block).drift
+    if not np.isfinite(found.relative) or not found.found:
+        return "Over the run no drift was found."
+    return f"Over the run cold reads drifted by {found.relative:+.1%}."
+
+
+def _layers(points: Sequence[PointSamples]) -> list[str]:
+    """Name what lies below the page cache and how cold was made, as the probe told."""
+    notes = dict.fromkeys(note for point in points for note in point.notes)
+    below = [note for note in notes if not note.startswith(("cold", "warm"))]
+    made = [note.removeprefix("cold: ") for note in notes if note.startswith("cold")]
+    told = [f"Below the page cache, and out of its reach: {'; '.join(below)}."] if below else []
+    return [*told, *([f"What made the reads cold: {made[0]}."] if made else [])]
+
+
+def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
+    """Return the samples by how often the file had been read, in groups that double."""
+    groups = [("first read", cold.earlier == 0)]
+    for low, high in zip(SPLITS, [*SPLITS[1:], np.inf], strict=True):
+        name = f"{low} earlier" if high == low + 1 else f"{low} to {high - 1:g} earlier"
+        groups.append(
+            (
+                f"{low} earlier or more" if high == np.inf else name,
+                (cold.earlier >= low) & (cold.earlier < high),
+            )
+        )
+    return [(name, chosen) for name, chosen in groups if chosen.any()]
+
+
+def _table(cold: Cold) -> Table:
+    rows = []
+    for name, chosen in _groups(cold):
+        found = summarise(cold.relative[chosen], cold.block[chosen])
+        low, high = found.ci95 or (None, None)
+        rows.append(
+            [
+                name,
+                format_count(found.n),
+                str(found.blocks),
+                f"{found.median:.3f}",
+                MISSING if low is None or high is None else f"{low:.3f} to {high:.3f}",
+                format_share(found.std, 0.01),
+            ]
+        )
+    columns = ["reads of the file", "n", "blocks", "MiB/s over its point's median", "95 %", "std. dev."]
+    return Table("Cold reads by how often the file had been read", columns, rows, frozenset({1, 2, 3, 4, 5}))
+
+
+def _by_reads(cold: Cold) -> list[Figure]:
+    return _strips("Cold reads by how often the process had read the file", cold, _groups(cold))
+
+
+def _by_block(cold: Cold) -> list[Figure]:
+    blocks = np.unique(cold.block)
+    edges = np.array_split(blocks, min(len(blocks), MOST_BLOCKS))
+    groups = [
+        (
+            f"block {each[0] + 1}" if len(each) == 1 else f"blocks {each[0] + 1} to {each[-1] + 1}",
+            np.isin(cold.block, each),
+        )
+        for each in edges
+    ]
+    return _strips("Cold reads in the order of the run", cold, groups) if len(groups) > 1 else []
+
+
+def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> list[Figure]:
+    dots = []
+    for name, chosen in groups:
+        found = summarise(cold.relative[chosen], cold.block[chosen])
+        dots.append(plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
+    note = "Faint: single samples. Diamond: median with its 95 % interval."
+    return [plots.strips(title, "MiB/s over the median of its point", dots, note)]

@@ -1,0 +1,320 @@
+"""Invented results of the disk lab with known causes in them, for tests of what reads results.
+
+Time of a MiB read by blocks of b bytes: calls * (CALL_S + FILE_S) + 1 / COPY + OTHER_S; cold also WAIT_S.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import synthetic
+from oscope import labs
+from oscope.experiment import Level
+from oscope.labs.disk import FEW_POWERS, FEW_XOR_POWERS
+from oscope.report.document import Section
+from oscope.samples import Column, ExperimentResults, PointSamples, Results
+
+MEBIBYTE = 1 << 20
+CALL_S = 240e-9
+"""As in `synthetic.COST_NS`."""
+FILE_S = 160e-9
+"""What a file adds to a call."""
+COPY = 10_000.0
+"""MiB/s."""
+OTHER_S = 20e-6
+WAIT_S = 600e-6
+BLOCKS = 5
+WORD = 0x00C0FFEE
+
+TYPES = {
+    "block_size": "bytes",
+    "cache": "choice",
+    "engine": "choice",
+    "threads": "integer",
+    "queue_depth": "integer",
+    "size": "bytes",
+    "longest": "duration",
+    "tool": "choice",
+    "count": "integer",
+    "sync": "choice",
+    "value": "choice",
+    "files": "integer",
+    "operation": "choice",
+    "window": "bytes",
+    "work": "choice",
+}
+COLD_NOTES = (
+    "cold: drop_caches=3, then cachestat found 0 of 16384 pages",
+    "a scratch file: ext4 on /dev/vda (virtio_blk); the hypervisor (kvm) may cache as well",
+)
+
+
+def columns(**units: str) -> tuple[Column, ...]:
+    """Return metrics from names and units; what is a speed is better when more."""
+    return tuple(
+        Column(name, unit, name.replace("_", " "), "more" if name in ("throughput", "bytes") else "less")
+        for name, unit in units.items()
+    )
+
+
+READ = columns(
+    throughput="MiB/s",
+    time_s="s",
+    bytes="B",
+    calls="calls",
+    cpu_s="s",
+    xor="1",
+    resident="1",
+    earlier_reads="1",
+)
+
+
+class Maker:
+    """Makes points of `BLOCKS` processes, a sample each, that differ by 1 %."""
+
+    def __init__(self, seed: int = 0, blocks: int = BLOCKS) -> None:
+        self.generator = np.random.default_rng(seed)
+        self.timed = synthetic.Maker(seed)
+        self.blocks = blocks
+
+    def spread(self) -> np.ndarray:
+        """Return a factor for each sample, near 1."""
+        return self.generator.lognormal(0, 0.01, self.blocks)
+
+    def point(
+        self, factors: Mapping[str, Level], metrics: dict[str, np.ndarray], **changes: Any
+    ) -> PointSamples:
+        """Return a point with these metrics."""
+        timed = self.timed.point(factors, 1e6, reps=self.blocks, blocks=self.blocks)
+        return dataclasses.replace(timed, metrics=metrics, **changes)
+
+
+def results(name: str, points: list[PointSamples], metrics: tuple[Column, ...]) -> ExperimentResults:
+    """Return the points as results of the experiment `name`."""
+    made = synthetic._results(name, tuple(points), metrics, "time_s = (raw - correction) / hz")
+    return dataclasses.replace(made, factor_types=TYPES)
+
+
+def seconds_per_mib(block_size: int, cache: str) -> tuple[float, float]:
+    """Return time and CPU time of a MiB."""
+    cpu = MEBIBYTE / block_size * (CALL_S + FILE_S) + 1 / COPY + OTHER_S
+    return cpu + (WAIT_S if cache == "cold" else 0.0), cpu
+
+
+def reading(maker: Maker, factors: Mapping[str, Level], speed: float = 1.0) -> PointSamples:
+    """Return a point of `disk.read`, `speed` times as fast as the model says."""
+    block_size, cache, size = int(factors["block_size"]), str(factors["cache"]), int(factors["size"])
+    time, cpu = seconds_per_mib(block_size, cache)
+    spread = maker.spread() / speed
+    count, mebibytes = maker.blocks, size / MEBIBYTE
+    constant = {
+        "bytes": float(size),
+        "calls": size / block_size + 1,
+        "xor": float(WORD) if factors.get("work") == "xor" else np.nan,
+        "resident": 0.0 if cache == "cold" else 1.0,
+    }
+    metrics = {
+        "throughput": 1 / (time * spread),
+        "time_s": time * spread * mebibytes,
+        "cpu_s": cpu * spread * mebibytes,
+        **{name: np.full(count, value) for name, value in constant.items()},
+        "earlier_reads": maker.generator.integers(1, 30, count).astype(float),
+    }
+    return maker.point(factors, metrics, notes=COLD_NOTES if cache == "cold" else ())
+
+
+ENGINE_SPEEDS = {"read": 1.0, "pread": 1.0, "mmap": 0.8, "direct": 0.5, "uring": 1.5}
+
+
+def read(seed: int = 10, first: float = 1.0, blocks: int = BLOCKS) -> ExperimentResults:
+    """`disk.read`; the first read of the file in each block is `first` times as fast as later ones."""
+    maker = Maker(seed, blocks)
+    points = []
+    for engine, speed in ENGINE_SPEEDS.items():
+        for block_size in FEW_POWERS if engine == "read" else (8192, 524288):
+            for cache in ("cold", "warm") if engine in ("read", "pread", "mmap") else ("cold",):
+                factors = {
+                    "block_size": block_size,
+                    "cache": cache,
+                    "engine": engine,
+                    "threads": 1,
+                    "queue_depth": 32,
+                    "size": 64 * MEBIBYTE,
+                    "longest": 0.3,
+                }
+                points.append(reading(maker, factors, speed))
+    cold = [point for point in points if point.factors["cache"] == "cold"]
+    for block in range(blocks):
+        metrics = cold[block % len(cold)].metrics
+        metrics["earlier_reads"][block] = 0
+        metrics["throughput"][block] *= first
+    return results("disk.read", points, READ)
+
+
+def xor(seed: int = 11) -> ExperimentResults:
+    """`disk.xor`: one word everywhere."""
+    maker = Maker(seed)
+    points = [
+        reading(
+            maker,
+            {
+                "block_size": block_size,
+                "cache": cache,
+                "engine": "read",
+                "threads": 0,
+                "work": "xor",
+                "size": 16 * MEBIBYTE,
+            },
+        )
+        for block_size in FEW_XOR_POWERS
+        for cache in ("cold", "warm")
+    ]
+    order = ("time_s", "xor", *(column.name for column in READ if column.name not in ("time_s", "xor")))
+    named = {column.name: column for column in READ}
+    return results("disk.xor", points, tuple(named[name] for name in order))
+
+
+def peers(seed: int = 12, dd: float = 0.8, fio: bool = True) -> ExperimentResults:
+    """`disk.peers`: dd at `dd` times our speed, fio at ours; without `fio` its points are skipped."""
+    maker = Maker(seed)
+    points = []
+    for block_size in FEW_POWERS:
+        shared = maker.spread()
+        for tool, speed in (("oscope", 1.0), ("dd", dd), ("fio", 1.0)):
+            factors = {
+                "block_size": block_size,
+                "tool": tool,
+                "cache": "cold",
+                "size": 32 * MEBIBYTE,
+                "count": 1 << 18,
+            }
+            if tool == "fio" and not fio:
+                gone = synthetic.skipped(factors)
+                points.append(
+                    dataclasses.replace(gone, skipped="fio is not installed", remedy="apt-get install fio")
+                )
+                continue
+            time = (
+                seconds_per_mib(block_size, "cold")[0]
+                * shared
+                * maker.generator.lognormal(0, 0.002, BLOCKS)
+                / speed
+            )
+            size = min(32 * MEBIBYTE, block_size << 18)
+            metrics = {
+                "throughput": 1 / time,
+                "time_s": time * size / MEBIBYTE,
+                "bytes": np.full(BLOCKS, float(size)),
+                "whole_s": time * size / MEBIBYTE + 0.01,
+            }
+            points.append(maker.point(factors, metrics))
+    return results("disk.peers", points, columns(throughput="MiB/s", time_s="s", bytes="B", whole_s="s"))
+
+
+def write(seed: int = 13, synced: float = 0.25) -> ExperimentResults:
+    """`disk.write`: fdatasync at `synced` times the speed of none."""
+    maker = Maker(seed)
+    points = []
+    for block_size in (128, 4096, 131072, 4 * MEBIBYTE):
+        for sync, speed in (("none", 1.0), ("fdatasync", synced), ("direct", 0.5)):
+            if sync == "direct" and block_size < 4096:
+                continue
+            factors = {"block_size": block_size, "sync": sync, "size": 16 * MEBIBYTE}
+            time = seconds_per_mib(block_size, "warm")[0] / speed * maker.spread()
+            metrics = {
+                "throughput": 1 / time,
+                "time_s": 16 * time,
+                "bytes": np.full(BLOCKS, 16.0 * MEBIBYTE),
+                "calls": np.full(BLOCKS, 16.0 * MEBIBYTE / block_size),
+                "cpu_s": 12 * time,
+            }
+            points.append(maker.point(factors, metrics))
+    return results(
+        "disk.write", points, columns(throughput="MiB/s", time_s="s", bytes="B", calls="calls", cpu_s="s")
+    )
+
+
+KEPT = {"1": (0.02, 0.99, 0.98, 0.99), "2": (0.99, 0.1, 0.15, 0.3), "3": (0.01, 0.1, 0.15, 0.3)}
+"""What each value leaves of page cache, dentries, inodes and slab."""
+
+
+def drop_caches(seed: int = 14, kept: Mapping[str, tuple[float, ...]] = KEPT) -> ExperimentResults:
+    """`disk.drop-caches`: each value leaves these shares."""
+    maker = Maker(seed)
+    names = ("page_cache_{}_bytes", "dentries_{}", "inodes_{}", "slab_{}_bytes")
+    before = (100.0 * MEBIBYTE, 8000.0, 6000.0, 20.0 * MEBIBYTE)
+    points = []
+    for value, shares in kept.items():
+        metrics = {}
+        for name, start, share in zip(names, before, shares, strict=True):
+            first = start * maker.spread()
+            metrics[name.format("before")] = first
+            metrics[name.format("after")] = first * share * maker.spread()
+        metrics["time_s"] = 0.01 * maker.spread()
+        points.append(maker.point({"value": value, "size": 64 * MEBIBYTE, "files": 2000}, metrics))
+    units = {
+        name: "B" if name.endswith("bytes") else "s" if name == "time_s" else "1"
+        for name in points[0].metrics
+    }
+    return results("disk.drop-caches", points, columns(**units))
+
+
+def bandwidth(seed: int = 15) -> ExperimentResults:
+    """`memory.bandwidth`: copying at `COPY` into every window, reading twice as fast."""
+    maker = Maker(seed)
+    points = []
+    for operation, windows in (("read", (0,)), ("copy", (0, 1 << 17, 1 << 22))):
+        for window in windows:
+            factors = {"operation": operation, "threads": 1, "window": window, "size": 128 * MEBIBYTE}
+            rate = COPY * (2 if operation == "read" else 1) * maker.spread()
+            points.append(maker.point(factors, {"throughput": rate, "time_s": 128 / rate}))
+    return results("memory.bandwidth", points, columns(throughput="MiB/s", time_s="s"))
+
+
+def throughput(seed: int = 16) -> ExperimentResults:
+    """`syscall.throughput`: read takes CALL_S + FILE_S."""
+    made = synthetic.throughput()
+    rate = 1 / (CALL_S + FILE_S) * Maker(seed).spread()
+    points = [
+        dataclasses.replace(point, metrics={"calls_per_s": rate, "bytes_per_s": rate})
+        if point.factors["call"] == "read"
+        else point
+        for point in made.points
+    ]
+    return dataclasses.replace(made, points=tuple(points))
+
+
+def survey() -> Results:
+    """All experiments of the lab, those it shares with the system-call lab among them."""
+    own = (read(), peers(), xor(), bandwidth(), write(), drop_caches())
+    return Results((*own, synthetic.cost(), throughput()))
+
+
+def sections(*experiments: ExperimentResults) -> dict[str, Section]:
+    """Return the lab's answers by their titles."""
+    return {section.title: section for section in labs.lab("disk").sections(Results(experiments))}
+
+
+def changed(
+    experiment: ExperimentResults,
+    change: Callable[[PointSamples], Mapping[str, np.ndarray]],
+    **factors: Level,
+) -> ExperimentResults:
+    """Return the experiment with the metrics that `change` gives at the points with these levels."""
+    points = [
+        dataclasses.replace(point, metrics={**point.metrics, **change(point)})
+        if all(point.factors[name] == level for name, level in factors.items())
+        else point
+        for point in experiment.points
+    ]
+    return dataclasses.replace(experiment, points=tuple(points))
+
+
+def with_first(experiment: ExperimentResults, **changes: Any) -> ExperimentResults:
+    """Return the experiment with its first point changed."""
+    first = dataclasses.replace(experiment.points[0], **changes)
+    return dataclasses.replace(experiment, points=(first, *experiment.points[1:]))
