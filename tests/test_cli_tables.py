@@ -93,6 +93,31 @@ def test_digits_follow_the_interval_of_each_row_and_have_an_end() -> None:
         assert len(decimals) == 1
 
 
+def test_a_heading_tells_the_unit_once() -> None:
+    row = summarise([3.0 * 2**30] * 4, np.arange(4))
+    assert measurement_columns("slab_after_bytes", [row], "B")[0][0].strip() == "slab_after [GiB]"
+    assert measurement_columns("bytes", [row], "B")[0][0].strip() == "bytes [GiB]"
+
+
+def with_words(point: PointSamples, *words: float) -> PointSamples:
+    return replace(point, metrics={**point.metrics, "xor": np.resize(words, len(point))})
+
+
+def test_an_xor_is_a_word_and_not_a_quantity_with_a_median() -> None:
+    results = make_results(
+        with_words(make_point("read", noise(100)), 0xAB),
+        with_words(make_point("lseek", noise(120)), 0xAB, 0xCEBF3693),
+        with_words(make_point("write", noise(140)), np.nan),
+    )
+    told = printed(replace(results, metrics={**results.metrics, "xor": Column("xor", "1")}))
+    heading, *rows = (
+        line.split() for line in told.splitlines() if line[:4] in ("call", "read", "lsee", "writ")
+    )
+    assert heading[-1] == "xor"
+    assert [row[-1] for row in rows] == ["000000ab", "differ", "–"]
+    assert rows[1][-2] == "2"
+
+
 def test_notes_name_their_points_only_where_not_all_share_them() -> None:
     shared = ("kept warm",)
     told = printed(

@@ -106,6 +106,14 @@ def test_excluded_combinations_are_left_out() -> None:
         make_plan([experiment], CATALOGUE, settings={"size": [0], "huge": [True]})
 
 
+def test_a_level_that_only_the_workload_allows_is_refused() -> None:
+    experiment = dataclasses.replace(make_experiment({"size": (1,)}), least={"size": 1})
+    plan = make_plan([experiment], CATALOGUE, settings={"size": [1]})
+    assert [dict(point) for point in plan.experiments[0].points] == [{"size": 1}]
+    with pytest.raises(UsageError, match=r"size=0 B is out of range: allowed is 1 B to 1 GiB"):
+        make_plan([experiment], CATALOGUE, settings={"size": [0, 1]})
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -120,7 +120,9 @@ def test_values_around_zero_have_no_ratio() -> None:
 
 def test_a_metric_that_a_side_lacks_is_told() -> None:
     a, b = sides()
-    metrics = {"time_ns": Column("time_ns", "ns"), "cycles": Column("cycles", "cycles")}
+    metrics = {
+        name: Column(name, unit, better="less") for name, unit in (("time_ns", "ns"), ("cycles", "cycles"))
+    }
     both = []
     for side, cycles in ((a, 1.0), (b, np.nan)):
         values = side.points[0].metrics["time_ns"]
@@ -129,6 +131,17 @@ def test_a_metric_that_a_side_lacks_is_told() -> None:
     result = compare_results(*both)
     assert [row.metric for row in result.rows] == ["time_ns"]
     assert any("cycles" in caveat for caveat in result.caveats)
+
+
+def test_a_metric_that_is_neither_better_nor_worse_is_not_compared() -> None:
+    a, b = sides()
+    both = []
+    for side in (a, b):
+        point = side.points[0]
+        twice = replace(point, metrics={**point.metrics, "bytes": point.metrics["time_ns"]})
+        columns = {**side.metrics, "bytes": Column("bytes", "B")}
+        both.append(replace(side, points=(twice,), metrics=columns))
+    assert [row.metric for row in compare_results(*both).rows] == ["time_ns"]
 
 
 def test_levels_of_one_run_are_paired_by_block() -> None:

@@ -161,13 +161,24 @@ pub struct Metric {
 }
 
 /// Which direction of a metric is an improvement.
-#[derive(Debug, Clone, Copy, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy)]
 pub enum Better {
     /// Lower values are better (times, faults).
     Less,
     /// Higher values are better (rates).
     More,
+    /// Neither: it says what was done or found, and is not to be compared.
+    Neither,
+}
+
+impl Serialize for Better {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Less => serializer.serialize_str("less"),
+            Self::More => serializer.serialize_str("more"),
+            Self::Neither => serializer.serialize_none(),
+        }
+    }
 }
 
 impl Metric {

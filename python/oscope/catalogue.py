@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -43,8 +43,8 @@ class Metric:
 
     name: str
     unit: str
-    better: str
-    """less or more."""
+    better: str | None
+    """less or more; None where neither is, since it says what was done or found."""
     doc: str = ""
 
 
@@ -267,6 +267,11 @@ def _check_range(parameter: Parameter, value: float) -> None:
     raise UsageError(
         f"{parameter.name}={format_level(parameter, value)} is out of range", remedy=f"allowed is {bounds}"
     )
+
+
+def bounded_below(parameter: Parameter, least: Mapping[str, int]) -> Parameter:
+    """Return `parameter` with the lowest level that `least` has for it, if it has one."""
+    return replace(parameter, minimum=least[parameter.name]) if parameter.name in least else parameter
 
 
 def _whole(bound: float) -> float:

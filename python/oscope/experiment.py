@@ -47,6 +47,8 @@ class Experiment:
     """Metrics shown first, the headline one in front."""
     exclude: Callable[[Mapping[str, Level]], bool] | None = field(default=None, compare=False)
     """Points of the product that make no sense."""
+    least: Mapping[str, int] = field(default_factory=dict)
+    """Lowest levels of factors of which the workload takes lower ones, such as 0 for its own choice."""
 
     def design(self, profile: Profile) -> Design:
         """Return the design for `profile`; the full one where quick has none."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oscope.catalogue import Catalogue, Covariate, Workload, check_level, nearest
+from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.errors import UsageError
 from oscope.experiment import Design, Experiment, Level, Profile
 
@@ -271,7 +271,7 @@ def _points(
     levels: dict[str, Sequence[Level]] = dict(design.factors)
     levels.update({name: chosen for name, chosen in settings.items() if workload.parameter(name)})
     try:
-        checked = {name: _levels(workload, name, given) for name, given in levels.items()}
+        checked = {name: _levels(experiment, workload, name, given) for name, given in levels.items()}
     except UsageError as error:
         raise UsageError(f"{experiment.name}: {error.message}", remedy=error.remedy) from None
     product = [
@@ -287,11 +287,14 @@ def _points(
     return points
 
 
-def _levels(workload: Workload, name: str, given: Sequence[Level]) -> tuple[Level, ...]:
+def _levels(
+    experiment: Experiment, workload: Workload, name: str, given: Sequence[Level]
+) -> tuple[Level, ...]:
     parameter = workload.parameter(name)
     if parameter is None:
         raise UsageError(
             f"{workload.name} has no parameter {name!r}",
             remedy=nearest(name, [p.name for p in workload.parameters]),
         )
-    return tuple(dict.fromkeys(check_level(parameter, level) for level in given))
+    bounded = bounded_below(parameter, experiment.least)
+    return tuple(dict.fromkeys(check_level(bounded, level) for level in given))

@@ -281,10 +281,13 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, doc| Metric {
+    let metric = |name: &'static str, unit, doc| Metric {
         name,
         unit,
-        better: Better::Less,
+        better: match name.contains("before") {
+            true => Better::Neither,
+            false => Better::Less,
+        },
         doc,
     };
     vec![

@@ -306,7 +306,7 @@ fn parameters() -> Vec<Parameter> {
             kind: Kind::Integer {
                 default: 0,
                 minimum: 0,
-                maximum: u64::MAX,
+                maximum: 1 << 53,
             },
             unit: None,
             doc: "Blocks to be read at most; 0: to the end of the file.",
@@ -347,7 +347,7 @@ fn metrics() -> Vec<Metric> {
             Better::Less,
             "How long the reading took, by the tool's own account: to six digits by dd, to 0.5 ms by fio.",
         ),
-        metric("bytes", "B", Better::More, "Bytes read."),
+        metric("bytes", "B", Better::Neither, "Bytes read."),
         metric(
             "whole_s",
             "s",

@@ -98,9 +98,11 @@ impl Workload for DiskRead {
             depth: parameters.queue_depth,
             cpus: context.allowed().len() as u64,
             cached: match parameters.cache {
-                Cache::Cold => 0.0,
-                Cache::Warm => 1.0,
-                Cache::Found => Residency::of(&source.file, source.length)?.share(),
+                Cache::Cold => Some(0.0),
+                Cache::Warm => Some(1.0),
+                Cache::Found => {
+                    Residency::told(&source.file, source.length)?.map(|residency| residency.share())
+                }
             },
         };
         let (method, chosen) = asked.method(&source)?;
@@ -157,7 +159,7 @@ impl Workload for DiskRead {
             Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
             Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
         };
-        let resident = Residency::of(&self.source.file, self.length)?.share();
+        let resident = Residency::told(&self.source.file, self.length)?;
         let earlier_reads = self.source.reads();
         let deadline = Instant::now().checked_add(self.longest);
         let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
@@ -179,9 +181,9 @@ impl Workload for DiskRead {
             ("bytes", tally.bytes as f64),
             ("calls", tally.calls as f64),
             ("cpu_s", cpu_s),
-            ("resident", resident),
             ("earlier_reads", earlier_reads as f64),
         ];
+        metrics.extend(resident.map(|residency| ("resident", residency.share())));
         if self.purpose == Use::Xor && whole {
             metrics.push(("xor", f64::from(tally.xor)));
         }
@@ -390,11 +392,11 @@ fn metrics() -> Vec<Metric> {
             "MiB (2^20 bytes) read in a second.",
         ),
         metric("time_s", "s", Better::Less, "How long the reading took."),
-        metric("bytes", "B", Better::More, "Bytes read."),
+        metric("bytes", "B", Better::Neither, "Bytes read."),
         metric(
             "calls",
             "calls",
-            Better::Less,
+            Better::Neither,
             "Reads asked of the kernel; with mmap, windows mapped.",
         ),
         metric(
@@ -406,19 +408,19 @@ fn metrics() -> Vec<Metric> {
         metric(
             "xor",
             "1",
-            Better::Less,
+            Better::Neither,
             "XOR of the little-endian 32-bit words read, a short tail padded with zeros; null with work=none, or where longest ended the reading.",
         ),
         metric(
             "resident",
             "1",
-            Better::Less,
-            "Share of the pages about to be read that were in the page cache just before.",
+            Better::Neither,
+            "Share of the pages about to be read that were in the page cache just before; null of a file that is neither one's own nor writable.",
         ),
         metric(
             "earlier_reads",
             "1",
-            Better::Less,
+            Better::Neither,
             "How often this process had read the file before.",
         ),
     ]

@@ -9,7 +9,6 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
-use nix::sys::signal::{SigHandler, Signal};
 use nix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
@@ -17,8 +16,7 @@ use self::pattern::Pattern;
 use self::stream::{Flush, Plan};
 use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
-use super::disk::{direct, layers};
-use crate::cancel;
+use super::disk::{direct, layers, scratch};
 use crate::clock::reading;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::{Failure, words};
@@ -95,7 +93,7 @@ impl Workload for DiskWrite {
             existing,
             on_failure,
         } = parameters;
-        take_signal()?;
+        scratch::survive_size_limit()?;
         let total = match count {
             0 => place.size,
             count => count * block_size,
@@ -257,14 +255,6 @@ fn cpu_time() -> Result<Duration, Failure> {
         .map_err(|error| Failure::system("reading the CPU time", error))
 }
 
-extern "C" fn ignore(_signal: libc::c_int) {}
-
-/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A handler, unlike ignoring, is
-/// not inherited by programs that are started.
-fn take_signal() -> Result<(), Failure> {
-    cancel::handle(Signal::SIGXFSZ, SigHandler::Handler(ignore))
-}
-
 fn choice(name: &'static str, choices: &[&'static str], doc: &'static str) -> Parameter {
     Parameter {
         name,
@@ -351,8 +341,8 @@ fn metrics() -> Vec<Metric> {
             Better::Less,
             "Time of the writing, and of fdatasync if asked for, the clock's own cost taken off.",
         ),
-        metric("bytes", "B", Better::More, "Bytes written."),
-        metric("calls", "calls", Better::Less, "Calls of write(2)."),
+        metric("bytes", "B", Better::Neither, "Bytes written."),
+        metric("calls", "calls", Better::Neither, "Calls of write(2)."),
         metric(
             "cpu_s",
             "s",

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from oscope import catalogue, labs
-from oscope.catalogue import Parameter, Workload, format_level
+from oscope.catalogue import Parameter, Workload, bounded_below, format_level
 from oscope.experiment import Experiment, Lab, Level
 
 _INDENT = " " * 4
@@ -45,7 +45,7 @@ def describe_experiment(experiment: Experiment, workload: Workload | None, *, wi
             "missing", f"this probe has no workload {experiment.workload}; build it anew", width=width
         )
         return
-    for parameter in workload.parameters:
+    for parameter in (bounded_below(each, experiment.least) for each in workload.parameters):
         yield from _wrapped(parameter.name, _levels(experiment, parameter), width=width)
     metrics = {metric.name: metric.unit for metric in workload.metrics}
     yield from _wrapped(

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from oscope import digits
 from oscope.digits import Scale
-from oscope.report.analysis import Analysed, label, levels, shown_metrics
+from oscope.labs.words import counted
+from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.report.build import answers
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.terminal import aligned, grid, print_prose, print_remedy, prose, table_width
@@ -120,9 +121,12 @@ def summary_table(results: Analysed, experiment: ExperimentResults, width: int) 
         figures = [results.summary(experiment, point, name) for point in points]
         if not any(figures):
             continue
-        further = median_column(name, figures, column.unit)
+        if name in WORDS:
+            further = [name, *(words_text(point, name) for point in points)]
+        else:
+            further = median_column(name, figures, column.unit)
         if table_width([*columns, further]) > width:
-            hidden.append(_heading(name, column.unit))
+            hidden.append(name if name in WORDS else _heading(name, column.unit))
         else:
             columns.append(further)
     return grid(columns), hidden
@@ -146,6 +150,12 @@ def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> 
     scale = Scale.choose([s.median for s in present], [_half(s) for s in present], unit)
     texts = [row_scale(scale, s).text(s.median) if s else digits.MISSING for s in summaries]
     return aligned([_heading(name, scale.unit), *texts])
+
+
+def words_text(point: PointSamples, metric: str) -> str:
+    """Return the word that all samples have, as 8 hexadecimal digits, or how many words there are."""
+    found = words([point], metric)
+    return digits.MISSING if not found else found[0] if len(found) == 1 else f"{len(found)} differ"
 
 
 def row_scale(scale: Scale, summary: Summary) -> Scale:
@@ -220,7 +230,7 @@ def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str
     if len(owners) == len(experiment.points) or not varied:
         return ""
     named = ", ".join(label(experiment, point.factors, varied) for point in owners[:3])
-    more = f" and {len(owners) - 3} more points" if len(owners) > 3 else ""
+    more = f" and {counted(len(owners) - 3, 'more point')}" if len(owners) > 3 else ""
     return f"{named}{more}: "
 
 
@@ -235,4 +245,5 @@ def _heading(metric: str, unit: str) -> str:
         return metric
     if unit.endswith("/s"):
         return f"{metric.removesuffix('_per_s')} [{unit}]"
-    return f"{name if name and end in ('ns', unit) else metric} [{unit}]"
+    told = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
+    return f"{name if name and told else metric} [{unit}]"

@@ -12,6 +12,9 @@ from oscope.samples import ExperimentResults, Floats, Ints, PointSamples, Result
 from oscope.statistics import Summary, summarise, summarise_point
 from oscope.units import format_bytes, format_duration
 
+WORDS = frozenset({"xor"})
+"""Metrics that are 32-bit words: they are equal or not, and have neither median nor interval."""
+
 
 @dataclass(frozen=True)
 class Analysed(Results):
@@ -40,6 +43,12 @@ def measured(point: PointSamples, metric: str) -> tuple[Floats, Ints]:
     values = point.metrics.get(metric, np.zeros(0))
     keep = np.flatnonzero(np.isfinite(values))
     return values[keep], keep
+
+
+def words(points: Iterable[PointSamples], metric: str) -> list[str]:
+    """Return every word that `metric` was at these points, as 8 hexadecimal digits, each once."""
+    values = np.concatenate([np.zeros(0), *(measured(point, metric)[0] for point in points)])
+    return [f"{int(value):08x}" for value in np.unique(values)]
 
 
 def block_medians(point: PointSamples, metric: str) -> dict[int, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from oscope.digits import Scale, format_count, format_value
 from oscope.report import plots
-from oscope.report.analysis import Analysed, label, level_text, measured, shown_metrics
+from oscope.report.analysis import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
 from oscope.report.tables import meaning, shared_scale, summary_table
@@ -42,7 +42,7 @@ class ExperimentView:
 
 def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:
     """Return `experiment` as figures and tables."""
-    metrics = shown_metrics(experiment)
+    metrics = [name for name in shown_metrics(experiment) if name not in WORDS]
     return ExperimentView(
         name=experiment.experiment,
         title=experiment.title or experiment.experiment,

@@ -109,7 +109,7 @@ def compare_results(
     """
     caveats = refuse_unlike(a, b, frozenset(allow))
     matches, missing = match_points(a, b)
-    metrics = [column for name, column in a.metrics.items() if name in b.metrics]
+    metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments are not interleaved, even if they are of one run.
     return _compare(matches, metrics, (a.run_id, b.run_id), threshold, [*caveats, *missing], same_run=False)
 
@@ -139,7 +139,7 @@ def compare_within(
             rest = {name: level for name, level in point.factors.items() if name != factor}
             matches.append(Match(rest, point, other))
     labels = (f"{factor}={a}", f"{factor}={b}")
-    return _compare(matches, list(results.metrics.values()), labels, threshold, [], same_run=True)
+    return _compare(matches, _comparable(results), labels, threshold, [], same_run=True)
 
 
 def compare_points(
@@ -151,6 +151,11 @@ def compare_points(
     """
     match = Match(a.factors, a, b)
     return _compare([match], [metric], ("A", "B"), threshold, [], same_run=same_run).rows[0]
+
+
+def _comparable(results: ExperimentResults) -> list[Column]:
+    """Return the metrics of which more or less is better; the others say what was done or found."""
+    return [column for column in results.metrics.values() if column.better is not None]
 
 
 def _compare(

@@ -11,6 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
 use crate::cancel;
+use crate::environment::meminfo_field;
 use crate::error::{Failure, words};
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
@@ -43,22 +44,36 @@ impl Residency {
     /// Look at the pages of the first `length` bytes of `file`.
     ///
     /// # Errors
-    /// `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
+    /// `Failure::Unavailable` where the kernel does not tell, `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
     pub fn of(file: &File, length: u64) -> Result<Self, Failure> {
+        Self::told(file, length)?.ok_or_else(|| {
+            Failure::unavailable(
+                "the kernel tells what is in the page cache only to the owner of a file, or who may write to it",
+                "run as root, or use a file of your own",
+            )
+        })
+    }
+
+    /// As [`Residency::of`]; `None` where the kernel keeps it from who neither owns the file nor may write to it.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
+    pub fn told(file: &File, length: u64) -> Result<Option<Self>, Failure> {
         let pages = length.div_ceil(page_bytes());
         let (resident, told_by) = match cachestat(file, length) {
             Ok(resident) => (resident, "cachestat"),
             // Linux before 6.5, or a container whose filter does not know the call.
-            Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => {
-                (mincore(file, length)?, "mincore")
-            }
+            Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => match mincore(file, length)? {
+                Some(resident) => (resident, "mincore"),
+                None => return Ok(None),
+            },
             Err(error) => return Err(Failure::system("cachestat", error)),
         };
-        Ok(Self {
+        Ok(Some(Self {
             pages,
             resident,
             told_by,
-        })
+        }))
     }
 
     /// The share of the pages that is in the page cache, 0 to 1.
@@ -109,6 +124,15 @@ pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
 /// # Errors
 /// `Failure::Unavailable` if they did not, `Failure::Failed` for a read error.
 pub fn make_warm(file: &File, length: u64) -> Result<String, Failure> {
+    let memory = std::fs::read_to_string("/proc/meminfo")
+        .map_err(|error| Failure::system("/proc/meminfo", error))?;
+    // Reading all of it would only show this in the end.
+    if meminfo_field(&memory, "MemTotal").is_some_and(|total| length > total) {
+        return Err(Failure::unavailable(
+            format!("{length} bytes are more than the memory of this machine"),
+            "use a smaller file, or --set count=N to read less of it",
+        ));
+    }
     for _ in 0..TRIALS {
         if is_warm(file, length)?.is_none() {
             fill(file, length)?;
@@ -225,30 +249,38 @@ fn cachestat(file: &File, length: u64) -> Result<u64, Errno> {
     Ok(found.cached)
 }
 
-/// Pages of the first `length` bytes that are in the page cache, by mincore(2).
-fn mincore(file: &File, length: u64) -> Result<u64, Failure> {
-    let failed = |error: io::Error| Failure::system("mincore", error);
+/// Pages of the first `length` bytes that are in the page cache, by mincore(2); `None` where it does not tell.
+fn mincore(file: &File, length: u64) -> Result<Option<u64>, Failure> {
+    // Who may not know is told that all pages are there (`can_do_mincore` in `mm/mincore.c`), even one beyond the end, which never is.
+    if window_in_core(file, length.next_multiple_of(WINDOW), 1)? > 0 {
+        return Ok(None);
+    }
     let mut resident = 0;
     for offset in (0..length).step_by(WINDOW as usize) {
-        let part = (length - offset).min(WINDOW) as usize;
-        // SAFETY: the mapping is only asked about, never read.
-        let window = unsafe { MmapOptions::new().offset(offset).len(part).map(file) };
-        let window = window.map_err(failed)?;
-        // Otherwise the kernel may bring pages in around the ones asked for.
-        window.advise(Advice::Random).map_err(failed)?;
-        let mut answer = vec![0_u8; part.div_ceil(page_bytes() as usize)];
-        // SAFETY: the mapping has `part` bytes, and there is a byte of answer for each of its pages.
-        let status = unsafe {
-            libc::mincore(
-                window.as_ptr().cast_mut().cast(),
-                part,
-                answer.as_mut_ptr().cast(),
-            )
-        };
-        Errno::result(status).map_err(|error| Failure::system("mincore", error))?;
-        resident += answer.iter().filter(|page| **page & 1 == 1).count() as u64;
+        resident += window_in_core(file, offset, (length - offset).min(WINDOW) as usize)?;
     }
-    Ok(resident)
+    Ok(Some(resident))
+}
+
+/// Pages of the `length` bytes from `offset` on of which mincore(2) says that they are in the page cache.
+fn window_in_core(file: &File, offset: u64, length: usize) -> Result<u64, Failure> {
+    let failed = |error: io::Error| Failure::system("mincore", error);
+    // SAFETY: the mapping is only asked about, never read.
+    let window = unsafe { MmapOptions::new().offset(offset).len(length).map(file) };
+    let window = window.map_err(failed)?;
+    // Otherwise the kernel may bring pages in around the ones asked for.
+    window.advise(Advice::Random).map_err(failed)?;
+    let mut answer = vec![0_u8; length.div_ceil(page_bytes() as usize)];
+    // SAFETY: the mapping has `length` bytes, and there is a byte of answer for each of its pages.
+    let status = unsafe {
+        libc::mincore(
+            window.as_ptr().cast_mut().cast(),
+            length,
+            answer.as_mut_ptr().cast(),
+        )
+    };
+    Errno::result(status).map_err(|error| Failure::system("mincore", error))?;
+    Ok(answer.iter().filter(|page| **page & 1 == 1).count() as u64)
 }
 
 /// Bytes in a page.
@@ -276,7 +308,7 @@ mod tests {
         let (file, length) = file_of(100, "/var/tmp");
         let residency = Residency::of(&file, length).unwrap();
         assert_eq!((residency.pages, residency.resident), (100, 100));
-        assert_eq!(mincore(&file, length).unwrap(), 100);
+        assert_eq!(mincore(&file, length).unwrap(), Some(100));
         assert_eq!(residency.share(), 1.0);
     }
 
@@ -288,9 +320,22 @@ mod tests {
             how.starts_with("cold: ") && how.contains("found 0 of 300 pages"),
             "{how}"
         );
-        assert_eq!(mincore(&file, length).unwrap(), 0);
+        assert_eq!(mincore(&file, length).unwrap(), Some(0));
         let how = make_warm(&file, length).unwrap();
         assert!(how.contains("300 of 300"), "{how}");
+    }
+
+    /// mincore(2) says of such a file that all is there, which is no answer.
+    #[test]
+    fn of_a_file_of_somebody_else_nothing_is_told_rather_than_all() {
+        let asked = std::thread::spawn(|| {
+            // SAFETY: it changes the calling thread alone, which ends with it; refused to others than root, who own the file no more.
+            unsafe { libc::setfsuid(65534) };
+            let file = File::open("/etc/passwd").unwrap();
+            let length = file.metadata().unwrap().len();
+            mincore(&file, length)
+        });
+        assert_eq!(asked.join().unwrap(), Ok(None));
     }
 
     #[test]

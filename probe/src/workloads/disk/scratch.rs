@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+
+use nix::sys::signal::{SigHandler, Signal};
 
 use super::content;
 use super::source::Stamp;
@@ -77,6 +79,7 @@ pub fn link(file: &File) -> PathBuf {
 /// # Errors
 /// `Failure::Unavailable` if there can be none, with the remedy.
 pub fn unnamed(directory: &Path) -> Result<File, Failure> {
+    survive_size_limit()?;
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -93,6 +96,17 @@ pub fn unnamed(directory: &Path) -> Result<File, Failure> {
                 "choose another with --set directory=DIR, or a file of yours with --set file=FILE",
             )
         })
+}
+
+extern "C" fn ignore(_signal: libc::c_int) {}
+
+/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A handler, unlike ignoring, is
+/// not inherited by programs that are started.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel refuses a handler.
+pub fn survive_size_limit() -> Result<(), Failure> {
+    cancel::handle(Signal::SIGXFSZ, SigHandler::Handler(ignore))
 }
 
 fn no_room(directory: &Path, written: u64, size: u64, error: &std::io::Error) -> Failure {
@@ -137,6 +151,11 @@ impl Files {
             return Ok(Rc::clone(found));
         }
         let made = Rc::new(Scratch::make(directory, size)?);
+        // It may have the inode number of one that was given up.
+        let metadata = made.file.metadata();
+        let metadata = metadata.map_err(|error| Failure::system("a scratch file", error))?;
+        let identity = (metadata.dev(), metadata.ino());
+        self.histories.borrow_mut().remove(&identity);
         scratches.push(Rc::clone(&made));
         Ok(made)
     }

@@ -76,7 +76,6 @@ pub struct Source {
     pub length: u64,
     /// What it is called in messages.
     pub name: String,
-    path: PathBuf,
     stamp: Stamp,
     identity: (u64, u64),
     scratch: Option<Rc<Scratch>>,
@@ -105,7 +104,7 @@ impl Source {
             |error: std::io::Error| Failure::request("file", format!("{name}: {}", words(&error)));
         // Looked at before it is opened: opening a pipe or a device may wait, or do something.
         check_type(&std::fs::metadata(path).map_err(refused)?, &name)?;
-        let mut file = open(path, 0).map_err(refused)?;
+        let mut file = open(path).map_err(refused)?;
         let metadata = file.metadata().map_err(refused)?;
         check_type(&metadata, &name)?;
         let stamp = stamp(&mut file, &metadata).map_err(refused)?;
@@ -119,7 +118,6 @@ impl Source {
             file,
             length: stamp.length,
             name,
-            path: path.to_owned(),
             stamp,
             identity: (metadata.dev(), metadata.ino()),
             scratch: None,
@@ -137,7 +135,12 @@ impl Source {
     /// # Errors
     /// What open(2) answers.
     pub fn reopen(&self, flags: i32) -> std::io::Result<File> {
-        open(&self.path, flags)
+        // By its descriptor, not its name, which may be another file's by now; it is no FIFO, and so needs no O_NONBLOCK, with which
+        // io_uring answers EAGAIN for ever on some file systems.
+        OpenOptions::new()
+            .read(true)
+            .custom_flags(flags)
+            .open(self.path())
     }
 
     /// The XOR of the whole file, where it is known: of a scratch file from its making, of another from an earlier reading of the same state.
@@ -205,10 +208,10 @@ impl Source {
     }
 }
 
-fn open(path: &Path, flags: i32) -> std::io::Result<File> {
+fn open(path: &Path) -> std::io::Result<File> {
     OpenOptions::new()
         .read(true)
-        .custom_flags(flags | libc::O_NONBLOCK)
+        .custom_flags(libc::O_NONBLOCK)
         .open(path)
 }
 

@@ -80,8 +80,8 @@ pub struct Asked {
     pub depth: u64,
     /// CPUs allowed to the probe.
     pub cpus: u64,
-    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1.
-    pub cached: f64,
+    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1; `None` where the kernel does not tell.
+    pub cached: Option<f64>,
 }
 
 impl Asked {
@@ -97,16 +97,19 @@ impl Asked {
             .map_err(|error| Failure::system(&source.name, error))?
             .filter(|alignment| self.block % alignment.offset == 0);
         let method = match direct {
-            _ if self.cached >= MOSTLY_CACHED => self.through_a_mapping(source.length),
+            // Where that is not known, a mapping serves either state.
+            _ if self.cached.is_none_or(|share| share >= MOSTLY_CACHED) => {
+                self.through_a_mapping(source.length)
+            }
             None => self.through_a_mapping(source.length),
             Some(_) if ring::make(1).is_ok() => self.with_reads_in_flight(source.length),
             Some(_) => self.with_many_threads(source.length),
         };
-        let method = method.limited();
-        let state = format!(
-            "{:.0} % of the file is in the page cache",
-            100.0 * self.cached
-        );
+        let method = method.limited().checked()?;
+        let state = match self.cached {
+            Some(share) => format!("{:.0} % of the file is in the page cache", 100.0 * share),
+            None => "the kernel does not tell how much of the file is in the page cache".to_owned(),
+        };
         Ok((method, Some(format!("{}: {state}", method.words()))))
     }
 
@@ -126,16 +129,7 @@ impl Asked {
                 1
             },
         };
-        match method.buffers() {
-            bytes if bytes > MOST_BUFFERS => Err(Failure::request(
-                "block_size",
-                format!(
-                    "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most {MOST_BUFFERS} are allowed",
-                    method.threads, method.depth, method.block
-                ),
-            )),
-            _ => Ok(method),
-        }
+        method.checked()
     }
 
     /// The pages lie in memory, or must go through it: a mapping spares the copy.
@@ -153,7 +147,11 @@ impl Asked {
     /// The device works on many reads at a time, and memory is filled without a copy.
     fn with_reads_in_flight(self, length: u64) -> Method {
         let block = self.block_or(DIRECT_BLOCK);
-        let threads = self.threads_or(self.cpus.min(length.div_ceil(block)));
+        let threads = self.threads_or(
+            most_threads(block)
+                .min(self.cpus)
+                .min(length.div_ceil(block)),
+        );
         Method {
             engine: Engine::Uring,
             threads,
@@ -167,7 +165,7 @@ impl Asked {
         let block = self.block_or(DIRECT_BLOCK);
         Method {
             engine: Engine::Direct,
-            threads: self.threads_or(DEPTH.min(length.div_ceil(block))),
+            threads: self.threads_or(most_threads(block).min(length.div_ceil(block))),
             block,
             depth: 1,
         }
@@ -186,7 +184,26 @@ impl Asked {
     }
 }
 
+/// Threads with a block of memory each that are worth having: no more than reads in flight, nor than there is memory for.
+fn most_threads(block: u64) -> u64 {
+    (MOST_BUFFERS / block).clamp(1, DEPTH)
+}
+
 impl Method {
+    /// The method, if its buffers do not take too much memory.
+    fn checked(self) -> Result<Self, Failure> {
+        match self.buffers() {
+            bytes if bytes > MOST_BUFFERS => Err(Failure::request(
+                "block_size",
+                format!(
+                    "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most {MOST_BUFFERS} are allowed",
+                    self.threads, self.depth, self.block
+                ),
+            )),
+            _ => Ok(self),
+        }
+    }
+
     /// Bytes of anonymous memory for its buffers.
     pub fn buffers(&self) -> u64 {
         match self.engine {

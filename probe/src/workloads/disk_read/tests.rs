@@ -244,6 +244,70 @@ fn a_scratch_file_is_shared_and_its_last_bytes_are_looked_at() {
     assert!(failure.contains("not those of the file"), "{failure}");
 }
 
+/// Its inode number is mostly that of the one given up before.
+#[test]
+fn a_new_scratch_file_has_never_been_read() {
+    let laboratory = Laboratory::new();
+    let file = Named::with("scratch", b"x");
+    for pages in 1..5 {
+        let mut parameters = parameters_for(&file, Engine::Read);
+        (parameters.place.file, parameters.place.size) = (PathBuf::new(), pages * 4096);
+        let mut workload = laboratory.prepare(parameters).unwrap();
+        let work = laboratory.once(&mut workload).unwrap();
+        assert_eq!(metric(&work, "earlier_reads"), Some(0.0));
+    }
+}
+
+#[test]
+fn a_file_renamed_over_is_not_taken_for_the_one_that_was_opened() {
+    let laboratory = Laboratory::new();
+    let file = Named::with("renamed", &random(10_000));
+    let place = parameters_for(&file, Engine::Read).place;
+    let source = Source::open(&place, &laboratory.shared.files).unwrap();
+    let mut other = file.0.clone().into_os_string();
+    other.push("-other");
+    std::fs::write(&other, b"other").unwrap();
+    std::fs::rename(&other, &file.0).unwrap();
+    let again = source.reopen(0).unwrap();
+    assert_eq!(again.metadata().unwrap().len(), 10_000);
+}
+
+#[test]
+fn a_method_that_is_chosen_keeps_to_the_memory_for_buffers_too() {
+    let laboratory = Laboratory::new();
+    let file = Named::with("chosen", b"");
+    let long = OpenOptions::new().write(true).open(&file.0).unwrap();
+    long.set_len(1 << 40).unwrap();
+    let source = Source::open(
+        &parameters_for(&file, Engine::Auto).place,
+        &laboratory.shared.files,
+    )
+    .unwrap();
+    let asked = |threads, block| Asked {
+        engine: Engine::Auto,
+        threads,
+        block,
+        depth: 1,
+        cpus: 256,
+        cached: Some(0.0),
+    };
+    for block in [0, 4096, 32 << 20] {
+        let (method, _) = asked(0, block).method(&source).unwrap();
+        assert!(method.engine.is_direct() && method.buffers() <= 48 << 20);
+    }
+    match asked(64, 32 << 20).method(&source) {
+        Err(Failure::Request { field, .. }) => assert_eq!(field, "block_size"),
+        other => panic!("{other:?}"),
+    }
+    let unknown = Asked {
+        cached: None,
+        ..asked(0, 0)
+    };
+    let (method, note) = unknown.method(&source).unwrap();
+    assert_eq!(method.engine, Engine::Mmap);
+    assert!(note.unwrap().contains("does not tell"));
+}
+
 #[test]
 fn what_is_no_file_is_refused_by_name() {
     let laboratory = Laboratory::new();

@@ -20,7 +20,7 @@ from oscope.labs.disk.curve import (
     unmeasured,
 )
 from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed, label, measured
+from oscope.report.analysis import Analysed, label, measured, words
 from oscope.report.document import Section, Table
 from oscope.report.tables import shared_scale
 from oscope.samples import ExperimentResults, PointSamples
@@ -63,10 +63,8 @@ def section(results: Analysed) -> Section | None:
     )
 
 
-def _words(points: Iterable[PointSamples]) -> list[str]:
-    """Return every XOR of these points, as 8 hex digits, each once."""
-    values = np.concatenate([measured(point, "xor")[0] for point in points] or [np.zeros(0)])
-    return [f"{int(value):08x}" for value in np.unique(values)]
+def _xors(points: Iterable[PointSamples]) -> list[str]:
+    return words(points, "xor")
 
 
 def _same(experiment: ExperimentResults) -> str:
@@ -75,7 +73,7 @@ def _same(experiment: ExperimentResults) -> str:
     for point in experiment.points:
         if len(measured(point, "xor")[0]):
             groups.setdefault(_data(experiment, point), []).append(point)
-    wrong = [*_differing(groups, "gave", _words), *_differing(groups, "was read as", _sizes)]
+    wrong = [*_differing(groups, "gave", _xors), *_differing(groups, "was read as", _sizes)]
     wrong += [reason for point in experiment.points for _, reason in point.failed if "XOR" in reason]
     if wrong:
         told = listed(list(dict.fromkeys(wrong)))
@@ -85,8 +83,8 @@ def _same(experiment: ExperimentResults) -> str:
     passes = sum(len(measured(point, "xor")[0]) for each in groups.values() for point in each)
     if len(groups) > 1:
         return f"In {passes} passes over {len(groups)} sets of bytes, the XOR is the same for the same bytes."
-    (words,) = [_words(each)[0] for each in groups.values()]
-    return f"The XOR is `{words}` in every one of {passes} passes."
+    (word,) = [_xors(each)[0] for each in groups.values()]
+    return f"The XOR is `{word}` in every one of {passes} passes."
 
 
 def _differing(
@@ -132,8 +130,8 @@ def _table(experiment: ExperimentResults, curves: Curves) -> Table:
         for cache in CACHES:
             row += cells(by_size[cache][size].summary if size in by_size[cache] else None, scale)
         here = [point for point in experiment.points if point.factors.get("block_size") == size]
-        words = _words(here)
-        xor = MISSING if not words else words[0] if len(words) == 1 else f"DIFFERS: {', '.join(words)}"
+        read = _xors(here)
+        xor = MISSING if not read else read[0] if len(read) == 1 else f"DIFFERS: {', '.join(read)}"
         cited = reference.XOR_SECONDS.get(size)
         rows.append([*row, xor, *(map(str, cited) if cited else (MISSING, MISSING))])
     unit = f"[{scale.unit}]"
