@@ -181,7 +181,43 @@ impl Serialize for Better {
     }
 }
 
+impl Parameter {
+    /// A choice between words, with neither a pattern nor a unit.
+    pub fn choice(
+        name: &'static str,
+        default: &'static str,
+        choices: &[&'static str],
+        doc: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: Kind::Choice {
+                default,
+                choices: choices.to_vec(),
+                pattern: None,
+            },
+            unit: None,
+            doc,
+        }
+    }
+}
+
 impl Metric {
+    /// A metric of this name, unit, direction and meaning.
+    pub const fn new(
+        name: &'static str,
+        unit: &'static str,
+        better: Better,
+        doc: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            unit,
+            better,
+            doc,
+        }
+    }
+
     /// The time of one iteration, in nanoseconds.
     pub const TIME_NS: Self = Self {
         name: "time_ns",

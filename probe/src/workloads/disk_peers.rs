@@ -279,16 +279,6 @@ fn seconds(region: &Region) -> Result<f64, Failure> {
 }
 
 fn parameters() -> Vec<Parameter> {
-    let choice = |name, default, choices: &[&'static str], doc| Parameter {
-        name,
-        kind: Kind::Choice {
-            default,
-            choices: choices.to_vec(),
-            pattern: None,
-        },
-        unit: None,
-        doc,
-    };
     let mut all = Place::parameters();
     all.extend([
         Parameter {
@@ -311,13 +301,13 @@ fn parameters() -> Vec<Parameter> {
             unit: None,
             doc: "Blocks to be read at most; 0: to the end of the file.",
         },
-        choice(
+        Parameter::choice(
             "cache",
             "cold",
             &["cold", "warm"],
             "State of the page cache before each repetition, proved by looking: without a page of the file, or with all.",
         ),
-        choice(
+        Parameter::choice(
             "tool",
             "oscope",
             &["oscope", "dd", "fio"],
@@ -328,27 +318,21 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, better, doc| Metric {
-        name,
-        unit,
-        better,
-        doc,
-    };
     vec![
-        metric(
+        Metric::new(
             "throughput",
             "MiB/s",
             Better::More,
             "MiB (2^20 bytes) read in a second, by the tool's own account.",
         ),
-        metric(
+        Metric::new(
             "time_s",
             "s",
             Better::Less,
             "How long the reading took, by the tool's own account: to six digits by dd, to 0.5 ms by fio.",
         ),
-        metric("bytes", "B", Better::Neither, "Bytes read."),
-        metric(
+        Metric::new("bytes", "B", Better::Neither, "Bytes read."),
+        Metric::new(
             "whole_s",
             "s",
             Better::Less,

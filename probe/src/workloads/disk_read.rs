@@ -324,16 +324,6 @@ fn cpu_s() -> Result<f64, Failure> {
 }
 
 fn parameters() -> Vec<Parameter> {
-    let choice = |name, default, choices: &[&'static str], doc| Parameter {
-        name,
-        kind: Kind::Choice {
-            default,
-            choices: choices.to_vec(),
-            pattern: None,
-        },
-        unit: None,
-        doc,
-    };
     let integer = |name, default, maximum, doc| Parameter {
         name,
         kind: Kind::Integer {
@@ -357,8 +347,8 @@ fn parameters() -> Vec<Parameter> {
             doc: "Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.",
         },
         integer("count", 0, 1 << 53, "Blocks to be read at most; 0: to the end of the file."),
-        choice("cache", "found", &["found", "cold", "warm"], "State of the page cache before each repetition, proved by looking: as it is found, without a page of the file, or with all."),
-        choice("engine", "read", &Engine::NAMES, "read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine and the state of the file."),
+        Parameter::choice("cache", "found", &["found", "cold", "warm"], "State of the page cache before each repetition, proved by looking: as it is found, without a page of the file, or with all."),
+        Parameter::choice("engine", "read", &Engine::NAMES, "read(2), pread(2), a mapping, pread(2) with O_DIRECT, io_uring with O_DIRECT; auto: the best for this machine and the state of the file."),
         integer("threads", 1, 1024, "Threads that read; 0: one for each allowed CPU. Several are spread over the CPUs, one alone stays on the probe's."),
         Parameter {
             name: "queue_depth",
@@ -366,7 +356,7 @@ fn parameters() -> Vec<Parameter> {
             unit: None,
             doc: "Reads in flight in each thread; io_uring only.",
         },
-        choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
+        Parameter::choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
         Parameter {
             name: "longest",
             kind: Kind::Duration { default: 3600.0, minimum: 0.001, maximum: 86400.0 },
@@ -378,46 +368,40 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, better, doc| Metric {
-        name,
-        unit,
-        better,
-        doc,
-    };
     vec![
-        metric(
+        Metric::new(
             "throughput",
             "MiB/s",
             Better::More,
             "MiB (2^20 bytes) read in a second.",
         ),
-        metric("time_s", "s", Better::Less, "How long the reading took."),
-        metric("bytes", "B", Better::Neither, "Bytes read."),
-        metric(
+        Metric::new("time_s", "s", Better::Less, "How long the reading took."),
+        Metric::new("bytes", "B", Better::Neither, "Bytes read."),
+        Metric::new(
             "calls",
             "calls",
             Better::Neither,
             "Reads asked of the kernel; with mmap, windows mapped.",
         ),
-        metric(
+        Metric::new(
             "cpu_s",
             "s",
             Better::Less,
             "CPU time of all threads, user and system.",
         ),
-        metric(
+        Metric::new(
             "xor",
             "1",
             Better::Neither,
             "XOR of the little-endian 32-bit words read, a short tail padded with zeros; null with work=none, or where longest ended the reading.",
         ),
-        metric(
+        Metric::new(
             "resident",
             "1",
             Better::Neither,
             "Share of the pages about to be read that were in the page cache just before; null of a file that is neither one's own nor writable.",
         ),
-        metric(
+        Metric::new(
             "earlier_reads",
             "1",
             Better::Neither,

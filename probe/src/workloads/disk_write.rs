@@ -255,19 +255,6 @@ fn cpu_time() -> Result<Duration, Failure> {
         .map_err(|error| Failure::system("reading the CPU time", error))
 }
 
-fn choice(name: &'static str, choices: &[&'static str], doc: &'static str) -> Parameter {
-    Parameter {
-        name,
-        kind: Kind::Choice {
-            default: choices[0],
-            choices: choices.to_vec(),
-            pattern: None,
-        },
-        unit: None,
-        doc,
-    }
-}
-
 fn parameters() -> Vec<Parameter> {
     let [_, directory, mut size] = <[Parameter; 3]>::try_from(Place::parameters())
         .expect("a place is a file, a directory and a size");
@@ -302,19 +289,22 @@ fn parameters() -> Vec<Parameter> {
             unit: Some("blocks"),
             doc: "Blocks to write; 0: as many as fill size.",
         },
-        choice(
+        Parameter::choice(
             "sync",
+            "none",
             &["none", "fdatasync", "direct"],
             "none leaves the data in the page cache, fdatasync waits at the end until the device has them, direct goes past the page cache (O_DIRECT).",
         ),
-        choice(
+        Parameter::choice(
             "existing",
+            "refuse",
             &["refuse", "replace"],
             "What happens to a regular file of that name: with replace it gives way, by a renaming, once the new one is whole; both need room till then. \
                 Nothing else is ever replaced.",
         ),
-        choice(
+        Parameter::choice(
             "on_failure",
+            "remove",
             &["remove", "keep"],
             "What happens to a named file that could not be written as a whole; one that a signal interrupted is removed.",
         ),
@@ -322,28 +312,22 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, better, doc| Metric {
-        name,
-        unit,
-        better,
-        doc,
-    };
     vec![
-        metric(
+        Metric::new(
             "throughput",
             "MiB/s",
             Better::More,
             "Bytes written in a second, in MiB.",
         ),
-        metric(
+        Metric::new(
             "time_s",
             "s",
             Better::Less,
             "Time of the writing, and of fdatasync if asked for, the clock's own cost taken off.",
         ),
-        metric("bytes", "B", Better::Neither, "Bytes written."),
-        metric("calls", "calls", Better::Neither, "Calls of write(2)."),
-        metric(
+        Metric::new("bytes", "B", Better::Neither, "Bytes written."),
+        Metric::new("calls", "calls", Better::Neither, "Calls of write(2)."),
+        Metric::new(
             "cpu_s",
             "s",
             Better::Less,
