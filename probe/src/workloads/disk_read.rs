@@ -100,6 +100,8 @@ impl Workload for DiskRead {
             cached: match parameters.cache {
                 Cache::Cold => Some(0.0),
                 Cache::Warm => Some(1.0),
+                // Only auto goes by it, and on a large file looking takes time.
+                Cache::Found if parameters.engine != Engine::Auto => None,
                 Cache::Found => {
                     Residency::told(&source.file, source.length)?.map(|residency| residency.share())
                 }

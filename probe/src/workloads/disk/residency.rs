@@ -133,37 +133,27 @@ pub fn make_warm(file: &File, length: u64) -> Result<String, Failure> {
             "use a smaller file, or --set count=N to read less of it",
         ));
     }
+    let mut found = Residency::of(file, length)?;
     for _ in 0..TRIALS {
-        if is_warm(file, length)?.is_none() {
-            fill(file, length)?;
+        if found.resident == found.pages || cancel::requested() {
+            break;
         }
+        fill(file, length)?;
+        found = Residency::of(file, length)?;
     }
-    match is_warm(file, length)? {
-        Some(how) => Ok(how),
-        None => {
-            let found = Residency::of(file, length)?;
-            Err(Failure::unavailable(
-                format!(
-                    "only {} of {} pages stay in the page cache",
-                    found.resident, found.pages
-                ),
-                "use a smaller file, free some memory, or end what drops the caches",
-            ))
-        }
-    }
-}
-
-/// How it is known that all pages are in the page cache; `None` if they are not.
-fn is_warm(file: &File, length: u64) -> Result<Option<String>, Failure> {
-    let found = Residency::of(file, length)?;
-    Ok(
-        (found.resident == found.pages || cancel::requested()).then(|| {
+    if found.resident < found.pages && !cancel::requested() {
+        return Err(Failure::unavailable(
             format!(
-                "warm: {} found {} of {} pages",
-                found.told_by, found.resident, found.pages
-            )
-        }),
-    )
+                "only {} of {} pages stay in the page cache",
+                found.resident, found.pages
+            ),
+            "use a smaller file, free some memory, or end what drops the caches",
+        ));
+    }
+    Ok(format!(
+        "warm: {} found {} of {} pages",
+        found.told_by, found.resident, found.pages
+    ))
 }
 
 fn fill(file: &File, length: u64) -> Result<(), Failure> {
