@@ -17,8 +17,8 @@ if [ "$purpose" != run ]; then
   want chromium chromium
   want chromedriver chromium-driver
   want fio fio
-fi
-if [ "$purpose" = bench ]; then
+  want bpftrace bpftrace
+  want strace strace
   want perf linux-perf
 fi
 if [ ${#wanted[@]} -gt 0 ]; then

@@ -15,7 +15,7 @@ use crate::description::Metric;
 use crate::error::Failure;
 use crate::parameters;
 use crate::protocol::{Event, Placement, Request, Sample};
-use crate::region::Region;
+use crate::region::{Mark, Region};
 use crate::workload::{Context, Iterations, Shared, Work, Workload};
 
 /// Longest time spent on calibration before the trials are taken as they are.
@@ -169,7 +169,7 @@ impl<W: Workload> Bench<'_, W> {
         } = calibrate(
             self.request.min_time_ns as f64,
             |iterations| {
-                let mut region = Region::new(clock, 0);
+                let mut region = Region::new(clock);
                 workload.run(iterations, &mut region)?;
                 Ok(clock.nanoseconds(region.corrected()?))
             },
@@ -187,17 +187,18 @@ impl<W: Workload> Bench<'_, W> {
     /// Warm up, then report the repetitions asked for; the number reported.
     fn repeat(&mut self, iterations: u64) -> Result<u64, Failure> {
         let warmup = self.request.warmup.unwrap_or(self.workload.warmup());
-        for number in 0..warmup {
+        for _ in 0..warmup {
             if self.is_over() {
                 return Ok(0);
             }
-            self.once(number, iterations)?;
+            self.once(Mark::NONE, iterations)?;
         }
+        let mark = Mark::of(self.request.id);
         for number in 0..self.request.reps {
             if self.is_over() {
                 return Ok(number);
             }
-            let Some(repetition) = self.once(number, iterations)? else {
+            let Some(repetition) = self.once(mark, iterations)? else {
                 return Ok(number);
             };
             self.report(number, iterations, repetition);
@@ -213,9 +214,9 @@ impl<W: Workload> Bench<'_, W> {
     }
 
     /// One repetition, judged; `None` if a signal came meanwhile, since its figures are then worth nothing.
-    fn once(&mut self, number: u64, iterations: u64) -> Result<Option<Repetition>, Failure> {
+    fn once(&mut self, mark: Mark, iterations: u64) -> Result<Option<Repetition>, Failure> {
         let started_ns = reading::realtime();
-        let mut region = Region::new(self.clock, number);
+        let mut region = Region::marked(self.clock, mark);
         self.covariates.before();
         let ran = self.workload.run(iterations, &mut region);
         let covariates = self.covariates.after();

@@ -5,37 +5,68 @@ use std::hint::black_box;
 use crate::clock::{Clock, ClockKind, reading};
 use crate::error::Failure;
 
-/// Opens the measured region: a place for tracers to attach to, outside the clock.
+/// Opens the measured region: a place for tracers to attach to, outside the clock. The token tells which request the region belongs to.
 // The bodies of the two marks differ, so that the compiler cannot fold them into one symbol.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn oscope_region_begin(repetition: u64) {
-    black_box(repetition);
+pub extern "C" fn oscope_region_begin(token: u64) {
+    black_box(token);
 }
 
 /// Closes the measured region: a place for tracers to attach to, outside the clock.
 #[unsafe(no_mangle)]
 #[inline(never)]
-pub extern "C" fn oscope_region_end(repetition: u64) {
-    black_box(!repetition);
+pub extern "C" fn oscope_region_end(token: u64) {
+    black_box(!token);
+}
+
+/// The two marks of a region, for a process that does a share of its work: tracers know a process by the marks that it passed.
+///
+/// Threads of the probe, and children made within the region, need none of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// No request's: where a region is measured and not reported (calibration, warm-up).
+    pub const NONE: Self = Self(0);
+
+    /// The marks of the request with this id.
+    pub fn of(request: u64) -> Self {
+        Self(request)
+    }
+
+    /// Open the region in this process.
+    pub fn begin(self) {
+        oscope_region_begin(self.0);
+    }
+
+    /// Close the region in this process.
+    pub fn end(self) {
+        oscope_region_end(self.0);
+    }
 }
 
 /// The measured region of one repetition. A workload must measure once.
 #[derive(Debug)]
 pub struct Region<'a> {
     clock: &'a Clock,
-    repetition: u64,
+    mark: Mark,
     /// The two readings of the last measurement, in ticks.
     readings: Option<(u64, u64)>,
     measurements: u32,
 }
 
 impl<'a> Region<'a> {
-    /// The region of repetition number `repetition`.
-    pub fn new(clock: &'a Clock, repetition: u64) -> Self {
+    /// A region that is measured and not reported.
+    pub fn new(clock: &'a Clock) -> Self {
+        Self::marked(clock, Mark::NONE)
+    }
+
+    /// A region between these marks.
+    pub fn marked(clock: &'a Clock, mark: Mark) -> Self {
         Self {
             clock,
-            repetition,
+            mark,
             readings: None,
             measurements: 0,
         }
@@ -47,7 +78,7 @@ impl<'a> Region<'a> {
     #[inline(always)]
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
         self.measurements += 1;
-        oscope_region_begin(self.repetition);
+        self.mark.begin();
         // The kind of clock is decided out here, so that nothing but the work lies between the two readings.
         let (begin, result, end) = match self.clock.kind {
             ClockKind::Tsc => {
@@ -61,9 +92,14 @@ impl<'a> Region<'a> {
                 (begin, result, reading::monotonic_raw())
             }
         };
-        oscope_region_end(self.repetition);
+        self.mark.end();
         self.readings = Some((begin, end));
         result
+    }
+
+    /// The marks of this region.
+    pub fn mark(&self) -> Mark {
+        self.mark
     }
 
     /// The clock of this region.
@@ -136,14 +172,14 @@ mod tests {
     #[test]
     fn nothing_measured_is_an_error() {
         let clock = clock();
-        let region = Region::new(&clock, 0);
+        let region = Region::new(&clock);
         assert!(region.raw().unwrap_err().to_string().contains("nothing"));
     }
 
     #[test]
     fn measuring_twice_is_an_error() {
         let clock = clock();
-        let mut region = Region::new(&clock, 0);
+        let mut region = Region::new(&clock);
         region.measure(|| ());
         assert!(region.raw().is_ok());
         region.measure(|| ());
@@ -153,7 +189,7 @@ mod tests {
     #[test]
     fn a_clock_that_goes_backwards_is_an_error() {
         let clock = clock();
-        let mut region = Region::new(&clock, 0);
+        let mut region = Region::new(&clock);
         region.measurements = 1;
         region.readings = Some((5, 4));
         assert!(region.raw().unwrap_err().to_string().contains("backwards"));
@@ -162,7 +198,7 @@ mod tests {
     #[test]
     fn corrected_values_below_zero_are_kept() {
         let clock = clock();
-        let mut region = Region::new(&clock, 0);
+        let mut region = Region::new(&clock);
         assert_eq!(region.measure(|| 7), 7);
         assert!(region.corrected().unwrap() < 0.0);
         let metrics = region.time_and_cycles(10).unwrap();

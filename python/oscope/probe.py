@@ -204,8 +204,11 @@ class Probe:
             )
         if now - last_word > limit_s:
             self._drain_words()
+            doing = _doing(self.pid)
             self.kill()
-            raise ProbeError(f"the probe was silent for {limit_s:g} s and was killed{self._last_words()}")
+            raise ProbeError(
+                f"the probe was silent for {limit_s:g} s and was killed{doing}{self._last_words()}"
+            )
 
     def _cut(self, chunk: bytes) -> list[bytes]:
         *lines, self._unread["stdout"] = (self._unread["stdout"] + chunk).split(b"\n")
@@ -268,6 +271,17 @@ class Probe:
         if status < 0:
             return ProbeError(f"the probe was killed by {_signal_name(-status)}{words}")
         return ProbeError(f"the probe ended with status {status} before it had answered{words}")
+
+
+def _doing(pid: int) -> str:
+    """Say what the threads of a silent process are at, such as `D in folio_wait_bit`: waiting for a device."""
+    found = []
+    with contextlib.suppress(OSError):
+        for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
+            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+            place = (thread / "wchan").read_text().strip("\0\n")
+            found.append(f"{state} in {place}" if place not in ("", "0") else state)
+    return f"; its threads: {', '.join(found)}" if found else ""
 
 
 def _signal_name(number: int) -> str:

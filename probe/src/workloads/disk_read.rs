@@ -82,7 +82,8 @@ impl Workload for DiskRead {
             purpose: "Reading a file from a cold or a warm page cache, block by block",
             timing_model: "throughput = bytes / 2^20 / time_s, time_s = raw - correction. Inside the clock: the calls that read, with work=xor the folding of the \
                 bytes, with engine=uring the making of the rings, and with several threads the end of the last. Outside: opening the file, making \
-                buffers, threads and an empty mapping, emptying or filling the page cache, and taking a mapping down.",
+                buffers, threads and an empty mapping, emptying or filling the page cache, writing back what is dirty before it is read past the cache, \
+                and taking a mapping down.",
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -157,7 +158,10 @@ impl Workload for DiskRead {
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.source.check_unchanged()?;
         let state = match self.cache {
-            Cache::Found => None,
+            Cache::Found => {
+                self.write_back()?;
+                None
+            }
             Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
             Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
         };
@@ -244,6 +248,16 @@ impl DiskRead {
             .into_iter()
             .reduce(|all, tally| Ok(all?.and(tally?)))
             .unwrap_or_else(|| Err(Failure::failed("nobody read")))
+    }
+
+    /// Have what is dirty of the file written before it is read past the page cache: the kernel would do it within the first read
+    /// (`kiocb_write_and_wait`), behind all else that waits for the device.
+    fn write_back(&self) -> Result<(), Failure> {
+        if self.method.engine.is_direct() {
+            nix::unistd::fdatasync(&self.source.file)
+                .map_err(|error| Failure::system(&self.source.name, error))?;
+        }
+        Ok(())
     }
 
     /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known.

@@ -189,7 +189,7 @@ mod tests {
         let clock = Clock::open(Wanted::Monotonic).unwrap();
         let mut answers = answers.iter();
         InLoop {
-            region: &mut Region::new(&clock, 0),
+            region: &mut Region::new(&clock),
             iterations: answers.len() as u64,
             expected,
         }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn a_single_call_is_primed_and_measured_once() {
         let clock = Clock::open(Wanted::Monotonic).unwrap();
-        let mut region = Region::new(&clock, 0);
+        let mut region = Region::new(&clock);
         let mut calls = 0;
         let tally = ByItself {
             region: &mut region,

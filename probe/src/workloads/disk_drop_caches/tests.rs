@@ -66,7 +66,7 @@ fn a_real_drop_is_seen_and_leaves_nothing() {
             }
             prepared => prepared.unwrap(),
         };
-        let mut region = Region::new(&clock, 0);
+        let mut region = Region::new(&clock);
         let work = workload.run(1, &mut region).unwrap();
         assert_eq!((work.done, work.wanted), (1, 1));
         assert_eq!(work.metrics.len(), metrics().len());

@@ -74,7 +74,7 @@ impl Laboratory {
     fn once(&self, workload: &mut DiskPeers) -> Result<Work, Failure> {
         let mut last = None;
         for _ in 0..10 {
-            match workload.run(1, &mut Region::new(&self.clock, 0)) {
+            match workload.run(1, &mut Region::new(&self.clock)) {
                 Err(failure @ Failure::Unavailable { .. }) => last = Some(failure),
                 other => return other,
             }

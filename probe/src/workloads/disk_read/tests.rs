@@ -82,7 +82,7 @@ impl Laboratory {
     }
 
     fn once(&self, workload: &mut DiskRead) -> Result<Work, Failure> {
-        let mut region = Region::new(&self.clock, 0);
+        let mut region = Region::new(&self.clock);
         let work = workload.run(1, &mut region)?;
         if work.done != work.wanted {
             return Err(Failure::failed("not all was read"));

@@ -72,7 +72,7 @@ fn prepare(parameters: Parameters) -> Result<DiskWrite, Failure> {
 
 fn run(workload: &mut DiskWrite) -> Result<Work, Failure> {
     let clock = Clock::open(Wanted::Auto).unwrap();
-    workload.run(1, &mut Region::new(&clock, 0))
+    workload.run(1, &mut Region::new(&clock))
 }
 
 /// A whole repetition, as the harness does it.

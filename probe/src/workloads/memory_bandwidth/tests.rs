@@ -23,7 +23,7 @@ fn with(parameters: Parameters, act: impl FnOnce(&mut MemoryBandwidth, &mut Regi
     let _pinned = affinity::Pinned::to(allowed[0]).expect("it is allowed");
     let context = Context::new(&clock, Some(allowed[0]), &allowed, &shared);
     let mut workload = MemoryBandwidth::prepare(parameters, &context).expect("it can be prepared");
-    act(&mut workload, &mut Region::new(&clock, 0));
+    act(&mut workload, &mut Region::new(&clock));
 }
 
 const ALL: [Operation; 3] = [Operation::Read, Operation::Write, Operation::Copy];

@@ -206,7 +206,7 @@ fn every_way_gives_every_metric_in_both_placements() {
             };
             let mut workload =
                 ProcessCreate::prepare(parameters, &context).expect("1 MiB can be had");
-            let mut region = Region::new(&clock, 0);
+            let mut region = Region::new(&clock);
             let work = workload.run(1, &mut region).expect("a child can be made");
             assert_eq!((work.done, work.wanted), (1, 1), "{how:?}");
             workload
