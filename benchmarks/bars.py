@@ -32,7 +32,7 @@ class Bar:
 
 def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     """Run requests in one fresh probe process; return the samples of each."""
-    numbered = [{"id": i, "cpu": CPU, **request} for i, request in enumerate(requests)]
+    numbered = [{"id": i, "cpu": CPU, **request} for i, request in enumerate(requests, 1)]
     text = "".join(json.dumps(request) + "\n" for request in numbered)
     answer = subprocess.run(
         [BIN / "oscope-probe", "run"], input=text, capture_output=True, text=True, timeout=300, check=True
@@ -45,7 +45,7 @@ def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
         if event["event"] == "sample":
             if event["failed"]:
                 raise RuntimeError(event["failed"])
-            samples[event["request"]].append(event)
+            samples[event["request"] - 1].append(event)
     return samples
 
 

@@ -21,13 +21,16 @@ pub fn allowed() -> Result<Vec<usize>, Failure> {
 /// # Errors
 /// `Failure::Failed` if that CPU does not exist or is not allowed.
 pub fn pin(cpu: usize) -> Result<(), Failure> {
-    let mut set = CpuSet::new();
-    set.set(cpu)
-        .and_then(|()| sched_setaffinity(THIS_THREAD, &set))
-        .map_err(|error| Failure::system(&format!("pinning to CPU {cpu}"), error))
+    keep_on(&[cpu]).map_err(|error| Failure::system(&format!("pinning to CPU {cpu}"), error))
 }
 
-/// Keeps the calling thread on one CPU; dropping it gives back the CPUs the thread had before.
+fn keep_on(cpus: &[usize]) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    cpus.iter().try_for_each(|&cpu| set.set(cpu))?;
+    sched_setaffinity(THIS_THREAD, &set)
+}
+
+/// Keeps the calling thread on one CPU, or on several; dropping it gives back the CPUs the thread had before.
 #[derive(Debug)]
 pub struct Pinned {
     before: CpuSet,
@@ -41,6 +44,17 @@ impl Pinned {
     pub fn to(cpu: usize) -> Result<Self, Failure> {
         let before = current()?;
         pin(cpu)?;
+        Ok(Self { before })
+    }
+
+    /// Let the calling thread run on each of `cpus`.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if none of them is allowed, or one cannot be.
+    pub fn over(cpus: &[usize]) -> Result<Self, Failure> {
+        let before = current()?;
+        keep_on(cpus)
+            .map_err(|error| Failure::system(&format!("spreading over CPUs {cpus:?}"), error))?;
         Ok(Self { before })
     }
 }
@@ -76,6 +90,17 @@ mod tests {
         assert_eq!(allowed().unwrap(), [last]);
         drop(pinned);
         assert_eq!(allowed().unwrap(), before);
+    }
+
+    #[test]
+    fn spreading_undoes_pinning_until_it_is_dropped() {
+        let all = allowed().unwrap();
+        let _pinned = Pinned::to(all[0]).unwrap();
+        let spread = Pinned::over(&all).unwrap();
+        assert_eq!(allowed().unwrap(), all);
+        drop(spread);
+        assert_eq!(allowed().unwrap(), [all[0]]);
+        assert!(Pinned::over(&[]).is_err());
     }
 
     #[test]

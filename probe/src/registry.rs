@@ -7,8 +7,8 @@ use crate::names;
 use crate::protocol::{Event, Request};
 use crate::workload::Workload;
 use crate::workloads::{
-    disk_drop_caches, disk_peers, disk_read, disk_write, memory_bandwidth, null, process_create,
-    syscall_cost, syscall_throughput,
+    disk_drop_caches, disk_peers, disk_read, disk_write, ipc_latency, ipc_throughput,
+    memory_bandwidth, memory_fault, null, process_create, syscall_cost, syscall_throughput,
 };
 
 /// Every workload, in the order in which lists show them.
@@ -18,10 +18,13 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<syscall_throughput::SyscallThroughput>(),
     Entry::of::<process_create::ProcessCreate>(),
     Entry::of::<memory_bandwidth::MemoryBandwidth>(),
+    Entry::of::<memory_fault::MemoryFault>(),
     Entry::of::<disk_read::DiskRead>(),
     Entry::of::<disk_write::DiskWrite>(),
     Entry::of::<disk_drop_caches::DropCaches>(),
     Entry::of::<disk_peers::DiskPeers>(),
+    Entry::of::<ipc_throughput::IpcThroughput>(),
+    Entry::of::<ipc_latency::IpcLatency>(),
 ];
 
 /// Does one request with one kind of workload.

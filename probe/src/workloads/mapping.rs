@@ -47,6 +47,9 @@ pub struct Mapping {
     pages: Pages,
 }
 
+// SAFETY: it owns the memory, which only its methods reach.
+unsafe impl Send for Mapping {}
+
 impl Mapping {
     /// Map `bytes`, or as many more as fill the last huge page, for pages of that kind. Nothing is touched yet.
     ///

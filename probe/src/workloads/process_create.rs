@@ -6,11 +6,10 @@ mod ways;
 
 use std::io;
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::mapping::{Mapping, Pages};
+use crate::affinity::Pinned;
 use crate::clock::Clock;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
@@ -45,7 +44,7 @@ pub struct ProcessCreate {
     life: Option<Life>,
     notes: Vec<String>,
     _ballast: Option<Mapping>,
-    _spread: Option<Spread>,
+    _spread: Option<Pinned>,
 }
 
 impl Workload for ProcessCreate {
@@ -76,7 +75,7 @@ impl Workload for ProcessCreate {
         let comparison = comparison(parameters.placement, context, &mut notes);
         let spread = match parameters.placement {
             Placement::Same => None,
-            Placement::Free => Some(Spread::over(context.allowed())?),
+            Placement::Free => Some(Pinned::over(context.allowed())?),
         };
         Ok(Self {
             maker: Maker::new(parameters.how, context.clock)?,
@@ -337,34 +336,6 @@ fn judge(life: &Life, spans: &Spans) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-/// Lets the calling thread use several CPUs; dropping it gives back those it had before.
-#[derive(Debug)]
-struct Spread {
-    before: CpuSet,
-}
-
-impl Spread {
-    fn over(cpus: &[usize]) -> Result<Self, Failure> {
-        let this_thread = Pid::from_raw(0);
-        let doing = |error| Failure::system("spreading over the allowed CPUs", error);
-        let before = sched_getaffinity(this_thread).map_err(doing)?;
-        let mut set = CpuSet::new();
-        cpus.iter()
-            .try_for_each(|&cpu| set.set(cpu))
-            .map_err(doing)?;
-        sched_setaffinity(this_thread, &set).map_err(doing)?;
-        Ok(Self { before })
-    }
-}
-
-impl Drop for Spread {
-    fn drop(&mut self) {
-        if let Err(error) = sched_setaffinity(Pid::from_raw(0), &self.before) {
-            eprintln!("oscope-probe: cannot give back the CPU affinity: {error}");
-        }
-    }
 }
 
 #[cfg(test)]

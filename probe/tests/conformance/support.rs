@@ -200,7 +200,10 @@ pub fn short_request(workload: &Value) -> Value {
             let name = text(&parameter["name"]);
             match parameter["type"].as_str() {
                 Some("duration") => Some((name, parameter["minimum"].clone())),
-                Some("bytes") if name == "size" => Some((name, json!(SMALL))),
+                Some("bytes") if name == "size" => {
+                    let most = parameter["maximum"].as_u64().unwrap_or(SMALL);
+                    Some((name, json!(most.min(SMALL))))
+                }
                 _ => None,
             }
         })

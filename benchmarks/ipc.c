@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The least there is to say about throughput: one side writes blocks into a pipe or a local socket, the other reads them.
+ * The independent reference for `ipc.throughput` with check=none; a round lasts until the reader has everything.
+ *
+ * usage: ipc pipe|local 1thread|2thread|2proc BUFFER TOTAL ROUNDS [READER_CPU WRITER_CPU]      prints KiB/s, one line a round
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static int input, output, yields;
+static size_t size, total;
+static long rounds;
+static int writer_cpu = -1;
+static atomic_long *arrived;
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+	return t.tv_sec + t.tv_nsec / 1e9;
+}
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	if (cpu >= 0 && sched_setaffinity(0, sizeof(set), &set))
+		die("sched_setaffinity");
+}
+
+static char *buffer(void)
+{
+	/* malloc's would begin 16 B into a page, which halves the speed of the kernel's copying. */
+	char *memory = aligned_alloc(4096, size);
+
+	if (!memory)
+		die("aligned_alloc");
+	memset(memory, 1, size);
+	return memory;
+}
+
+/* Wait, running, until both sides have come here so many times. */
+static void meet(long times)
+{
+	atomic_fetch_add(arrived, 1);
+	while (atomic_load(arrived) < 2 * times)
+		if (yields)
+			sched_yield();
+}
+
+static size_t least(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static void *write_rounds(void *unused)
+{
+	char *from = buffer();
+
+	pin(writer_cpu);
+	for (long r = 0; r <= rounds; r++) {
+		meet(r + 1);
+		for (size_t done = 0; done < total;) {
+			ssize_t n = write(output, from, least(size, total - done));
+
+			if (n < 0)
+				die("write");
+			done += n;
+		}
+	}
+	return unused;
+}
+
+static void read_round(char *to)
+{
+	for (size_t done = 0; done < total;) {
+		ssize_t n = read(input, to, size);
+
+		if (n <= 0)
+			die("read");
+		done += n;
+	}
+}
+
+/* Both ends refuse to wait: write what fits, read what is there. */
+static void round_alone(const char *from, char *to)
+{
+	for (size_t sent = 0, done = 0; done < total;) {
+		ssize_t n = sent < total ? write(output, from, least(size, total - sent)) : 0;
+
+		if (n < 0 && errno != EAGAIN)
+			die("write");
+		sent += n > 0 ? n : 0;
+		n = read(input, to, size);
+		if (n < 0 && errno != EAGAIN)
+			die("read");
+		done += n > 0 ? n : 0;
+	}
+}
+
+static void read_rounds(int alone)
+{
+	char *to = buffer(), *from = buffer();
+
+	for (long r = 0; r <= rounds; r++) {
+		if (!alone)
+			meet(r + 1);
+		double begin = now();
+
+		if (alone)
+			round_alone(from, to);
+		else
+			read_round(to);
+		double time = now() - begin;
+
+		if (r > 0) /* the first round warms up */
+			printf("%.1f\n", total / 1024.0 / time);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int ends[2];
+	pthread_t thread;
+
+	if (argc != 6 && argc != 8) {
+		fprintf(stderr, "usage: ipc pipe|local 1thread|2thread|2proc BUFFER TOTAL ROUNDS [READER_CPU WRITER_CPU]\n");
+		return 2;
+	}
+	const char *mode = argv[2];
+
+	size = strtoull(argv[3], NULL, 0);
+	total = strtoull(argv[4], NULL, 0);
+	rounds = atol(argv[5]);
+	if (argc == 8) {
+		pin(atoi(argv[6]));
+		writer_cpu = atoi(argv[7]);
+		yields = !strcmp(argv[6], argv[7]);
+	}
+	arrived = mmap(NULL, sizeof(*arrived), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (arrived == MAP_FAILED || (strcmp(argv[1], "local") ? pipe(ends) : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)))
+		die("ipc");
+	input = ends[0];
+	output = ends[1];
+	if (!strcmp(mode, "1thread")) {
+		if (fcntl(input, F_SETFL, O_NONBLOCK) || fcntl(output, F_SETFL, O_NONBLOCK))
+			die("fcntl");
+		read_rounds(1);
+	} else if (!strcmp(mode, "2thread")) {
+		if (pthread_create(&thread, NULL, write_rounds, NULL))
+			die("pthread_create");
+		read_rounds(0);
+		pthread_join(thread, NULL);
+	} else {
+		pid_t child = fork();
+
+		if (child < 0)
+			die("fork");
+		if (child == 0) {
+			write_rounds(NULL);
+			_exit(0);
+		}
+		read_rounds(0);
+		waitpid(child, NULL, 0);
+	}
+	return 0;
+}

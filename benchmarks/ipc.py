@@ -1,0 +1,109 @@
+"""Transfers beside a minimal C program, the default pipe, and the speed of copying memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from bars import CPU, Bar, compile_c, interleaved, probe, ratio
+
+KIBIBYTE = 1 << 10
+TOTAL = 16 << 20
+"""Bytes of a transfer, as many as `oscope ipc` transfers by default."""
+ROUNDS = 5
+"""Transfers whose median is one value."""
+MODES = ("1thread", "2thread", "2proc")
+OTHER_CPU = max(os.sched_getaffinity(0) - {CPU}, default=CPU)
+
+
+def ours(channel: str, mode: str, size: int, **params: Any) -> float:
+    """Return MiB/s of `ipc.throughput`, unchecked as the reference is; the reader is on CPU."""
+    request = {
+        "workload": "ipc.throughput",
+        "reps": ROUNDS,
+        "params": {
+            "channel": channel,
+            "mode": mode,
+            "buffer": size,
+            "total": TOTAL,
+            "check": "none",
+            **params,
+        },
+    }
+    return float(np.median([sample["metrics"]["throughput"] for sample in probe(request)[0]]))
+
+
+def reference(channel: str, mode: str, size: int) -> float:
+    """Return MiB/s of benchmarks/ipc.c."""
+    words = (channel, mode, size, TOTAL, ROUNDS, CPU, OTHER_CPU)
+    answer = subprocess.run(
+        [compile_c("ipc"), *map(str, words)], capture_output=True, text=True, check=True, timeout=60
+    )
+    return float(np.median([float(line) for line in answer.stdout.split()])) / KIBIBYTE
+
+
+def beside_c() -> Iterator[Bar]:
+    """Return the workload's throughput over the C program's, both ends at the same CPUs."""
+    for channel in ("pipe", "local"):
+        for size in (4, 64, 128, 1024):
+            for mode in MODES:
+                placement = "free" if mode == "1thread" else "other"
+                case = (channel, mode, size * KIBIBYTE)
+                values = interleaved(
+                    {
+                        "ours": lambda case=case, placement=placement: ours(*case, placement=placement),
+                        "C": lambda case=case: reference(*case),
+                    },
+                    9,
+                )
+                middle, low, high = ratio(values["ours"], values["C"])
+                text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values['C']):.0f} MiB/s"
+                yield Bar(f"{channel} {size} KiB {mode} / C", text, "at least 0.98", met=middle >= 0.98)
+
+
+def copying() -> float:
+    """Return MiB/s at which one thread copies memory."""
+    request = {"workload": "memory.bandwidth", "params": {"operation": "copy", "threads": 1}}
+    return float(probe(request)[0][0]["metrics"]["throughput"])
+
+
+def fastest() -> tuple[str, str, int]:
+    """Return the channel, placement and block size that are the fastest between two processes."""
+    candidates = [
+        (channel, placement, size * KIBIBYTE)
+        for channel in ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
+        for placement in ("free", "same", "other")
+        for size in (64, 128)
+    ]
+    return max(candidates, key=lambda c: ours(c[0], "2proc", c[2], placement=c[1]))
+
+
+def beside_the_pipe() -> Iterator[Bar]:
+    """Return the fastest channel between two processes, over the default pipe and over copying memory.
+
+    It is chosen beforehand: the values that choose it are not among those that are compared.
+    """
+    channel, placement, size = fastest()
+    values = interleaved(
+        {
+            "best": lambda: ours(channel, "2proc", size, placement=placement),
+            "pipe": lambda: ours("pipe", "2proc", 128 * KIBIBYTE),
+            "copy": copying,
+        },
+        11,
+    )
+    name = f"2proc, {channel} {size // KIBIBYTE} KiB, {placement} CPU{'s' * (placement != 'same')}"
+    for other, least, what in (("pipe", 5.0, "default pipe 128 KiB"), ("copy", 0.5, "copying memory")):
+        middle, low, high = ratio(values["best"], values[other])
+        text = f"{middle:.2f} [{low:.2f}, {high:.2f}] of {np.median(values[other]):.0f} MiB/s"
+        yield Bar(f"{name} / {what}", text, f"at least {least}", met=middle >= least)
+
+
+def bars() -> Iterator[Bar]:
+    """Everything of this module."""
+    yield from beside_c()
+    yield from beside_the_pipe()

@@ -1,0 +1,209 @@
+"""Tracing: its cost beside bpftrace's own one-liner and strace, whether counts are exact and losses told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bars import BIN, CPU, Bar, interleaved, ratio
+from oscope.probe import Probe, Request
+from oscope.trace.bpf import BpfTracer, Room
+from oscope.trace.tracer import Tracer, Tracing
+from oscope.trace.tracers import make
+from oscope.wire import Refusal, Sample
+
+ROUNDS = 9
+CALLS = 100_000
+PROBE = BIN / "oscope-probe"
+LIMIT_S = 300.0
+
+
+def measure(probe: Probe, workload: str, params: Mapping[str, Any], **more: Any) -> list[Sample]:
+    """Have the probe do one request, number 1, and return its samples."""
+    samples: list[Sample] = []
+    for events in probe.run(Request(1, workload, params, cpu=CPU, **more), silence_limit_s=LIMIT_S):
+        for event in events:
+            match event:
+                case Refusal():
+                    raise RuntimeError(event.message)
+                case Sample(failed=None):
+                    samples.append(event)
+                case Sample():
+                    raise RuntimeError(event.failed)
+    return samples
+
+
+def null_call_ns(probe: Probe, iterations: int) -> float:
+    """Median ns of a getppid in a loop."""
+    samples = measure(
+        probe, "syscall.cost", {"call": "getppid", "style": "loop"}, reps=7, iterations=iterations
+    )
+    return float(np.median([sample.metrics["time_ns"] for sample in samples]))
+
+
+def untraced() -> float:
+    """Ns of a call that nothing watches."""
+    with Probe(PROBE) as probe:
+        return null_call_ns(probe, CALLS)
+
+
+def by_level(level: str, iterations: int) -> float:
+    """Ns of a call that a tracer of ours watches."""
+    with Probe(PROBE) as probe, attached(tracer_of(level), probe.pid):
+        return null_call_ns(probe, iterations)
+
+
+def tracer_of(level: str) -> Tracer:
+    """Return the tracer of a level, not started."""
+    tracer = make(level, PROBE, turns=4)
+    if tracer is None:
+        raise RuntimeError(f"{level} is no tracer")
+    return tracer
+
+
+@contextmanager
+def attached(tracer: Tracer, pid: int) -> Iterator[list[Tracing]]:
+    """Trace while the context lasts; what was found is in the list afterwards."""
+    found: list[Tracing] = []
+    try:
+        tracer.start(pid)
+        yield found
+        found.append(tracer.stop())
+    finally:
+        tracer.kill()
+
+
+def one_liner() -> float:
+    """Ns of a call that the shortest bpftrace program of the same use counts."""
+    with Probe(PROBE) as probe, tempfile.NamedTemporaryFile() as out:
+        program = f"tracepoint:raw_syscalls:sys_enter /pid == {probe.pid}/ {{ @[args->id] = count(); }}"
+        command = ["bpftrace", "-f", "json", "-o", out.name, "-e", program]
+        tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: b"attached_probes" in Path(out.name).read_bytes())
+            return null_call_ns(probe, CALLS)
+        finally:
+            tracer.send_signal(signal.SIGINT)
+            tracer.wait(30)
+
+
+def wait_for(happened: Any) -> None:
+    """Wait up to 30 s."""
+    end = time.monotonic() + 30
+    while not happened():
+        if time.monotonic() > end:
+            raise RuntimeError("bpftrace did not attach")
+        time.sleep(0.01)
+
+
+def slow_down() -> Iterator[Bar]:
+    """Set the slow-down of a null call by our counting beside that by others."""
+    values = interleaved(
+        {
+            "untraced": untraced,
+            "counts": lambda: by_level("counts", CALLS),
+            "one-liner": one_liner,
+            "strace -c": lambda: by_level("strace-count", 2000),
+        },
+        ROUNDS,
+    )
+    own = [traced / plain for traced, plain in zip(values["counts"], values["untraced"], strict=True)]
+    for name, title, bound in (
+        ("one-liner", "null call: slow-down by --trace counts / by the bpftrace one-liner", 1.1),
+        ("strace -c", "null call: slow-down by --trace counts / by strace -c", 1 / 30),
+    ):
+        other = [traced / plain for traced, plain in zip(values[name], values["untraced"], strict=True)]
+        middle, low, high = ratio(own, other)
+        text = (
+            f"{middle:.3g} [{low:.3g}, {high:.3g}]; {np.median(own):.2f} x and {np.median(other):.2f} x, "
+            f"{ROUNDS} rounds, untraced {np.median(values['untraced']):.0f} ns"
+        )
+        yield Bar(title, text, f"at most {bound:.3g}", met=middle <= bound)
+
+
+def exact() -> Iterator[Bar]:
+    """Count a known number of calls, and the bytes of a known transfer."""
+    counted = []
+    for level in ("counts", "syscalls", "counts+syscalls+sched+faults"):
+        with Probe(PROBE) as probe, attached(tracer_of(level), probe.pid) as found:
+            measure(probe, "syscall.cost", {"call": "getppid", "style": "loop"}, reps=1, iterations=CALLS)
+        counted.append(found[0].readings[1]["calls"]["getppid"]["count"])
+    text = ", ".join(f"{count:,}" for count in counted)
+    yield Bar(
+        "100,000 getppid by counts, syscalls, all kinds", text, "100,000 each", met=set(counted) == {CALLS}
+    )
+    for channel, mode in (("pipe", "2proc"), ("local", "2thread"), ("pipe", "1thread")):
+        total = 16 * 2**20 + 5
+        with Probe(PROBE) as probe, attached(tracer_of("syscalls"), probe.pid) as found:
+            params = {"channel": channel, "mode": mode, "buffer": 5000, "total": total}
+            (sample,) = measure(probe, "ipc.throughput", params, reps=1, warmup=1)
+        calls = found[0].readings[1]["calls"]
+        moved = {name: call["returned"] for name, call in calls.items() if call.get("returned")}
+        told = int(sample.metrics["writes"] or 0), int(sample.metrics["reads"] or 0)
+        seen = [sum(calls[name]["count"] for name in names if name in calls) for names in (WRITES, READS)]
+        text = f"{moved} of {total} B; calls {seen}, by the probe {told}"
+        met = sorted(moved.values()) == [total, total] and tuple(seen) == told
+        yield Bar(f"bytes by return values, {channel} {mode}", text, "both sides the total", met=met)
+
+
+WRITES = ("write", "sendto")
+READS = ("read", "recvfrom")
+
+
+def losses() -> Iterator[Bar]:
+    """Force a ring and a map to overflow."""
+    for name, kind, room, lost_by in (
+        ("a full ring is told", "events", Room(4096, 1), lambda lost: lost.ring),
+        ("a full map is told", "syscalls", Room(4, 64), lambda lost: sum(lost.map_full.values())),
+    ):
+        tracer = BpfTracer(kind, (kind,), PROBE, room)
+        with Probe(PROBE) as probe, attached(tracer, probe.pid) as found:
+            measure(probe, "syscall.cost", {"call": "getppid", "style": "loop"}, reps=1, iterations=CALLS)
+        lost = lost_by(found[0].losses)
+        yield Bar(name, f"{lost:,} lost", "more than 0", met=lost > 0)
+
+
+def attaching() -> Iterator[Bar]:
+    """Time whole runs of few points and of many: traced, and with as many samples untraced."""
+    for buffers in ("4K,8K", "4K,8K,12K,16K,20K,24K,28K,32K"):
+        added = []
+        for _ in range(5):
+            traced = whole_run_s(buffers, ["--reps", "5", "--trace", "syscalls,sched,faults"])
+            added.append(traced - whole_run_s(buffers, ["--reps", "10"]))
+        points = buffers.count(",") + 1
+        title = f"--trace adds to a run of {points} points, beyond measuring twice"
+        middle = float(np.median(added))
+        yield Bar(title, f"{middle:.2f} s, median of 5", "at most 2 s", met=middle <= 2)
+
+
+def whole_run_s(buffers: str, more: list[str]) -> float:
+    """Seconds from start to end of `oscope run`."""
+    command = [BIN / "oscope", "run", "ipc.throughput", "--json", "-", "--set", f"buffer={buffers}", *more]
+    for level in ("channel=pipe", "mode=1thread", "sockbuf=default"):
+        command += ["--set", level]
+    with tempfile.TemporaryDirectory() as folder:
+        place = os.environ | {"OSCOPE_STORE": f"{folder}/store.db"}
+        begun = time.monotonic()
+        answer = subprocess.run(command, env=place, capture_output=True, check=True, timeout=300)
+        seconds = time.monotonic() - begun
+    if any(point["metrics"]["throughput"]["n"] == 0 for point in json.loads(answer.stdout)["points"]):
+        raise RuntimeError("a point was not measured")
+    return seconds
+
+
+def bars() -> Iterator[Bar]:
+    """Everything of this module."""
+    yield from slow_down()
+    yield from exact()
+    yield from losses()
+    yield from attaching()

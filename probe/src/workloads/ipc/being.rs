@@ -1,0 +1,102 @@
+//! The thread or process that a partner is: how it ends, and how that is noticed.
+
+use std::thread::JoinHandle;
+
+use nix::errno::Errno;
+use nix::sys::signal::{SigHandler, Signal};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
+use nix::unistd::{Pid, getppid};
+
+use crate::cancel;
+use crate::error::Failure;
+
+/// What a partner is made of.
+pub enum Being {
+    /// A thread, until it is joined.
+    Thread(Option<JoinHandle<()>>),
+    /// A forked process, and how it ended once that is known.
+    Process(Pid, Option<WaitStatus>),
+}
+
+impl Being {
+    /// How it ended, in words, if it did.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn death(&mut self) -> Result<Option<String>, Failure> {
+        match self {
+            Self::Thread(thread) => {
+                let ended = thread.as_ref().is_none_or(JoinHandle::is_finished);
+                Ok(ended.then(|| "the other thread ended before its time".to_owned()))
+            }
+            Self::Process(process, ended) => {
+                if ended.is_none() {
+                    match waitpid(*process, Some(WaitPidFlag::WNOHANG)) {
+                        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+                        Ok(status) => *ended = Some(status),
+                        Err(error) => {
+                            return Err(Failure::system("waiting for the other process", error));
+                        }
+                    }
+                }
+                Ok(ended.map(told))
+            }
+        }
+    }
+}
+
+/// How a process ended, in words.
+fn told(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Signaled(_, signal, _) => format!("the other process was killed by {signal}"),
+        WaitStatus::Exited(_, code) => format!("the other process ended with status {code}"),
+        other => format!("the other process ended: {other:?}"),
+    }
+}
+
+/// Wait for the end of a process that was killed, whatever signals come.
+///
+/// # Errors
+/// That of waitpid(2).
+pub fn reap(process: Pid) -> nix::Result<()> {
+    loop {
+        match waitpid(process, None) {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop),
+        }
+    }
+}
+
+/// Whether a child of this process has ended. It stays to be reaped.
+pub fn is_dead(process: Pid) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    !matches!(
+        waitid(Id::Pid(process), flags),
+        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
+    )
+}
+
+/// In the child: end with the parent, and by every signal that would end a process; this one has nothing to clean up.
+///
+/// # Errors
+/// `Failure::Failed` if the parent has ended already, or the kernel refuses.
+pub fn depend_on(parent: Pid) -> Result<(), Failure> {
+    nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
+        .map_err(|error| Failure::system("asking for a signal at the parent's end", error))?;
+    for signal in cancel::SIGNALS {
+        cancel::handle(signal, SigHandler::SigDfl)?;
+    }
+    // The parent may have ended before the signal was asked for.
+    if getppid() != parent {
+        return Err(Failure::failed("the parent has ended"));
+    }
+    Ok(())
+}
+
+/// The kernel's refusal of one more thread or process.
+pub fn refused(what: &str, error: &std::io::Error) -> Failure {
+    Failure::unavailable(
+        format!("no second {what} can be made: {error}"),
+        "raise ulimit -u, ulimit -v or the control group's pids.max",
+    )
+}

@@ -1,0 +1,299 @@
+//! `memory.fault`: what a page fault costs, by what the kernel has to do for it.
+
+mod fresh;
+mod holder;
+mod single_pages;
+mod touch;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use nix::sys::signal::{SigHandler, Signal};
+use serde::Deserialize;
+
+use super::disk::scratch::Scratch;
+use super::disk::source::Place;
+use super::mapping::Pages;
+use super::team::{seats, together};
+use crate::affinity::Pinned;
+use crate::cancel;
+use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::error::Failure;
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use fresh::{Fresh, page_of};
+use touch::Tally;
+
+/// Parameters of `memory.fault`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    kind: FaultKind,
+    threads: usize,
+    size: u64,
+    directory: PathBuf,
+}
+
+/// What the kernel has to do for a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum FaultKind {
+    ZeroPage,
+    Anonymous,
+    File,
+    FileMajor,
+    CopyOnWrite,
+    Huge,
+}
+
+impl FaultKind {
+    const NAMES: [&'static str; 6] = [
+        "zero-page",
+        "anonymous",
+        "file",
+        "file-major",
+        "copy-on-write",
+        "huge",
+    ];
+
+    /// What anonymous memory of this kind is made of.
+    fn pages(self) -> Pages {
+        match self {
+            Self::Huge => Pages::Huge,
+            _ => Pages::Base,
+        }
+    }
+
+    /// Whether the touches write.
+    fn writes(self) -> bool {
+        matches!(self, Self::Anonymous | Self::CopyOnWrite | Self::Huge)
+    }
+}
+
+/// The prepared workload.
+#[derive(Debug)]
+pub struct MemoryFault {
+    kind: FaultKind,
+    /// Bytes that a fault is to make present.
+    page: usize,
+    /// Pages touched in a repetition.
+    pages: u64,
+    cpus: Vec<usize>,
+    scratch: Option<Rc<Scratch>>,
+    /// Sum of the bytes that touches find.
+    expected: u64,
+    /// The memory of the last repetition, to be verified.
+    fresh: Option<Fresh>,
+    tally: Tally,
+    repetitions: u64,
+    notes: Vec<String>,
+    _pinned: Option<Pinned>,
+}
+
+impl Workload for MemoryFault {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "memory.fault",
+            version: 1,
+            purpose: "What a page fault costs: zero page, new page, file, copy after fork, huge page",
+            timing_model: "time_ns = (raw - correction) x threads / faults; faults_per_s = faults / (raw - correction). Inside the clock: a touch (a load \
+                or a store of one byte) of each page in rising order, two calls of getrusage and the writing of 8 KiB of stack by each thread (some 1 us together, after a fork 4 us), and with several \
+                threads the opening of their gate until the end of the last (about 1 us). A touch costs the exception, its handling, the return and \
+                the access itself; every 512th fault on base pages also makes a page table. Outside: making the memory, writing it, forking, emptying \
+                or filling the page cache. Files are mapped page by page, each in a mapping of its own that the kernel cannot merge with the next, since \
+                it would otherwise map the neighbours along (fault-around); finding one of so many mappings is inside the clock.",
+            parameters: parameters(),
+            metrics: metrics(),
+            needs: vec![],
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        // Ignored, as it may have been inherited, it would have the kernel reap a child unseen (waitpid(2)).
+        cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
+        let kind = parameters.kind;
+        let page = page_of(kind)?;
+        let pages = parameters.size.div_ceil(page);
+        if parameters.threads as u64 > pages {
+            return Err(Failure::request(
+                "threads",
+                format!(
+                    "must be at most {pages}, one for each page of size, not {}",
+                    parameters.threads
+                ),
+            ));
+        }
+        let scratch = match kind {
+            FaultKind::File | FaultKind::FileMajor => Some(
+                context
+                    .files()
+                    .scratch(&parameters.directory, pages * page)?,
+            ),
+            _ => None,
+        };
+        let cpus = seats(context.cpu, context.allowed(), parameters.threads);
+        // Several threads have a CPU each, the calling one included, also where the harness pins none.
+        let pinned = match (context.cpu, &cpus[..]) {
+            (None, &[first, _, ..]) => Some(Pinned::to(first)?),
+            _ => None,
+        };
+        Ok(Self {
+            kind,
+            page: page as usize,
+            pages,
+            notes: crowd(cpus.len(), context.allowed().len()),
+            cpus,
+            expected: scratch.as_ref().map_or(0, |_| touch::expected(pages, page)),
+            scratch,
+            fresh: None,
+            tally: Tally::default(),
+            repetitions: 0,
+            _pinned: pinned,
+        })
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        // Given back before the next is made, and before the page cache is emptied: mapped pages stay.
+        self.fresh = None;
+        self.repetitions += 1;
+        let (mut fresh, state) = Fresh::make(
+            self.kind,
+            self.pages * self.page as u64,
+            self.scratch.as_deref(),
+        )?;
+        let mark = mark(self.repetitions);
+        let shares = fresh.shares(
+            self.page,
+            self.cpus.len(),
+            self.kind.writes().then_some(mark),
+        );
+        let jobs = shares.into_iter().map(|share| || share.touch());
+        let tallies = together(&self.cpus, jobs.collect(), |work| region.measure(work))?;
+        self.tally = tallies
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>()?
+            .into_iter()
+            .fold(Tally::default(), Tally::and);
+        self.fresh = Some(fresh);
+        let elapsed_ns = region.clock().nanoseconds(region.corrected()?);
+        Ok(Work {
+            metrics: figures(self.tally, self.cpus.len(), elapsed_ns),
+            done: self.tally.touched,
+            wanted: self.pages,
+            notes: self.notes.iter().cloned().chain(state).collect(),
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        let major = match self.kind {
+            FaultKind::FileMajor => self.pages,
+            _ => 0,
+        };
+        self.tally.judge(self.pages, major)?;
+        if self.tally.sum != self.expected {
+            return Err(Failure::failed(format!(
+                "the bytes found sum up to {}, not {}: other memory was touched",
+                self.tally.sum, self.expected
+            )));
+        }
+        let fresh = self.fresh.as_mut();
+        let fresh = fresh.ok_or_else(|| Failure::failed("no memory was made"))?;
+        fresh.prove(
+            self.page,
+            self.kind.writes().then_some(mark(self.repetitions)),
+        )
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    vec![
+        Parameter::choice(
+            "kind",
+            "anonymous",
+            &FaultKind::NAMES,
+            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: of one that \
+                is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page.",
+        ),
+        Parameter {
+            name: "threads",
+            kind: Kind::Integer {
+                default: 1,
+                minimum: 1,
+                maximum: 4096,
+            },
+            unit: None,
+            doc: "Each is pinned to a CPU, the allowed ones in turn, and touches an equal share of the pages.",
+        },
+        Parameter {
+            name: "size",
+            kind: Kind::Bytes {
+                default: 64 << 20,
+                minimum: 1 << 20,
+                maximum: 1 << 40,
+            },
+            unit: Some("B"),
+            doc: "Memory touched in a repetition, made anew for each; rounded up to whole pages, or to whole huge ones.",
+        },
+        Place::directory(),
+    ]
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric::new(
+            "time_ns",
+            "ns",
+            Better::Less,
+            "Time of a fault as the thread that meets it sees it, the touch included: with threads that share a CPU it holds their waiting for it.",
+        ),
+        Metric::new(
+            "faults_per_s",
+            "1/s",
+            Better::More,
+            "Faults of all threads in a second.",
+        ),
+        Metric::new(
+            "faults",
+            "1",
+            Better::Neither,
+            "Faults counted, minor and major (getrusage): one for each page touched.",
+        ),
+        Metric::new(
+            "major",
+            "1",
+            Better::Neither,
+            "Those of them that waited for a device (getrusage).",
+        ),
+    ]
+}
+
+fn figures(tally: Tally, threads: usize, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
+    let faults = (tally.minor + tally.major) as f64;
+    vec![
+        ("time_ns", elapsed_ns * threads as f64 / faults),
+        ("faults_per_s", faults / elapsed_ns * 1e9),
+        ("faults", faults),
+        ("major", tally.major as f64),
+    ]
+}
+
+/// What the touches of a repetition write: not 0, and never the same in two repetitions running.
+fn mark(repetition: u64) -> u8 {
+    (repetition % 251) as u8 + 1
+}
+
+fn crowd(threads: usize, cpus: usize) -> Vec<String> {
+    let crowded = threads > cpus;
+    crowded
+        .then(|| format!("{threads} threads share {cpus} CPUs"))
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
