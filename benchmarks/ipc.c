@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
-static int input, output, yields;
+static int input, output, shared_cpu;
 static size_t size, total;
 static long rounds;
 static int writer_cpu = -1;
 static atomic_long *arrived;
+static sem_t *here;
 
 static void die(const char *what)
 {
@@ -61,13 +63,20 @@ static char *buffer(void)
 	return memory;
 }
 
-/* Wait, running, until both sides have come here so many times. */
-static void meet(long times)
+/*
+ * Wait until both sides have come here so many times: running, or asleep where both share a CPU, since one that yields is scheduled otherwise for
+ * a while.
+ */
+static void meet(int side, long times)
 {
+	if (shared_cpu) {
+		if (sem_post(&here[!side]) || sem_wait(&here[side]))
+			die("semaphore");
+		return;
+	}
 	atomic_fetch_add(arrived, 1);
 	while (atomic_load(arrived) < 2 * times)
-		if (yields)
-			sched_yield();
+		;
 }
 
 static size_t least(size_t a, size_t b)
@@ -81,7 +90,7 @@ static void *write_rounds(void *unused)
 
 	pin(writer_cpu);
 	for (long r = 0; r <= rounds; r++) {
-		meet(r + 1);
+		meet(0, r + 1);
 		for (size_t done = 0; done < total;) {
 			ssize_t n = write(output, from, least(size, total - done));
 
@@ -108,7 +117,9 @@ static void read_round(char *to)
 static void round_alone(const char *from, char *to)
 {
 	for (size_t sent = 0, done = 0; done < total;) {
-		ssize_t n = sent < total ? write(output, from, least(size, total - sent)) : 0;
+		/* A write that was short goes on where it stopped, as the data would have it. */
+		size_t at = sent % size;
+		ssize_t n = sent < total ? write(output, from + at, least(size - at, total - sent)) : 0;
 
 		if (n < 0 && errno != EAGAIN)
 			die("write");
@@ -126,7 +137,7 @@ static void read_rounds(int alone)
 
 	for (long r = 0; r <= rounds; r++) {
 		if (!alone)
-			meet(r + 1);
+			meet(1, r + 1);
 		double begin = now();
 
 		if (alone)
@@ -157,10 +168,11 @@ int main(int argc, char **argv)
 	if (argc == 8) {
 		pin(atoi(argv[6]));
 		writer_cpu = atoi(argv[7]);
-		yields = !strcmp(argv[6], argv[7]);
+		shared_cpu = !strcmp(argv[6], argv[7]);
 	}
-	arrived = mmap(NULL, sizeof(*arrived), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (arrived == MAP_FAILED || (strcmp(argv[1], "local") ? pipe(ends) : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)))
+	here = mmap(NULL, 2 * sizeof(*here) + sizeof(*arrived), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	arrived = (atomic_long *)(here + 2);
+	if (here == MAP_FAILED || sem_init(here, 1, 0) || sem_init(here + 1, 1, 0) || (strcmp(argv[1], "local") ? pipe(ends) : socketpair(AF_UNIX, SOCK_STREAM, 0, ends)))
 		die("ipc");
 	input = ends[0];
 	output = ends[1];

@@ -82,6 +82,11 @@ class CommandLine:
         return own | {"PYTHONPATH": str(ROOT / "python")} | self.environment | environment
 
 
+def requests(command: CommandLine) -> list[dict[str, Any]]:
+    """Return what the probe of `session_command` was asked for."""
+    return [json.loads(line) for line in Path(command.environment["FAKE_REQUESTS"]).read_text().splitlines()]
+
+
 @contextlib.contextmanager
 def as_nobody(probe: Path) -> Iterator[CommandLine]:
     """Give a command line without root, in a folder of its own; skip where no other user can read Oscope."""

@@ -101,3 +101,15 @@ def oscope(fake_probe: Path, tmp_path: Path) -> CommandLine:
     folder = tmp_path / "here"
     folder.mkdir()
     return CommandLine(folder, {"FAKE_PROBE_DESCRIBE": described()})
+
+
+@pytest.fixture
+def session_command(tmp_path: Path) -> CommandLine:
+    """Give the command line, in a folder of its own, with a probe that answers what FAKE_EVENTS tells."""
+    program = tmp_path / "session-probe"
+    program.write_text(f"#!{sys.executable} -IS\n{(TESTS / 'fake_session_probe.py').read_text()}")
+    program.chmod(0o755)
+    folder = tmp_path / "here"
+    folder.mkdir()
+    told = {"FAKE_REQUESTS": str(tmp_path / "requests"), "FAKE_EVENTS": "[]"}
+    return CommandLine(folder, {"OSCOPE_PROBE": str(program), **told})

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from cli_driver import Answer, CommandLine, as_nobody
-from oscope.disk.session import Session
+from oscope.disk.session import FileSession
 from oscope.experiment import Level
 
 ENGINES = ("auto", "read", "mmap", "direct", "uring")
@@ -78,7 +78,7 @@ def test_every_length_has_the_xor_of_numpy(probe: Path, tmp_path: Path, random: 
     path = tmp_path / "data"
     path.write_bytes(content)
     ways = itertools.cycle(itertools.product(ENGINES, (1, 3)))
-    with Session(lambda _: None) as session:
+    with FileSession(lambda _: None) as session:
         # From the longest on, so that the file needs only be cut.
         for length in range(5000, 0, -1):
             os.truncate(path, length)
@@ -90,7 +90,7 @@ def test_every_length_has_the_xor_of_numpy(probe: Path, tmp_path: Path, random: 
                 "work": "xor",
             }
             block_size = 512 if engine in ("direct", "uring", "auto") else random.integers(1, 5000)
-            done = session.measure("disk.read", params | {"block_size": int(block_size)}, limit_s=60)
+            done = session.transfer("disk.read", params | {"block_size": int(block_size)}, limit_s=60)
             assert (done.bytes, done.xor_text) == (length, xor(content[:length])), (engine, length)
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli_driver import CommandLine
+import fake_session_probe
+from cli_driver import CommandLine, requests
 from conftest import TESTS
+from fake_session_probe import refusal
 
 METRICS = {
     "throughput": 1234.567,
@@ -27,45 +28,14 @@ NOTE = {"event": "note", "text": "engine mmap, 2 threads"}
 
 
 def sample(failed: str | None = None, **metrics: float | None) -> dict[str, Any]:
-    return {
-        "event": "sample",
-        "rep": 0,
-        "started_ns": 1,
-        "raw": 5,
-        "iterations": 1,
-        "correction": 0.0,
-        "metrics": {} if failed else METRICS | metrics,
-        "covariates": {},
-        "failed": failed,
-    }
-
-
-def refusal(kind: str, field: str | None, message: str, remedy: str | None = None) -> dict[str, Any]:
-    return {"event": "error", "kind": kind, "field": field, "message": message, "remedy": remedy}
+    return fake_session_probe.sample(METRICS | metrics, failed)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> CommandLine:
-    """Give the command line, in a folder of its own, with a probe that answers what it is told to."""
-    program = tmp_path / "probe"
-    program.write_text(f"#!{sys.executable} -IS\n{(TESTS / 'fake_disk_probe.py').read_text()}")
-    program.chmod(0o755)
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return CommandLine(
-        folder,
-        {
-            "OSCOPE_PROBE": str(program),
-            "FAKE_DISK_EVENTS": json.dumps([NOTE, sample()]),
-            "FAKE_DISK_REQUESTS": str(tmp_path / "requests"),
-        },
-    )
-
-
-def requests(disk: CommandLine) -> list[dict[str, Any]]:
-    return [
-        json.loads(line) for line in Path(disk.environment["FAKE_DISK_REQUESTS"]).read_text().splitlines()
-    ]
+def disk(session_command: CommandLine) -> CommandLine:
+    """Give the command line with a probe that reads, or fails, as it is told to."""
+    session_command.environment["FAKE_EVENTS"] = json.dumps([NOTE, sample()])
+    return session_command
 
 
 def test_reading_asks_for_one_pass_and_prints_what_it_gave(disk: CommandLine) -> None:
@@ -140,7 +110,7 @@ def test_folding_sends_what_is_given_and_a_size_that_memory_allows(
 def test_writing_asks_for_what_is_given(
     options: tuple[str, ...], sync: str, existing: str, on_failure: str, disk: CommandLine
 ) -> None:
-    told = {"FAKE_DISK_EVENTS": json.dumps([sample(xor=None)])}
+    told = {"FAKE_EVENTS": json.dumps([sample(xor=None)])}
     answer = disk("disk", "write", "f", "--block-size", "1M", "--count", "7", *options, **told)
     assert [line.split()[0] for line in answer.out.splitlines()] == ["throughput", "time", "bytes", "calls"]
     (request,) = requests(disk)
@@ -177,13 +147,13 @@ def test_writing_asks_for_what_is_given(
     ],
 )
 def test_what_goes_wrong_is_one_line(event: dict[str, Any], code: int, line: str, disk: CommandLine) -> None:
-    answer = disk("disk", "fast", "f", FAKE_DISK_EVENTS=json.dumps([event]))
+    answer = disk("disk", "fast", "f", FAKE_EVENTS=json.dumps([event]))
     assert (answer.code, answer.out, answer.err) == (code, "", f"oscope: {line}\n")
 
 
 def test_a_reading_that_ended_too_early_has_no_xor_and_is_no_result(disk: CommandLine) -> None:
     events = json.dumps([sample(xor=None, bytes=5000, time_s=86400.1)])
-    answer = disk("disk", "read", "f", "--block-size", "1", FAKE_DISK_EVENTS=events)
+    answer = disk("disk", "read", "f", "--block-size", "1", FAKE_EVENTS=events)
     assert (answer.code, answer.out) == (1, "")
     assert "only 5000 (4.883 KiB) bytes were read in 86400 s" in answer.err
     assert answer.err.endswith("read a part of it with --count\n")
@@ -218,7 +188,7 @@ def test_a_wrong_request_gets_one_line_and_nothing_is_done(line: str, disk: Comm
     (told,) = answer.err.splitlines()
     assert told.startswith("oscope: ")
     assert WRONG[line] in told
-    assert not Path(disk.environment["FAKE_DISK_REQUESTS"]).exists()
+    assert not Path(disk.environment["FAKE_REQUESTS"]).exists()
     assert list(disk.folder.iterdir()) == []
 
 
@@ -237,9 +207,9 @@ def test_a_name_that_is_not_utf_8_is_refused(disk: CommandLine) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_in_good_order(number: signal.Signals, disk: CommandLine) -> None:
-    disk.environment["FAKE_DISK_EVENTS"] = json.dumps([{"event": "wait"}])
+    disk.environment["FAKE_EVENTS"] = json.dumps([{"event": "wait"}])
     process = disk.start("disk", "write", "f", "--block-size", "1M", "--count", "7")
-    asked = Path(disk.environment["FAKE_DISK_REQUESTS"])
+    asked = Path(disk.environment["FAKE_REQUESTS"])
     until = time.monotonic() + 60
     while not asked.exists() and time.monotonic() < until:
         time.sleep(0.01)

@@ -18,6 +18,7 @@ from oscope.experiment import Lab
 from oscope.report.analysis import label, level_text
 from oscope.report.document import Section
 from oscope.samples import ExperimentResults, Results
+from oscope.trace.factor import TRACER
 
 SYSCALLS = labs.lab("syscalls")
 
@@ -70,7 +71,7 @@ def test_every_design_is_one_that_the_probe_takes(lab: Lab, real_catalogue: Cata
         for design in filter(None, (experiment.full, experiment.quick)):
             assert design.reps >= design.blocks >= 5
             for name, levels in design.factors.items():
-                parameter = workload.parameter(name)
+                parameter = TRACER if name == TRACER.name else workload.parameter(name)
                 assert parameter is not None, f"{experiment.name} has no parameter {name}"
                 assert [check_level(parameter, level) for level in levels] == list(levels)
 

@@ -31,19 +31,21 @@ def run(
     precision: float | str | None = None,
     budget: float | str | None = None,
     seed: int | None = None,
+    trace: Sequence[str] = (),
     store: str | Path | None = None,
     **factors: Level | Sequence[Level],
 ) -> Run:
     """Measure the experiment or lab called `name` on this machine and return the run.
 
     `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
-    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. `store` is a path
+    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. With `trace` (some
+    of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `store` is a path
     or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and StoreError
     where those fail.
     """
     from oscope.api import Request, measure
 
-    return measure(name, Request(profile, reps, precision, budget, seed), store, factors)
+    return measure(name, Request(profile, reps, precision, budget, seed, trace), store, factors)
 
 
 def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:

@@ -14,6 +14,7 @@ from oscope.experiment import Experiment, Level, Profile
 from oscope.plan import Amount, make_plan
 from oscope.samples import ExperimentResults, Results
 from oscope.store import Store
+from oscope.trace.factor import parse_kinds
 from oscope.units import parse_duration, parse_share
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Request:
     precision: float | str | None
     budget: float | str | None
     seed: int | None
+    trace: Sequence[str] = ()
 
     def amount(self) -> Amount:
         """Return it with texts converted."""
@@ -130,6 +132,7 @@ def measure(
         profile=request.profile,
         settings=settings,
         amount=request.amount(),
+        trace=parse_kinds(request.trace) if request.trace else None,
         seed=request.seed,
     )
     with Store.open(place) as store:

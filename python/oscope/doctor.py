@@ -26,6 +26,9 @@ Status = Literal["ok", "limited", "missing"]
 BUSY_SHARE = 0.5
 """Load for each CPU from which other programs are likely to disturb a measurement."""
 
+NO_PTRACE = 3
+"""Value of kernel.yama.ptrace_scope from which nobody may attach to a process."""
+
 TRIAL_TIME_LIMIT_S = 15
 """bpftrace compiles and loads a program in its trial, which takes seconds on a slow machine."""
 
@@ -63,9 +66,21 @@ class Tool:
 
 
 TOOLS = (
-    Tool("bpftrace", "bpftrace", "tracing", trial=("-e", "BEGIN { exit(); }"), trial_needs_root=True),
-    Tool("strace", "strace", "tracing", trial=("-qq", "-e", "trace=none", "true")),
-    Tool("perf", "linux-perf", "make bench, tracing"),
+    Tool(
+        "bpftrace",
+        "bpftrace",
+        "tracing: --trace, oscope trace",
+        trial=("-e", "BEGIN { exit(); }"),
+        trial_needs_root=True,
+    ),
+    Tool("strace", "strace", "trace.effect", trial=("-qq", "-e", "trace=none", "true")),
+    Tool(
+        "perf",
+        "linux-perf",
+        "make bench, trace.effect",
+        trial=("stat", "-x", ",", "-e", "raw_syscalls:sys_enter", "true"),
+        trial_needs_root=True,
+    ),
     Tool("qemu-system-x86_64", "qemu-system-x86", "guests under other kernels"),
     Tool("fio", "fio", "the disk lab, beside Oscope"),
     Tool("tcpdump", "tcpdump", "network captures"),
@@ -234,6 +249,32 @@ def _perf_events() -> Finding:
     return Finding("perf events", "missing", f"kernel.perf_event_paranoid={level}", needed_for, remedy)
 
 
+def _ptrace() -> Finding:
+    """Tell whether one may attach to a process: 0 is yes, 3 never, between them root may (ptrace(2))."""
+    try:
+        scope = int(Path("/proc/sys/kernel/yama/ptrace_scope").read_text())
+    except OSError:
+        scope = 0  # No such file: the kernel has no Yama, which alone could forbid it.
+    found = f"kernel.yama.ptrace_scope={scope}"
+    if scope == 0 or (scope < NO_PTRACE and os.geteuid() == 0):
+        return Finding("ptrace", "ok", found, "strace in trace.effect")
+    remedy = "boot anew" if scope >= NO_PTRACE else _as_root("sysctl kernel.yama.ptrace_scope=0")
+    return Finding("ptrace", "missing", found, "strace in trace.effect", remedy)
+
+
+def _tracefs() -> Finding:
+    needed_for = "tracing: --trace, oscope trace"
+    if os.geteuid() != 0:
+        return Finding("tracefs", "limited", "only root may look", needed_for, "sudo oscope …")
+    if Path("/sys/kernel/tracing/events/raw_syscalls").is_dir():
+        return Finding("tracefs", "ok", "mounted, with system calls", needed_for)
+    if "\ttracefs\n" in Path("/proc/filesystems").read_text():
+        return Finding("tracefs", "ok", "not mounted; a tracer mounts it for itself alone", needed_for)
+    return Finding(
+        "tracefs", "missing", "not in this kernel", needed_for, "a kernel with CONFIG_FTRACE_SYSCALLS"
+    )
+
+
 def _drop_caches() -> Finding:
     return try_open("drop_caches", Path("/proc/sys/vm/drop_caches"), os.O_WRONLY, "cold reads of files")
 
@@ -292,6 +333,8 @@ def _huge_pages() -> Finding:
 HOST_CHECKS: tuple[Callable[[], Finding], ...] = (
     _root,
     _perf_events,
+    _tracefs,
+    _ptrace,
     _drop_caches,
     _huge_pages,
     _fuse,

@@ -12,7 +12,7 @@ from oscope.errors import OscopeError, ProbeError, StoreError
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
 from oscope.placement import Placement
-from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, schedule
+from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, passes
 from oscope.progress import Listener, Silence
 from oscope.recorder import PointState, Recorder, check_resumable
 from oscope.samples import ExperimentResults, PointSamples
@@ -61,7 +61,6 @@ def _execute(plan: Plan, store: Store, turns: Turns, listener: Listener, resume:
     listener.begin(recorder.run_id, plan)
     try:
         _measure(plan, turns)
-        turns.end_process()
     except OscopeError:
         # Where the store itself failed, nothing more can be said in it.
         with contextlib.suppress(StoreError):
@@ -117,6 +116,7 @@ def _measure(plan: Plan, turns: Turns) -> None:
             _measure_blocks(plan, experiment, turns, deadline)
         else:
             _measure_to_precision(plan, experiment, turns, deadline)
+        turns.end()
         if turns.interrupted:
             return
 
@@ -124,12 +124,15 @@ def _measure(plan: Plan, turns: Turns) -> None:
 def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
     """Measure all blocks, or those begun before the budget ran out: none is left half done for it."""
     blocks = experiment.blocks or 0
-    for block in range(blocks):
-        if not turns.run_block(schedule(plan, experiment, block), experiment, block, lambda: False):
+    begun: set[int] = set()
+    for one in passes(plan, experiment, range(blocks)):
+        if one.block not in begun and begun and time.monotonic() >= deadline:
+            continue
+        begun.add(one.block)
+        if not turns.take(one, experiment, lambda: False):
             return
-        if time.monotonic() >= deadline and block + 1 < blocks:
-            turns.note(f"{experiment.name}: {_budget(plan)} ran out after {block + 1} of {blocks} blocks")
-            return
+    if len(begun) < blocks:
+        turns.note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
 
 
 def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
@@ -139,8 +142,11 @@ def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turn
     block = 0
     going_on = True
     while going_on and (still := _unfinished(plan, points, widths)):
-        order = [turn for turn in schedule(plan, experiment, block) if turn.point in still]
-        going_on = turns.run_block(order, experiment, block, lambda: time.monotonic() >= deadline)
+        for one in passes(plan, experiment, [block]):
+            unfinished = replace(one, turns=tuple(turn for turn in one.turns if turn.point in still))
+            going_on = turns.take(unfinished, experiment, lambda: time.monotonic() >= deadline)
+            if not going_on:
+                break
         results = turns.recorder.results(experiment.name)
         for number in still:
             widths[number].append(half_width(results, number, block))

@@ -170,6 +170,7 @@ def _load_point(
         notes=(*events.get("note", ()), *losses),
         skipped=skip["reason"] if skip else None,
         remedy=skip["remedy"] if skip else None,
+        traces=tuple(events.get("trace", ())),
         **samples.fixed,
     )
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.errors import UsageError
 from oscope.experiment import Design, Experiment, Level, Profile
+from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 MINIMUM_BLOCKS = 5
 """With a precision asked for, no point ends earlier: an interval over fewer processes means nothing."""
@@ -156,6 +157,16 @@ class Turn:
     reps: int
 
 
+@dataclass(frozen=True)
+class Pass:
+    """Turns taken one after the other by one probe process, under one tracer or none."""
+
+    block: int
+    tracer: str
+    """A level of the factor `tracer`."""
+    turns: tuple[Turn, ...]
+
+
 def make_plan(
     experiments: Sequence[Experiment],
     catalogue: Catalogue,
@@ -163,18 +174,24 @@ def make_plan(
     profile: Profile = "full",
     settings: Mapping[str, Sequence[Level]] | None = None,
     amount: Amount | None = None,
+    trace: str | None = None,
     seed: int | None = None,
 ) -> Plan:
     """Plan a run of `experiments`.
 
     `settings` gives a parameter the levels it shall have, as values or as typed, in every experiment whose
-    workload has it. `seed` decides every order; None draws one. Raises UsageError for an amount, parameter or
-    level that cannot be.
+    workload has it. `trace` is the tracer under which every experiment is measured as well as without.
+    `seed` decides every order; None draws one. Raises UsageError for an amount, parameter or level that
+    cannot be.
     """
     amount = amount or Amount()
     amount.check()
-    settings = settings or {}
-    workloads = {e.name: catalogue.workload(e.workload) for e in experiments}
+    settings = dict(settings or {})
+    if trace is not None:
+        settings[TRACER.name] = _traced(settings, amount, trace)
+    workloads = {
+        e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload), settings) for e in experiments
+    }
     _check_names(settings, workloads.values())
     planned = tuple(
         _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount) for e in experiments
@@ -188,6 +205,24 @@ def make_plan(
         experiments=planned,
         covariates=catalogue.covariates,
     )
+
+
+def _traced(settings: Mapping[str, Sequence[Level]], amount: Amount, trace: str) -> tuple[str, str]:
+    if TRACER.name in settings:
+        raise UsageError("--trace and --set tracer contradict each other", remedy="give one of them")
+    if amount.precision is not None:
+        raise UsageError(
+            "--trace and --precision contradict each other: traced figures come at the end",
+            remedy="give --reps",
+        )
+    return (UNTRACED, trace)
+
+
+def _with_tracer(design: Design, workload: Workload, settings: Mapping[str, Sequence[Level]]) -> Workload:
+    """Return `workload` with the laboratory's own factor `tracer`, where the experiment has it."""
+    if TRACER.name not in design.factors and TRACER.name not in settings:
+        return workload
+    return replace(workload, parameters=(*workload.parameters, TRACER))
 
 
 def draw_seed() -> int:
@@ -210,6 +245,29 @@ def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Tur
     order = np.random.default_rng([plan.seed, name, block]).permutation(len(experiment.points))
     reps = experiment.block_reps(block)
     return tuple(Turn(int(point), reps) for point in order)
+
+
+def passes(plan: Plan, experiment: PlannedExperiment, blocks: Iterable[int]) -> Iterator[Pass]:
+    """Yield the passes over the points in `blocks`, in the order in which they are to be made.
+
+    Several tracers take their turns in random order within a block. A single one is attached but once: its
+    blocks lie together in the middle of the others, so that a steady drift hits both sides alike.
+    """
+    each = [list(_by_tracer(experiment, block, schedule(plan, experiment, block))) for block in blocks]
+    if len({tracer_of(point) for point in experiment.points} | {UNTRACED}) != 2:
+        yield from itertools.chain.from_iterable(each)
+        return
+    untraced = [one for block in each for one in block if one.tracer == UNTRACED]
+    traced = [one for block in each for one in block if one.tracer != UNTRACED]
+    half = (len(untraced) + 1) // 2
+    yield from (*untraced[:half], *traced, *untraced[half:])
+
+
+def _by_tracer(experiment: PlannedExperiment, block: int, order: Sequence[Turn]) -> Iterator[Pass]:
+    levels = dict.fromkeys(tracer_of(experiment.points[turn.point]) for turn in order)
+    for level in levels:
+        own = (turn for turn in order if tracer_of(experiment.points[turn.point]) == level)
+        yield Pass(block, level, tuple(own))
 
 
 def _check_seed(seed: int) -> int:

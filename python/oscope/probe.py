@@ -274,7 +274,7 @@ class Probe:
 
 
 def _doing(pid: int) -> str:
-    """Say what the threads of a silent process are at, such as `D in folio_wait_bit`: waiting for a device."""
+    """Say what a silent process's threads are at, such as `D in folio_wait_bit`: waiting for a device."""
     found = []
     with contextlib.suppress(OSError):
         for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):

@@ -57,6 +57,8 @@ class PointSamples:
     skipped: str | None = None
     """Why nothing was measured, if so."""
     remedy: str | None = None
+    traces: tuple[Mapping[str, Any], ...] = ()
+    """What tracers found, a reading for each block (see `oscope.trace.reading`)."""
 
     def __len__(self) -> int:
         """Return the number of samples, failed ones included."""

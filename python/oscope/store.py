@@ -6,7 +6,9 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `environment`, `environment_after`, `laboratory`: objects, at each start and end;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
-- `columns`: names that the point's values have beyond those it began with.
+- `columns`: names that the point's values have beyond those it began with;
+- `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number
+  of repetitions (`reps`) and what the tracer lost (`losses`).
 """
 
 from __future__ import annotations

@@ -16,9 +16,12 @@ from oscope import digits
 
 if TYPE_CHECKING:
     from oscope.doctor import Finding
+    from oscope.report import document
     from oscope.store import RunEntry
 
 LEAST_WIDTH = 40
+MOST_ROWS = 24
+"""Rows of a report's table that a terminal shows."""
 _UNIT_SPACE = re.compile(
     r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|[kMG]?calls/s)\b)"
 )
@@ -112,6 +115,29 @@ def grid(columns: Sequence[Sequence[str]], *, wrap_last: bool = False) -> Table:
     for row in zip(*(column[1:] for column in columns), strict=True):
         table.add_row(*(Text(cell) for cell in row))
     return table
+
+
+def print_table(table: document.Table, out: Console) -> None:
+    """Print a table of a report."""
+    out.print()
+    out.print(Text(table.title, style="bold"))
+    rows = table.rows[:MOST_ROWS]
+    columns = [[heading, *cells] for heading, *cells in zip(table.columns, *rows, strict=True)]
+    for index in table.numeric:
+        columns[index] = aligned(columns[index])
+    shown = len(columns)
+    while shown > 1 and table_width(columns[:shown]) > max(out.width, LEAST_WIDTH):
+        shown -= 1
+    out.print(grid(columns[:shown]))
+    hidden = ", ".join(table.columns[shown:])
+    left = len(table.rows) - len(rows)
+    for note in (
+        f"{left} more rows: the report and the record have them all" if left else "",
+        table.note,
+        f"wider terminals also show: {hidden}" if hidden else "",
+    ):
+        if note:
+            print_prose(note, out, style="dim")
 
 
 def aligned(texts: Sequence[str]) -> list[str]:

@@ -1,23 +1,28 @@
-"""Takes the points' turns: has a probe process measure each, stores the samples, survives its death."""
+"""Takes the points' turns: has a probe measure each, traced or not, keeps the samples, survives its death."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import secrets
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from oscope.errors import ProbeError, UsageError
+from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.locate import ask
 from oscope.placement import Placement
-from oscope.plan import PlannedExperiment, Turn
+from oscope.plan import Pass, PlannedExperiment
 from oscope.probe import Probe, Request
 from oscope.progress import Listener, Progress
 from oscope.recorder import PointState, Recorder
+from oscope.trace.attachment import Attachment
+from oscope.trace.factor import TRACER, tracer_of
+from oscope.trace.tracer import TraceUnavailable
 from oscope.wire import Done, Event, Note, Refusal, Sample
 
 PATIENCE_S = 60.0
 """How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
 _MOST_DEATHS = 2
+_MOST_NUMBERS = 2**30
 _MOST_FAILURES = 2
 
 
@@ -29,7 +34,10 @@ class Turns:
         self.path = path
         self._placement = placement
         self._probe: Probe | None = None
-        self._requests = 0
+        # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
+        # by their numbers.
+        self._requests = secrets.randbelow(_MOST_NUMBERS)
+        self._attachment = Attachment(path)
         self.failures: list[str] = []
         """What went wrong, a line each."""
         self.interrupted = False
@@ -45,25 +53,57 @@ class Turns:
         self.listener = listener
         recorder.begin_process(self.environment)
 
-    def run_block(
-        self,
-        order: Iterable[Turn],
-        experiment: PlannedExperiment,
-        block: int,
-        stop: Callable[[], bool],
-    ) -> bool:
-        """Take the turns of `order` that miss samples of `block`; return False where it was ended early."""
-        for turn in order:
+    def take(self, one: Pass, experiment: PlannedExperiment, stop: Callable[[], bool]) -> bool:
+        """Take the turns of a pass that miss samples; return False where it was ended early."""
+        for turn in one.turns:
             point = self.recorder.points[experiment.name][turn.point]
-            if not point.missing(block):
+            if not point.missing(one.block):
                 continue
             if self.interrupted or stop():
                 return False
-            self._take_turn(point, block)
-        # A fresh process a block: memory layout and the like differ from process to process, and shall vary
+            if self._attach(one, point):
+                self._take_turn(point, one.block)
+        # Without a number of blocks, none knows how much room a tracer needs.
+        if not self._attachment.lasts or experiment.blocks is None:
+            self._detach()
+        # A fresh process a pass: memory layout and the like differ from process to process, and shall vary
         # within a run.
         self.end_process()
         return not self.interrupted
+
+    def _attach(self, one: Pass, point: PointState) -> bool:
+        """Have the tracer of the pass watch the process that takes it; False where it cannot."""
+        if self._attachment.level != one.tracer:
+            self._detach()
+        room = len(point.experiment.points) * (point.experiment.blocks or 1)
+        try:
+            self._attachment.attach(one.tracer, lambda: self._process().pid, room)
+        except TraceUnavailable as error:
+            for other in self.recorder.points[point.experiment.name]:
+                if tracer_of(other.factors) == one.tracer and not other.skipped:
+                    self._skip(other, error.message, error.remedy)
+        except ProbeError:
+            raise
+        except OscopeError as error:
+            self._fail(point, one.block, error)
+        else:
+            # A signal may have come meanwhile.
+            return not self.interrupted
+        return False
+
+    def _detach(self) -> None:
+        """Detach the tracer, if there is one, and store what it found."""
+        try:
+            found = self._attachment.detach()
+        except OscopeError as error:
+            self.failures.append(f"what was traced is lost: {error}")
+            self.note(self.failures[-1])
+            return
+        for point, reading, warning in found:
+            if reading is not None:
+                self.recorder.add_event("trace", reading, point)
+            if warning is not None:
+                self.note(warning, point)
 
     def survey(self) -> Mapping[str, Any]:
         """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
@@ -78,6 +118,11 @@ class Turns:
             self._probe.close()
             self._probe = None
 
+    def end(self) -> None:
+        """End the process and the tracer under way, and keep what the tracer found."""
+        self._detach()
+        self.end_process()
+
     def interrupt(self) -> None:
         """Begin no further turn, and have the probe give up what it does; safe in a signal handler."""
         self.interrupted = True
@@ -85,7 +130,11 @@ class Turns:
             self._probe.terminate()
 
     def kill(self) -> None:
-        """End the process under way at once."""
+        """End the process and the tracer under way at once."""
+        self._attachment.kill()
+        self._kill_process()
+
+    def _kill_process(self) -> None:
         if self._probe is not None:
             self._probe.kill()
             self._probe = None
@@ -114,17 +163,41 @@ class Turns:
         request = Request(
             id=self._requests,
             workload=point.experiment.workload.name,
-            params=point.factors,
+            params={name: level for name, level in point.factors.items() if name != TRACER.name},
             reps=point.missing(block),
             iterations=point.iterations,
             min_time_ns=point.experiment.min_time_ns,
         )
         self._tell_progress(point, block)
+        answers = probe.run(request, silence_limit_s=_silence_limit_s(point, request))
         try:
-            for events in probe.run(request, silence_limit_s=_silence_limit_s(point, request)):
-                self._store(point, block, events)
+            if self._attachment.tracing:
+                # Believed only once it is known that the tracer was there to the end.
+                self._take_traced(point, block, list(answers))
+            else:
+                for events in answers:
+                    self._store(point, block, events)
         except ProbeError as error:
             self._lose(point, block, error)
+
+    def _take_traced(self, point: PointState, block: int, answers: list[tuple[Event, ...]]) -> None:
+        lost = self._attachment.lost()
+        if lost is not None:
+            for earlier in lost:
+                self.note("what was traced of it before the tracer died is lost", earlier)
+            self._fail(point, block, OscopeError("the tracer died while it watched", remedy="run it again"))
+            return
+        events = [event for together in answers for event in together]
+        samples = [event for event in events if isinstance(event, Sample)]
+        whole = not any(sample.failed for sample in samples) and any(
+            isinstance(event, Done) and not event.interrupted for event in events
+        )
+        if samples and whole:
+            self._attachment.expect(self._requests, point, {"block": block, "reps": len(samples)})
+        elif samples:
+            self.note("what was traced in a turn that was not finished is left out", point)
+        for together in answers:
+            self._store(point, block, together)
 
     def _store(self, point: PointState, block: int, events: tuple[Event, ...]) -> None:
         samples = [event for event in events if isinstance(event, Sample)]
@@ -151,15 +224,21 @@ class Turns:
         if refusal.kind == "unavailable":
             self._skip(point, refusal.message, refusal.remedy)
             return
+        self._fail(point, block, refusal)
+
+    def _fail(self, point: PointState, block: int, why: Refusal | OscopeError) -> None:
+        """Give up a point's turn, and the point if it fails again and again."""
         point.failures += 1
-        text = f"{refusal.message}: {refusal.remedy}" if refusal.remedy else refusal.message
+        text = f"{why.message}: {why.remedy}" if why.remedy else why.message
         self._close_block(point, block, "failure", text)
         if point.failures >= _MOST_FAILURES:
-            self._skip(point, f"it failed {point.failures} times, last: {refusal.message}", refusal.remedy)
+            self._skip(point, f"it failed {point.failures} times, last: {why.message}", why.remedy)
 
     def _lose(self, point: PointState, block: int, error: ProbeError) -> None:
         """Note that the probe was lost over a point; another process goes on with the others."""
-        self.kill()
+        self._kill_process()
+        if not self._attachment.lasts:
+            self._attachment.kill()
         if self.interrupted:
             return
         point.deaths += 1

@@ -73,7 +73,7 @@ impl Workload for IpcLatency {
                 mean_ns = (raw - correction) / round_trips - r; the others are the time between two readings of the clock after successive round trips \
                 less r, from a histogram that keeps three significant digits. r is what one reading and its entry in the histogram cost, measured \
                 before (some 30 ns). Inside the clock: the calls of both sides, stamping a number into each message and comparing it (some 10 ns a side). \
-                Outside: making the channel and the other side, which stands at the gate, running, when the clock starts. shm looks for \
+                Outside: making the channel and the other side, which stands at the gate when the clock starts (running; asleep where both share a CPU). shm looks for \
                 some 20 us before it sleeps, unless both sides have but one CPU.",
             parameters: parameters(),
             metrics: metrics(),
@@ -120,6 +120,7 @@ impl Workload for IpcLatency {
         };
         self.job = job;
         self.tallies = None;
+        self.recorder.clear();
         let (own, recorder) = (&mut self.own, &mut self.recorder);
         let both = self
             .partner
@@ -179,7 +180,7 @@ impl IpcLatency {
             ("max_ns", time(self.recorder.most())),
             (
                 "cpu_ns",
-                each((both.own_usage.cpu_s() + both.other_usage.cpu_s()) * 1e9),
+                each((both.own_usage.cpu_s + both.other_usage.cpu_s) * 1e9),
             ),
             ("round_trips", rounds as f64),
             (

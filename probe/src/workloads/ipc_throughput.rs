@@ -124,7 +124,11 @@ impl IpcThroughput {
         let block = usize::try_from(parameters.buffer).map_err(|_| {
             Failure::request("buffer", "does not fit into this machine's addresses")
         })?;
-        let seats = parameters.placement.seats(context)?;
+        let placement = match (parameters.mode, parameters.placement) {
+            (Mode::OneThread, Placement::Other) => Placement::Same,
+            (_, asked) => asked,
+        };
+        let seats = placement.seats(context)?;
         let plan = Plan {
             kind: parameters.channel,
             waiting: match parameters.mode {
@@ -245,7 +249,9 @@ fn remarks(parameters: &Parameters) -> Vec<String> {
         ..
     } = *parameters;
     let mut notes = Vec::new();
-    if total % buffer != 0 {
+    if total < buffer {
+        notes.push(format!("total is less than buffer: one block of {total} B"));
+    } else if total % buffer != 0 {
         notes.push(format!(
             "total is no multiple of buffer: the last block has {} B",
             total % buffer

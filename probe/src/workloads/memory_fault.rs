@@ -115,11 +115,18 @@ impl Workload for MemoryFault {
         let kind = parameters.kind;
         let page = page_of(kind)?;
         let pages = parameters.size.div_ceil(page);
-        if parameters.threads as u64 > pages {
+        let (most, each) = match kind {
+            FaultKind::File | FaultKind::FileMajor => (
+                (parameters.size / fresh::PIECE_BYTES as u64).max(1),
+                "2 MiB",
+            ),
+            _ => (pages, "page"),
+        };
+        if parameters.threads as u64 > most {
             return Err(Failure::request(
                 "threads",
                 format!(
-                    "must be at most {pages}, one for each page of size, not {}",
+                    "must be at most {most}, one for each {each} of size, not {}",
                     parameters.threads
                 ),
             ));

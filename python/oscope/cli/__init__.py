@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from oscope import __version__
-from oscope.cli import comparison, disk, doctor, listing, run, stored
+from oscope.cli import comparison, disk, doctor, ipc, listing, run, stored, trace
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
 from oscope.cli.quick import Command, Group
@@ -51,9 +51,18 @@ for name, command, purpose in (
     ("compare", comparison.compare, "Tell whether two runs differ, and whether it matters."),
     ("report", stored.report, "Write an HTML report on runs."),
     ("export", stored.export, "Write all samples of a run as CSV, Parquet or JSON."),
+    ("ipc", ipc.transfer, "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
     ("doctor", doctor.examine, "Tell what this machine can measure, and what would mend the rest."),
 ):
     app.command(name, cls=Command, short_help=purpose, epilog=EVERYWHERE)(command)
+app.command(
+    "trace",
+    cls=Command,
+    short_help="Trace a command: its system calls, switches and page faults.",
+    epilog=EVERYWHERE,
+    # What follows the command's name is its own.
+    context_settings={"allow_interspersed_args": False},
+)(trace.trace)
 app.add_typer(disk.app, name="disk", short_help="Write, read or fold one file, or find a good size for one.")
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Literal
 
 from oscope import catalogue
+from oscope.cli.errors import note
 from oscope.cli.request import parse_option
-from oscope.cli.transfer import LONGEST_S, PATIENCE_S, bytes_text, note
+from oscope.cli.transfer import LONGEST_S, PATIENCE_S, bytes_text
 from oscope.cli.transfer_bar import bar
 from oscope.disk.growing import GrowingFile, growing_file
 from oscope.disk.movement import moved
-from oscope.disk.session import Session, Transfer
+from oscope.disk.session import FileSession, Transfer
 from oscope.disk.size import Range, find_size
 from oscope.errors import OscopeError, UsageError
 from oscope.experiment import Level
@@ -50,7 +51,7 @@ def find(path: Path, block_size: int, wanted: Range, *, ending: Ending) -> Trans
     if block is not None:
         catalogue.check_level(block, block_size)
     reading = _ColdReading(path, block_size, _OVERTIME * wanted.high)
-    with Session(reading.note) as reading.session:
+    with FileSession(reading.note) as reading.session:
         try:
             with growing_file(path) as file:
                 reading.place = file.place
@@ -93,7 +94,7 @@ def _measure_as_it_is(path: Path, reading: _ColdReading, wanted: Range) -> Trans
 class _ColdReading:
     """Reads one file with nothing of it in the page cache, again and again, and tells each time."""
 
-    session: Session
+    session: FileSession
     last: Transfer
     """What the last reading gave."""
 
@@ -120,7 +121,7 @@ class _ColdReading:
         limit_s = self._longest_s + PATIENCE_S
         try:
             with bar(f"reading {format_bytes(size)}", size, moved(self.session.pid, "read")):
-                self.last = self.session.measure("disk.read", params, limit_s=limit_s)
+                self.last = self.session.transfer("disk.read", params, limit_s=limit_s)
         except OscopeError as error:
             error.message = self._named(error.message)
             raise

@@ -1,4 +1,4 @@
-"""Errors as a person sees them: one line on standard error, and an exit code that scripts can trust."""
+"""Errors and notes as a person sees them, a line each on standard error; exit codes for scripts to trust."""
 
 from __future__ import annotations
 
@@ -21,6 +21,11 @@ def tell(error: BaseException, *, verbose: bool) -> int:
     print(f"oscope: {one_line(_sentence(error))}", file=sys.stderr)
     code = getattr(error, "exit_code", FAILED)
     return code if isinstance(code, int) else FAILED
+
+
+def note(text: str) -> None:
+    """Tell something beside the data."""
+    print(f"oscope: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def one_line(text: str) -> str:

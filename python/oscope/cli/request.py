@@ -73,6 +73,15 @@ def parse_amount(reps: int | None, precision: str | None, budget: str | None) ->
     return amount
 
 
+def parse_trace(text: str | None) -> str | None:
+    """Read kinds such as `syscalls,sched` as a level of the factor `tracer`."""
+    if text is None:
+        return None
+    from oscope.trace.factor import parse_kinds
+
+    return parse_option("--trace", lambda kinds: parse_kinds(kinds.split(",")), text)
+
+
 def parse_share(option: str, text: str) -> float:
     """Read a share such as `2%`; UsageError naming the option."""
     return parse_option(option, units.parse_share, text)

@@ -10,7 +10,7 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.request import Selection, parse_amount, parse_settings, select
+from oscope.cli.request import Selection, parse_amount, parse_settings, parse_trace, select
 from oscope.cli.targets import STANDARD_OUTPUT, Targets
 from oscope.errors import OscopeError, UsageError
 from oscope.labs import LABS
@@ -58,6 +58,14 @@ def run(
         Literal["quick", "full"] | None,
         typer.Option(
             "--profile", help="How much is measured. [default: quick for the survey, full for what is named]"
+        ),
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="KINDS",
+            help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
         ),
     ] = None,
     on: Annotated[Literal["local"], typer.Option("--on", help="Where to measure.")] = "local",
@@ -110,6 +118,7 @@ def run(
             "--reps": reps,
             "--precision": precision,
             "--budget": budget,
+            "--trace": trace,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         return _resume(resume, call.store, targets)
@@ -124,6 +133,7 @@ def run(
         profile=chosen_profile,
         settings=parse_settings(settings or ()),
         amount=parse_amount(reps, precision, budget),
+        trace=parse_trace(trace),
         seed=seed,
     )
     return _start(plan, call.store, selection, targets)

@@ -15,10 +15,11 @@ from rich.text import Text
 from oscope import digits
 from oscope.digits import Scale
 from oscope.labs.words import counted
+from oscope.report import traces
 from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.report.build import answers
 from oscope.samples import ExperimentResults, PointSamples, Results
-from oscope.terminal import aligned, grid, print_prose, print_remedy, prose, table_width
+from oscope.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 
 if TYPE_CHECKING:
     from oscope.experiment import Lab
@@ -61,6 +62,8 @@ def print_experiment(results: Analysed, experiment: ExperimentResults, out: Cons
         out.print(table)
         if hidden:
             print_prose(f"wider terminals also show: {', '.join(hidden)}", out, style="dim")
+    for traced in traces.tables(experiment):
+        print_table(traced, out)
     told = [*notes(results, experiment)]
     if len(told) > MOST_NOTES:
         told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the record has them all"]

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from oscope.cli.errors import one_line
+from oscope.cli.errors import note
 from oscope.cli.transfer_bar import bar
 from oscope.digits import format_value
 from oscope.disk.movement import moved
-from oscope.disk.session import Session, Transfer
+from oscope.disk.session import FileSession, Transfer
 from oscope.errors import OscopeError
 from oscope.experiment import Level
 
@@ -30,8 +29,8 @@ MOST_IN_FLIGHT = 32
 def write(params: Mapping[str, Level]) -> Transfer:
     """Write a file as `params` of disk.write say; `block_size` and `count` must be among them."""
     total = int(params["block_size"]) * int(params["count"])
-    with Session(note) as session, bar("writing", total, moved(session.pid, "write")):
-        return session.measure("disk.write", params, limit_s=LONGEST_S)
+    with FileSession(note) as session, bar("writing", total, moved(session.pid, "write")):
+        return session.transfer("disk.write", params, limit_s=LONGEST_S)
 
 
 def read(params: Mapping[str, Level]) -> Transfer:
@@ -40,8 +39,8 @@ def read(params: Mapping[str, Level]) -> Transfer:
     A reading that ended too early is an error, not a result.
     """
     asked = {**params, "work": "xor", "longest": LONGEST_S}
-    with Session(note) as session, bar("reading", _length(params), moved(session.pid, "read")):
-        done = session.measure("disk.read", asked, limit_s=LONGEST_S + PATIENCE_S)
+    with FileSession(note) as session, bar("reading", _length(params), moved(session.pid, "read")):
+        done = session.transfer("disk.read", asked, limit_s=LONGEST_S + PATIENCE_S)
     if done.xor is None:
         raise OscopeError(
             f"{params['file']}: only {bytes_text(done.bytes)} bytes were read in {done.time_s:.0f} s, "
@@ -90,11 +89,6 @@ def show_fold(done: Transfer, *, as_json: bool) -> None:
         print(json.dumps(done.to_object()))
     else:
         print(f"{done.xor_text}  {done.time_s:.3f} s  {done.mib_per_s / 1024:.2f} GiB/s")
-
-
-def note(text: str) -> None:
-    """Tell something beside the data."""
-    print(f"oscope: {one_line(text)}", file=sys.stderr, flush=True)
 
 
 def bytes_text(size: int) -> str:

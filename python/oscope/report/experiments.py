@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.digits import Scale, format_count, format_value
-from oscope.report import plots
+from oscope.report import plots, traces
 from oscope.report.analysis import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
@@ -38,6 +38,7 @@ class ExperimentView:
     notes: Sequence[str]
     skipped: Table | None
     """Points that could not be measured: why, and what would mend it."""
+    traced: Sequence[Table] = ()
 
 
 def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:
@@ -54,6 +55,7 @@ def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:
         tables=[summary_table(results, experiment, name) for name in metrics or [experiment.headline]],
         notes=_notes(results, experiment),
         skipped=_skipped(experiment),
+        traced=traces.tables(experiment),
     )
 
 

@@ -67,7 +67,7 @@ struct Board<J, R> {
 const IDLE: u32 = 1;
 /// There is a job.
 const CALLED: u32 = 2;
-/// The partner is at the gate, running.
+/// The partner is at the gate: running, or asleep where both sides share a CPU.
 const READY: u32 = 3;
 /// The gate is open.
 const OPEN: u32 = 4;
@@ -78,7 +78,7 @@ const DISMISSED: u32 = 6;
 /// The partner could not do what is asked of every partner, and has gone home.
 const LOST: u32 = 7;
 
-/// Looks at the board before somebody who waits lets others run.
+/// Looks at the board before somebody who waits on a CPU of its own lets others run.
 const LOOKS: u32 = 20_000;
 /// Time between two looks of the calling thread, from then on.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -86,6 +86,30 @@ const PAUSE: Duration = Duration::from_micros(50);
 const NAP: Duration = Duration::from_secs(1);
 /// Time that a process has for dying by itself, once its end of the channel is closed.
 const LAST_MOMENTS: Duration = Duration::from_millis(500);
+
+impl<J, R> Board<J, R> {
+    /// Go on to this state, and wake the other side if it sleeps meanwhile.
+    ///
+    /// Where both share a CPU they sleep: one that yields instead forgoes its share of the CPU for a while (sched_yield, kernel/sched/fair.c),
+    /// and the transfer that follows would be scheduled otherwise than any other.
+    fn tell(&self, state: u32, sleeps: bool) {
+        self.state.store(state, Ordering::Release);
+        if sleeps {
+            futex::wake(&self.state);
+        }
+    }
+
+    /// As `tell`, unless the state is another by now; whether it was this one.
+    fn tell_after(&self, before: u32, state: u32, sleeps: bool) -> bool {
+        let told = self
+            .state
+            .compare_exchange(before, state, Ordering::AcqRel, Ordering::Acquire);
+        if sleeps {
+            futex::wake(&self.state);
+        }
+        told.is_ok()
+    }
+}
 
 // SAFETY: job and result are touched by one side at a time, which the state says; it is handed over by Release and Acquire.
 unsafe impl<J: Send, R: Send> Sync for Board<J, R> {}
@@ -105,7 +129,7 @@ where
         seats: &Seats,
         work: impl FnMut(J) -> R + Send + 'static,
     ) -> Result<Self, Failure> {
-        // SAFETY: an atomic of 0 is IDLE, and memory that may be uninitialised may be zeros.
+        // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
         let board = Arc::new(unsafe { Shared::zeroed() }?);
         let being = match kind {
             Kind::Thread => thread(Arc::clone(&board), seats, work)?,
@@ -132,8 +156,9 @@ where
 
     /// Have the partner do `job` and the calling thread `own`, both from the same moment; the region lasts until `own` has ended.
     ///
-    /// The partner stands at the gate, running, when the clock starts, and its process has passed the region's mark. Usage is taken just
-    /// outside the clock. A share that is given up (`Err`) must hang up, so that the partner does not wait for it for ever.
+    /// The partner stands at the gate, running, when the clock starts, and its process has passed the region's mark. Where both share a CPU it sleeps
+    /// there, and is woken within the clock. The partner's usage is taken
+    /// past the gate (about 1 us), the calling thread's just outside the clock. A share that is given up (`Err`) must hang up, so that the partner does not wait for it for ever.
     ///
     /// # Errors
     /// How the partner died, if it did; else what `own` gave; `Failure::Failed` after a signal.
@@ -167,7 +192,7 @@ where
         self.wait_for(READY)?;
         let before = Usage::now()?;
         let given = region.measure(|| {
-            board.state.store(OPEN, Ordering::Release);
+            board.tell(OPEN, self.crowded);
             own()
         });
         let own_usage = Usage::now()?.since(before);
@@ -200,19 +225,24 @@ where
 
     /// Wait until the board is in this state, or the partner has died.
     fn wait_for(&mut self, wanted: u32) -> Result<(), Failure> {
+        let board = Arc::clone(&self.board);
         let mut looks = 0;
-        while self.board.state.load(Ordering::Acquire) != wanted {
+        loop {
+            let state = board.state.load(Ordering::Acquire);
+            if state == wanted {
+                return Ok(());
+            }
             looks += 1;
-            match looks {
-                ..LOOKS if self.crowded => thread::yield_now(),
-                ..LOOKS => std::hint::spin_loop(),
-                _ => {
-                    self.check()?;
-                    thread::sleep(PAUSE);
-                }
+            if self.crowded {
+                self.check()?;
+                let _ = futex::wait(&board.state, state, NAP);
+            } else if looks < LOOKS {
+                std::hint::spin_loop();
+            } else {
+                self.check()?;
+                thread::sleep(PAUSE);
             }
         }
-        Ok(())
     }
 
     /// Whether waiting for the partner has a meaning.
@@ -335,12 +365,10 @@ struct Life {
 /// The partner's life: one job after the other until it is dismissed.
 fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(J) -> R) {
     if life.cpu.is_some_and(|cpu| affinity::pin(cpu).is_err()) {
-        return board.state.store(LOST, Ordering::Release);
+        return board.tell(LOST, life.crowded);
     }
     // The calling side may have dismissed this one already.
-    let _ = board
-        .state
-        .compare_exchange(0, IDLE, Ordering::AcqRel, Ordering::Acquire);
+    board.tell_after(0, IDLE, life.crowded);
     loop {
         match board.state.load(Ordering::Acquire) {
             CALLED => {
@@ -353,10 +381,7 @@ fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(
                     },
                     None => return,
                 }
-                let _ =
-                    board
-                        .state
-                        .compare_exchange(OPEN, DONE, Ordering::AcqRel, Ordering::Acquire);
+                board.tell_after(OPEN, DONE, life.crowded);
             }
             DISMISSED => return,
             other => drop(futex::wait(&board.state, other, NAP)),
@@ -371,29 +396,33 @@ fn at_the_gate<J, R, T>(
     mark: Mark,
     work: impl FnOnce() -> T,
 ) -> Option<(T, Usage)> {
-    let Ok(before) = Usage::now() else {
-        board.state.store(LOST, Ordering::Release);
-        return None;
-    };
     if life.marks {
         mark.begin();
     }
-    let opened = board
-        .state
-        .compare_exchange(CALLED, READY, Ordering::AcqRel, Ordering::Acquire);
+    let ready = board.tell_after(CALLED, READY, life.crowded);
     let mut looks = 0;
-    while opened.is_ok() && board.state.load(Ordering::Acquire) == READY {
+    while ready && board.state.load(Ordering::Acquire) == READY {
         looks += 1;
-        if life.crowded || looks >= LOOKS {
+        if life.crowded {
+            let _ = futex::wait(&board.state, READY, NAP);
+        } else if looks >= LOOKS {
             thread::yield_now();
         } else {
             std::hint::spin_loop();
         }
     }
+    let before = Usage::now();
     let open = board.state.load(Ordering::Acquire) == OPEN;
     let result = open.then(work);
+    let after = Usage::now();
     if life.marks {
         mark.end();
     }
-    Some((result?, Usage::now().ok()?.since(before)))
+    match (before, after) {
+        (Ok(before), Ok(after)) => Some((result?, after.since(before))),
+        _ => {
+            board.tell(LOST, life.crowded);
+            None
+        }
+    }
 }

@@ -112,11 +112,16 @@ impl Patience {
                 own.sleeps.store(0, Ordering::Relaxed);
                 return Ok(true);
             }
-            if other.gone.load(Ordering::Acquire) == 1 || self.watched.is_some_and(being::is_dead) {
+            if other.gone.load(Ordering::Acquire) == 1 {
                 own.sleeps.store(0, Ordering::Relaxed);
                 return Ok(changed());
             }
             let slept = futex::wait(&own.sleeps, 1, LONGEST_SLEEP);
+            // A process that was killed says nothing: it is looked for when nothing was heard for long.
+            if slept == Err(Errno::ETIMEDOUT) && self.watched.is_some_and(being::is_dead) {
+                own.sleeps.store(0, Ordering::Relaxed);
+                return Ok(changed());
+            }
             if slept == Err(Errno::EINTR) || cancel::requested() {
                 own.sleeps.store(0, Ordering::Relaxed);
                 return Err(Errno::EINTR);

@@ -2,21 +2,25 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
+use nix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::error::Failure;
 
-/// Times and switches of a thread (getrusage(2), RUSAGE_THREAD). Their sum is exact; kernels without full accounting split user from system
-/// time by sampling at ticks.
+/// Ticks that a time must last for its split into user and system mode to mean something.
+const FEWEST_TICKS: f64 = 10.0;
+
+/// CPU time and switches of a thread (clock_gettime(2), CLOCK_THREAD_CPUTIME_ID; getrusage(2), RUSAGE_THREAD).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
-    /// Seconds in user mode.
-    pub user_s: f64,
-    /// Seconds in the kernel.
-    pub system_s: f64,
+    /// Seconds on a CPU, exact.
+    pub cpu_s: f64,
     /// Times the thread gave up its CPU to wait.
     pub voluntary: f64,
     /// Times the thread was taken off its CPU, or yielded it.
     pub involuntary: f64,
+    user_s: f64,
+    system_s: f64,
+    tick_s: f64,
 }
 
 impl Usage {
@@ -25,28 +29,67 @@ impl Usage {
     /// # Errors
     /// `Failure::Failed` if the kernel does not tell.
     pub fn now() -> Result<Self, Failure> {
+        // First, since it brings up to date what getrusage tells of a thread that runs.
+        let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
+            .map_err(|error| Failure::system("reading the thread's CPU time", error))?;
         let told = getrusage(UsageWho::RUSAGE_THREAD)
             .map_err(|error| Failure::system("getrusage", error))?;
+        let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
+            .map_err(|error| Failure::system("reading the length of a tick", error))?;
         Ok(Self {
-            user_s: told.user_time().num_microseconds() as f64 / 1e6,
-            system_s: told.system_time().num_microseconds() as f64 / 1e6,
+            cpu_s: cpu.num_nanoseconds() as f64 / 1e9,
             voluntary: told.voluntary_context_switches() as f64,
             involuntary: told.involuntary_context_switches() as f64,
+            user_s: told.user_time().num_microseconds() as f64 / 1e6,
+            system_s: told.system_time().num_microseconds() as f64 / 1e6,
+            tick_s: tick.num_nanoseconds() as f64 / 1e9,
         })
     }
 
     /// What was used since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
-            user_s: self.user_s - before.user_s,
-            system_s: self.system_s - before.system_s,
+            cpu_s: self.cpu_s - before.cpu_s,
             voluntary: self.voluntary - before.voluntary,
             involuntary: self.involuntary - before.involuntary,
+            user_s: self.user_s - before.user_s,
+            system_s: self.system_s - before.system_s,
+            tick_s: self.tick_s,
         }
     }
 
-    /// Seconds in both modes.
-    pub fn cpu_s(self) -> f64 {
-        self.user_s + self.system_s
+    /// Seconds in user mode and in the kernel, which most kernels sample at ticks (kernel/sched/cputime.c): `None` where there were too few.
+    pub fn modes_s(self) -> Option<(f64, f64)> {
+        (self.cpu_s >= FEWEST_TICKS * self.tick_s).then_some((self.user_s, self.system_s))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn work(at_least_s: f64) -> Usage {
+        let before = Usage::now().expect("it is told");
+        loop {
+            let used = Usage::now().expect("it is told").since(before);
+            if used.cpu_s >= at_least_s {
+                return used;
+            }
+        }
+    }
+
+    #[test]
+    fn time_between_two_ticks_is_seen_and_is_not_split() {
+        let used = work(1e-5);
+        assert!(used.cpu_s >= 1e-5);
+        assert_eq!(used.modes_s().is_some(), used.cpu_s >= 10.0 * used.tick_s);
+    }
+
+    #[test]
+    fn the_modes_of_a_long_time_add_up() {
+        let tick_s = Usage::now().expect("it is told").tick_s;
+        let used = work(20.0 * tick_s);
+        let (user_s, system_s) = used.modes_s().expect("it is long enough");
+        assert!((user_s + system_s - used.cpu_s).abs() < tick_s, "{used:?}");
     }
 }

@@ -35,11 +35,11 @@ impl Figures {
             ));
         }
         let (sent, received) = (self.sent, self.received);
-        let receiver_cpu_s = self.receiver.map_or(0.0, Usage::cpu_s);
+        let receiver_cpu_s = self.receiver.map_or(0.0, |usage| usage.cpu_s);
         let mut metrics = vec![
             ("throughput", received.bytes as f64 / MIB / time_s),
             ("time_s", time_s),
-            ("cpu_s", self.sender.cpu_s() + receiver_cpu_s),
+            ("cpu_s", self.sender.cpu_s + receiver_cpu_s),
             ("bytes", received.bytes as f64),
             ("writes", sent.calls as f64),
             ("reads", received.calls as f64),
@@ -48,16 +48,18 @@ impl Figures {
             ("refusals", (sent.refusals + received.refusals) as f64),
             ("sender_voluntary", self.sender.voluntary),
             ("sender_involuntary", self.sender.involuntary),
-            ("sender_user_s", self.sender.user_s),
-            ("sender_system_s", self.sender.system_s),
         ];
+        if let Some((user_s, system_s)) = self.sender.modes_s() {
+            metrics.extend([("sender_user_s", user_s), ("sender_system_s", system_s)]);
+        }
         if let Some(receiver) = self.receiver {
             metrics.extend([
                 ("receiver_voluntary", receiver.voluntary),
                 ("receiver_involuntary", receiver.involuntary),
-                ("receiver_user_s", receiver.user_s),
-                ("receiver_system_s", receiver.system_s),
             ]);
+            if let Some((user_s, system_s)) = receiver.modes_s() {
+                metrics.extend([("receiver_user_s", user_s), ("receiver_system_s", system_s)]);
+            }
         }
         metrics.extend(self.capacity.map(|bytes| ("capacity", bytes as f64)));
         Ok(metrics)
@@ -71,10 +73,9 @@ pub fn description() -> Description {
         version: 1,
         purpose: "How fast bytes go through a channel, within a thread, between two threads, between two processes",
         timing_model: "throughput = total / 2^20 / time_s, time_s = raw - correction. Inside the clock: every call of both sides, from the \
-            opening of the gate at which the sender waits, running, until the receiver, which is the calling thread, has the last byte; the \
-            stamping of the blocks and the checks asked for. Outside: making channel, buffers, thread or process, and asking getrusage, so \
-            that the wait at the gate (microseconds) is in the sender's CPU time, and with placement=same in its involuntary switches. In \
-            1thread both ends refuse to wait, and one call of either is made in turn.",
+            opening of the gate at which the sender waits (running; asleep where both share a CPU) until the receiver, which is the calling \
+            thread, has the last byte; the stamping of the blocks and the checks asked for. Outside: making channel, buffers, thread or \
+            process, and asking getrusage, so that a wait at the gate (microseconds) is in the sender's CPU time or switches. In 1thread both ends refuse to wait, and one call of either is made in turn.",
         parameters: parameters(),
         metrics: metrics(),
         needs: vec![],
@@ -154,7 +155,7 @@ fn metrics() -> Vec<Metric> {
             "cpu_s",
             "s",
             Better::Less,
-            "CPU time of both sides, in user mode and in the kernel (getrusage).",
+            "CPU time of both sides (CLOCK_THREAD_CPUTIME_ID).",
         ),
         told("bytes", "B", "Bytes received."),
         told(
@@ -190,7 +191,7 @@ fn metrics() -> Vec<Metric> {
         told(
             "sender_involuntary",
             "1",
-            "Times the sender was taken off its CPU, or yielded it at the gate; in 1thread, the one thread.",
+            "Times the sender was taken off its CPU; in 1thread, the one thread.",
         ),
         told(
             "receiver_voluntary",
@@ -210,7 +211,7 @@ fn metrics() -> Vec<Metric> {
         told(
             "sender_system_s",
             "s",
-            "Time of the sender in the kernel; kernels without full accounting split it from user time by sampling at ticks.",
+            "Time of the sender in the kernel. Most kernels tell it from user time by samples at ticks: null where its CPU time is less than 10 ticks.",
         ),
         told(
             "receiver_user_s",

@@ -188,7 +188,10 @@ impl Source {
         if self.within == block.len() {
             self.within = 0;
             self.number += 1;
-            self.slot = (self.slot + 1) % self.shape.slots;
+            self.slot += 1;
+            if self.slot == self.shape.slots {
+                self.slot = 0;
+            }
         }
         self.tally.count(asked, answer)
     }

@@ -26,6 +26,9 @@ pub fn page_of(kind: FaultKind) -> Result<u64, Failure> {
     }
 }
 
+/// Largest piece of the page cache: a folio of the size of a huge page.
+pub const PIECE_BYTES: usize = 2 << 20;
+
 /// Memory that was made for one repetition, and that is given back when dropped.
 #[derive(Debug)]
 pub enum Fresh {
@@ -62,13 +65,19 @@ impl Fresh {
         Ok((memory, None))
     }
 
-    /// An equal share for each of `threads`, of whole pages; to be written with the mark, if there is one.
+    /// A share for each of `threads`, as equal as whole units allow; to be written with the mark, if there is one. A unit is a page; of a
+    /// file it is what the page cache may hold as one piece, since of two threads that meet at one the kernel calls a fault major that is not.
     pub fn shares(&mut self, page: usize, threads: usize, mark: Option<u8>) -> Vec<Share<'_>> {
+        let unit = match self {
+            Self::File(_) => PIECE_BYTES,
+            Self::Anonymous(_) | Self::Shared(..) => page,
+        };
         let bounds = |bytes: usize| {
-            let pages = bytes / page;
-            (0..threads).map(move |thread| {
-                (pages * (thread + 1) / threads - pages * thread / threads) * page
-            })
+            let edge = move |thread: usize| match thread {
+                last if last == threads => bytes,
+                _ => bytes / unit * thread / threads * unit,
+            };
+            (0..threads).map(move |thread| edge(thread + 1) - edge(thread))
         };
         match (self, mark) {
             (Self::Anonymous(mapping) | Self::Shared(_, mapping), Some(mark)) => {

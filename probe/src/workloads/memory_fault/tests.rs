@@ -26,6 +26,9 @@ fn parameters_of(kind: FaultKind, threads: usize) -> Parameters {
         threads,
         size: match kind {
             FaultKind::Huge => 8 << 20,
+            // A piece of the page cache for each thread.
+            FaultKind::File if threads > 1 => 6 << 20,
+            FaultKind::FileMajor if threads > 1 => 6 << 20,
             _ => SIZE,
         },
         directory: PathBuf::from("/var/tmp"),

@@ -69,7 +69,7 @@ impl Tally {
         }
         if self.major != major {
             return Err(Failure::failed(format!(
-                "{} of {faults} faults waited for a device, not {major}: something else fills or empties the page cache",
+                "{} of {faults} faults waited for a device, not {major}: something else fills or empties the page cache, or threads met at one piece of it",
                 self.major
             )));
         }

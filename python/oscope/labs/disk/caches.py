@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from oscope.digits import MISSING, format_count, format_share
-from oscope.labs.disk import reference
-from oscope.labs.disk.curve import (
+from oscope.labs.curve import (
     RATE,
     RATE_UNIT,
     Curves,
@@ -16,12 +15,13 @@ from oscope.labs.disk.curve import (
     cells,
     curve,
     narrowing,
-    over_blocks,
+    over_sizes,
     ratio_text,
     ratios,
     sizes_of,
     unmeasured,
 )
+from oscope.labs.disk import reference
 from oscope.labs.words import listed, median
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Section, Table
@@ -45,7 +45,7 @@ def section(results: Analysed) -> Section | None:
         return Section(title, "", missing=missing) if missing else None
     factors = ratios(experiment, RATE, "cache", ("cold", "warm"), engine="read")
     curves = {cache: found for cache, found in curves.items() if found}
-    figure = over_blocks("Reading a file, cold and from the page cache", curves, RATE_UNIT)
+    figure = over_sizes("Reading a file, cold and from the page cache", curves, RATE_UNIT)
     return Section(
         title=title,
         answer=_answer(curves, factors),
@@ -95,7 +95,7 @@ def _percent(share: float) -> str:
 def _table(curves: Curves, factors: Mapping[int, ComparedMetric]) -> Table:
     every = [each for found in curves.values() for each in found]
     scale = shared_scale([each.summary for each in every], RATE_UNIT)
-    by_size = {cache: {each.block_size: each for each in curves.get(cache, ())} for cache in CACHES}
+    by_size = {cache: {each.size: each for each in curves.get(cache, ())} for cache in CACHES}
     rows = []
     for size in sizes_of(curves):
         row = [format_bytes(size)]

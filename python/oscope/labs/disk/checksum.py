@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from oscope.digits import MISSING, format_count
-from oscope.labs.disk import reference
-from oscope.labs.disk.curve import (
+from oscope.labs.curve import (
     At,
     Curves,
     best,
     cells,
     curve,
     narrowing,
-    over_blocks,
+    over_sizes,
     sizes_of,
     unmeasured,
 )
+from oscope.labs.disk import reference
 from oscope.labs.words import listed, median
 from oscope.report.analysis import Analysed, label, measured, words
 from oscope.report.document import Section, Table
@@ -56,7 +56,7 @@ def section(results: Analysed) -> Section | None:
             *narrowing(experiment, ("cache",)),
         ],
         tables=[_table(experiment, curves)],
-        figures=[over_blocks("Time to the XOR of a whole file", curves, "s")]
+        figures=[over_sizes("Time to the XOR of a whole file", curves, "s")]
         if len(sizes_of(curves)) > 1
         else [],
         missing=missing,
@@ -123,7 +123,7 @@ def _fastest(experiment: ExperimentResults, cache: str, found: Sequence[At]) -> 
 def _table(experiment: ExperimentResults, curves: Curves) -> Table:
     every = [each for found in curves.values() for each in found]
     scale = shared_scale([each.summary for each in every], "s")
-    by_size = {cache: {each.block_size: each for each in curves.get(cache, ())} for cache in CACHES}
+    by_size = {cache: {each.size: each for each in curves.get(cache, ())} for cache in CACHES}
     rows = []
     for size in sizes_of(curves):
         row = [format_bytes(size)]

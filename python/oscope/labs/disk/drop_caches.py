@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.digits import Scale, format_count, format_share
-from oscope.labs.disk.curve import unmeasured
+from oscope.labs.curve import unmeasured
 from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oscope.digits import MISSING
-from oscope.labs.disk.curve import (
+from oscope.labs.curve import (
     RATE,
     RATE_UNIT,
     At,
@@ -13,7 +13,7 @@ from oscope.labs.disk.curve import (
     cells,
     curve,
     narrowing,
-    over_blocks,
+    over_sizes,
     ratio_text,
     ratios,
     sizes_of,
@@ -55,7 +55,7 @@ def section(results: Analysed) -> Section | None:
         told.append(_answer(cache, curves, against))
         tables.append(_table(cache, curves, against))
         if len(sizes_of(curves)) > 1:
-            figures.append(over_blocks(f"Ways of reading, {cache}", curves, RATE_UNIT))
+            figures.append(over_sizes(f"Ways of reading, {cache}", curves, RATE_UNIT))
     return Section(
         title="Ways of reading",
         answer=" ".join(told),
@@ -82,8 +82,8 @@ def _shared(
     counts: dict[int, int] = {}
     for found in curves.values():
         for each in found:
-            counts[each.block_size] = counts.get(each.block_size, 0) + 1
-    kept = {name: [each for each in found if counts[each.block_size] > 1] for name, found in curves.items()}
+            counts[each.size] = counts.get(each.size, 0) + 1
+    kept = {name: [each for each in found if counts[each.size] > 1] for name, found in curves.items()}
     return {name: found for name, found in kept.items() if found}
 
 
@@ -92,7 +92,7 @@ def _answer(cache: str, curves: Curves, against: Ratios) -> str:
     sizes = sizes_of(curves)
     told = []
     for size in dict.fromkeys((sizes[0], sizes[-1])):
-        here = {name: each for name, found in curves.items() for each in found if each.block_size == size}
+        here = {name: each for name, found in curves.items() for each in found if each.size == size}
         name = max(here, key=lambda each: here[each].summary.median)
         told.append(f"{name} by blocks of {format_bytes(size)}, at {median(here[name].summary, RATE_UNIT)}")
         told[-1] += _beside(name, size, against) + (", without copying anything" if name == "mmap" else "")
@@ -115,7 +115,7 @@ def _table(cache: str, curves: Curves, against: Ratios) -> Table:
     rows = []
     for size in sizes_of(curves):
         for name, found in curves.items():
-            at = next((each for each in found if each.block_size == size), None)
+            at = next((each for each in found if each.size == size), None)
             if at is not None:
                 ratio = MISSING if name == PLAIN else ratio_text(against[name].get(size))
                 rows.append([format_bytes(size), name, str(at.summary.n), *cells(at.summary, scale), ratio])

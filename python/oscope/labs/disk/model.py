@@ -20,7 +20,7 @@ from math import isfinite, log, nan
 import numpy as np
 
 from oscope.digits import format_interval, format_value
-from oscope.labs.disk.curve import NOT_RUN, RATE, At, curve
+from oscope.labs.curve import NOT_RUN, RATE, At, curve
 from oscope.labs.words import median
 from oscope.report.analysis import Analysed, label
 from oscope.samples import ExperimentResults, Floats, PointSamples
@@ -223,7 +223,7 @@ def _parts(read: ExperimentResults, at: At, known: Primitives) -> Parts:
         calls=calls,
         calling=None if known.call is None else known.call.seconds.times(calls),
         asking=None if known.file_call is None else known.file_call.seconds.times(calls),
-        copying=known.copying(at.block_size),
+        copying=known.copying(at.size),
     )
 
 

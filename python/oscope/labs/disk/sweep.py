@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from oscope.digits import MISSING, format_share
-from oscope.labs.disk import reference
-from oscope.labs.disk.curve import (
+from oscope.labs.curve import (
     NOT_RUN,
     RATE,
     RATE_UNIT,
@@ -17,12 +16,13 @@ from oscope.labs.disk.curve import (
     curve,
     lines_over,
     narrowing,
-    over_blocks,
+    over_sizes,
     ratio_text,
     ratios,
     sizes_of,
     unmeasured,
 )
+from oscope.labs.disk import reference
 from oscope.labs.words import listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed
@@ -86,7 +86,7 @@ def _shape(experiment: ExperimentResults, tool: str, found: Sequence[At]) -> str
         f"Cold, {tool} reads blocks of {low.name} at {median(low.summary, RATE_UNIT)} and of {high.name} at "
         f"{median(high.summary, RATE_UNIT)}, {high.summary.median / low.summary.median:.2g} times as fast"
     )
-    cited = [reference.COLD.get(each.block_size) for each in (low, high)]
+    cited = [reference.COLD.get(each.size) for each in (low, high)]
     if cited[0] and cited[1]:
         text += f" (in the original {cited[1] / cited[0]:.2g} times)"
     first, alike = best(found, experiment, RATE)
@@ -127,7 +127,7 @@ def _verdict(row: ComparedMetric) -> str:
 def _table(curves: Curves, against: Mapping[str, Mapping[int, ComparedMetric]]) -> Table:
     every = [each for found in curves.values() for each in found]
     scale = shared_scale([each.summary for each in every], RATE_UNIT)
-    by_size = {tool: {each.block_size: each for each in found} for tool, found in curves.items()}
+    by_size = {tool: {each.size: each for each in found} for tool, found in curves.items()}
     columns = ["block size"]
     for tool in curves:
         columns += [f"{tool} [{scale.unit}]", f"95 % [{scale.unit}]"]
@@ -151,7 +151,7 @@ def _table(curves: Curves, against: Mapping[str, Mapping[int, ComparedMetric]]) 
 
 
 def _figures(curves: Curves) -> list[Figure]:
-    even = over_blocks("Cold reads, block sizes evenly spaced", curves, RATE_UNIT)
+    even = over_sizes("Cold reads, block sizes evenly spaced", curves, RATE_UNIT)
     sizes = sizes_of(curves)
     lines, axis = lines_over(curves, RATE_UNIT, {size: size / MEBIBYTE for size in sizes})
     near = sum(size <= sizes[-1] / 40 for size in sizes)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from oscope.digits import MISSING, format_count, format_share
-from oscope.labs.disk.curve import block_axis, bounded_text, cells, narrowing, unmeasured
+from oscope.labs.curve import bounded_text, cells, narrowing, size_axis, unmeasured
 from oscope.labs.disk.model import (
     CACHES,
     Bounded,
@@ -95,8 +95,8 @@ def _shares(each: Parts) -> dict[str, float | None]:
 def _dominating(cache: str, found: Sequence[Parts]) -> str:
     """Say what takes most at the smallest and the largest blocks."""
     told = []
-    for each in dict.fromkeys((found[0].at.block_size, found[-1].at.block_size)):
-        chosen = next(one for one in found if one.at.block_size == each)
+    for each in dict.fromkeys((found[0].at.size, found[-1].at.size)):
+        chosen = next(one for one in found if one.at.size == each)
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
         told.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
@@ -229,7 +229,7 @@ def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
 def _lines(found: Found) -> Figure:
     """Draw the measured time over the block size beside what the primitives predict."""
     every = [each for row in found.values() for each in row]
-    sizes = sorted({each.at.block_size for each in every})
+    sizes = sorted({each.at.size for each in every})
     scale = shared_scale([each.measured for each in every], "s")
     curves: Rows = {
         f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row]
@@ -247,7 +247,7 @@ def _lines(found: Found) -> Figure:
         plots.Line(
             name,
             [
-                (float(sizes.index(each.at.block_size)), _dot(name, value, scale.factor))
+                (float(sizes.index(each.at.size)), _dot(name, value, scale.factor))
                 for each, value in row
                 if value is not None
             ],
@@ -256,7 +256,7 @@ def _lines(found: Found) -> Figure:
         )
         for colour, (name, row) in enumerate(drawn)
     ]
-    axes = (block_axis(sizes), plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
+    axes = (size_axis(sizes), plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
     note = "Medians with their 95 % intervals; dashed: predicted from other experiments."
     return plots.lines("The time of a MiB, measured and predicted", axes, lines, note)
 

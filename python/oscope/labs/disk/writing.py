@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oscope.digits import MISSING, format_value
-from oscope.labs.disk.curve import (
+from oscope.labs.curve import (
     NOT_RUN,
     RATE,
     RATE_UNIT,
@@ -15,7 +15,7 @@ from oscope.labs.disk.curve import (
     cells,
     curve,
     narrowing,
-    over_blocks,
+    over_sizes,
     ratios,
     sizes_of,
     unmeasured,
@@ -49,7 +49,7 @@ def section(results: Analysed) -> Section | None:
         told += _fastest(written) + _synced(write)
         tables.append(_table(written))
         if len(sizes_of(written)) > 1:
-            figures.append(over_blocks("Writing by block size", written, RATE_UNIT))
+            figures.append(over_sizes("Writing by block size", written, RATE_UNIT))
         text.append(
             "`none` returns when the data are in the page cache; `fdatasync` waits, once at the end, until "
             "the device has them; `direct` writes past the page cache."
@@ -111,7 +111,7 @@ def _table(written: Curves) -> Table:
     for size in sizes_of(written):
         row = [format_bytes(size)]
         for found in written.values():
-            at = next((each for each in found if each.block_size == size), None)
+            at = next((each for each in found if each.size == size), None)
             row += cells(at.summary if at else None, scale)
         rows.append(row)
     columns = ["block size"]

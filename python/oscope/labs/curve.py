@@ -1,4 +1,4 @@
-"""The points of an experiment as a curve over the block size, and how two curves differ."""
+"""The points of an experiment as a curve over the size of a block or buffer, and how two curves differ."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from oscope.units import format_bytes
 
 RATE = "throughput"
 RATE_UNIT = "MiB/s"
-FACTOR = "block_size"
+FACTORS = ("block_size", "buffer")
+"""Factors that say how many bytes are moved at a time: a curve runs over the one that its points have."""
 NOT_RUN = "{} was not run: `oscope run {}` does it"
 
 
@@ -33,16 +34,16 @@ FINEST = 0.002
 
 @dataclass(frozen=True)
 class At:
-    """What was measured at one block size."""
+    """What was measured at one size."""
 
-    block_size: int
+    size: int
     point: PointSamples
     summary: Summary
 
     @property
     def name(self) -> str:
-        """The block size as people write it."""
-        return format_bytes(self.block_size)
+        """The size as people write it."""
+        return format_bytes(self.size)
 
 
 Curves = Mapping[str, Sequence[At]]
@@ -50,25 +51,31 @@ Curves = Mapping[str, Sequence[At]]
 
 
 def curve(results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level) -> list[At]:
-    """Return the points with these levels that have values of `metric`, by rising block size.
+    """Return the points with these levels that have values of `metric`, by rising size.
 
     Where another factor varies too, the first of its levels is taken; `narrowing` says so.
     """
     found: dict[int, At] = {}
     for point, summary in with_samples(results, experiment, metric):
-        if FACTOR in point.factors and _has(point, factors):
-            size = int(point.factors[FACTOR])
+        size = size_of(point)
+        if size is not None and has(point, factors):
             found.setdefault(size, At(size, point, summary))
     return [found[size] for size in sorted(found)]
 
 
-def _has(point: PointSamples, factors: Mapping[str, Level]) -> bool:
+def size_of(point: PointSamples) -> int | None:
+    """Return the size of the point's blocks or buffers; None where it has neither."""
+    return next((int(point.factors[name]) for name in FACTORS if name in point.factors), None)
+
+
+def has(point: PointSamples, factors: Mapping[str, Level]) -> bool:
+    """Say whether the point has these levels."""
     return all(point.factors.get(name) == level for name, level in factors.items())
 
 
 def narrowing(experiment: ExperimentResults, known: Sequence[str]) -> list[str]:
     """Say which of several levels is shown of the factors that are not among the `known` ones."""
-    others = [name for name in experiment.varied() if name not in (*known, FACTOR)]
+    others = [name for name in experiment.varied() if name not in (*known, *FACTORS)]
     first = levels(experiment, experiment.points[0].factors) if experiment.points else {}
     return [
         f"Shown here is {name} = {first[name]}; the tables below have the other levels." for name in others
@@ -78,22 +85,23 @@ def narrowing(experiment: ExperimentResults, known: Sequence[str]) -> list[str]:
 def ratios(
     experiment: ExperimentResults, metric: str, factor: str, sides: tuple[Level, Level], **factors: Level
 ) -> dict[int, ComparedMetric]:
-    """Return for each block size how the second level of `factor` compares with the first, paired by block.
+    """Return for each size how the second level of `factor` compares with the first, paired by block.
 
-    p is corrected (Holm) for the block sizes.
+    p is corrected (Holm) for the sizes.
     """
-    points: dict[tuple[Level, Level], PointSamples] = {}
+    points: dict[tuple[int, Level], PointSamples] = {}
     for point in experiment.points:
-        if FACTOR in point.factors and _has(point, factors) and len(measured(point, metric)[0]):
-            points.setdefault((point.factors[FACTOR], point.factors.get(factor, "")), point)
+        size = size_of(point)
+        if size is not None and has(point, factors) and len(measured(point, metric)[0]):
+            points.setdefault((size, point.factors.get(factor, "")), point)
     kept = tuple(
-        replace(each, factors={FACTOR: size, factor: level}) for (size, level), each in points.items()
+        replace(each, factors={"size": size, factor: level}) for (size, level), each in points.items()
     )
     if not any((size, sides[0]) in points and (size, sides[1]) in points for size, _ in points):
         return {}
     narrow = replace(experiment, points=kept, metrics={metric: experiment.metrics[metric]})
     rows = compare_within(narrow, factor, *sides).rows
-    return {int(row.factors[FACTOR]): row for row in rows}
+    return {int(row.factors["size"]): row for row in rows}
 
 
 def ratio_text(row: ComparedMetric | None) -> str:
@@ -121,7 +129,7 @@ def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tup
     tests = [compare_points(first.point, other.point, column, same_run=True).p for other in others]
     apart = holm(np.array(tests)) < LEVEL
     alike = [other for other, told in zip(others, apart, strict=True) if not told]
-    return first, sorted(alike, key=lambda each: each.block_size)
+    return first, sorted(alike, key=lambda each: each.size)
 
 
 def cells(summary: Summary | None, scale: Scale) -> list[str]:
@@ -135,7 +143,7 @@ def cells(summary: Summary | None, scale: Scale) -> list[str]:
 
 def unmeasured(experiment: ExperimentResults, **factors: Level) -> str:
     """Tell why points with these levels were skipped or failed, and what would mend it; each reason once."""
-    points = [point for point in experiment.points if _has(point, factors)]
+    points = [point for point in experiment.points if has(point, factors)]
     told: dict[str, int] = {}
     for point in points:
         if point.skipped is not None:
@@ -148,25 +156,29 @@ def unmeasured(experiment: ExperimentResults, **factors: Level) -> str:
     return " ".join(f"{count} of {counted(len(points), 'point')}: {reason}" for reason, count in told.items())
 
 
-def over_blocks(
-    title: str, curves: Curves, unit: str, note: str = "Medians with their 95 % intervals."
+def over_sizes(
+    title: str,
+    curves: Curves,
+    unit: str,
+    note: str = "Medians with their 95 % intervals.",
+    name: str = "block size",
 ) -> Figure:
-    """Draw curves over the block size, every size at the same distance from the next."""
+    """Draw curves over the size called `name`, every size at the same distance from the next."""
     sizes = sizes_of(curves)
     lines, axis = lines_over(curves, unit, {size: float(index) for index, size in enumerate(sizes)})
-    return plots.lines(title, (block_axis(sizes), axis), lines, note)
+    return plots.lines(title, (size_axis(sizes, name), axis), lines, note)
 
 
 def sizes_of(curves: Curves) -> list[int]:
-    """Return every block size of these curves, rising."""
-    return sorted({each.block_size for found in curves.values() for each in found})
+    """Return every size of these curves, rising."""
+    return sorted({each.size for found in curves.values() for each in found})
 
 
-def block_axis(sizes: Sequence[int]) -> dict[str, Any]:
-    """Return an axis with every block size at the same distance from the next, in the order of `sizes`."""
-    names = [format_bytes(size) for size in sizes]
+def size_axis(sizes: Sequence[int], name: str = "block size") -> dict[str, Any]:
+    """Return an axis with every size at the same distance from the next, in the order of `sizes`."""
+    texts = [format_bytes(size) for size in sizes]
     ends = [-0.3, len(sizes) - 0.7]
-    return plots.axis("block size", tickvals=list(range(len(sizes))), ticktext=names, range=ends)
+    return plots.axis(name, tickvals=list(range(len(sizes))), ticktext=texts, range=ends)
 
 
 def lines_over(
@@ -174,14 +186,12 @@ def lines_over(
 ) -> tuple[list[plots.Line], dict[str, Any]]:
     """Return each curve as a line in a colour of its own, and the axis of their values.
 
-    `places` says where a block size stands on the other axis.
+    `places` says where a size stands on the other axis.
     """
     summaries = [each.summary for found in curves.values() for each in found]
     scale = shared_scale(summaries, unit)
     lines = [
-        plots.Line(
-            name, [(places[each.block_size], _dot(name, each.summary, scale)) for each in found], colour
-        )
+        plots.Line(name, [(places[each.size], _dot(name, each.summary, scale)) for each in found], colour)
         for colour, (name, found) in enumerate(curves.items())
     ]
     medians = [each.median for each in summaries]

@@ -1,0 +1,43 @@
+"""`oscope trace`: what the kernel does for one command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oscope.errors import UsageError
+
+
+def trace(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND [ARG]...", help="The command, which is run once.", show_default=False
+        ),
+    ] = None,
+    syscalls: Annotated[
+        bool, typer.Option("--syscalls", help="System calls, their times and sizes. [default]")
+    ] = False,
+    counts: Annotated[bool, typer.Option("--counts", help="How often each system call is made.")] = False,
+    sched: Annotated[bool, typer.Option("--sched", help="Context switches and wake-ups.")] = False,
+    faults: Annotated[bool, typer.Option("--faults", help="Page faults.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Each system call in order.")] = False,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="Write what was found; - is standard output.")
+    ] = None,
+) -> int:
+    """Trace a command and all that descends from it, from its first instruction on.
+
+    The command has the terminal. Tables follow on standard error once it has ended; with --json - there are
+    none. The exit code is the command's, as a shell tells it.
+    """
+    if not command:
+        raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")
+    asked = {"counts": counts, "syscalls": syscalls, "sched": sched, "faults": faults}
+    kinds = tuple(kind for kind, wanted in asked.items() if wanted)
+    if not kinds and not events:
+        kinds = ("syscalls",)
+    from oscope.cli import trace_session
+
+    return trace_session.run(command, kinds, "each" if events else "none", json_file)

@@ -1,0 +1,134 @@
+"""Carries out `oscope trace`: attaches, lets the command run, and tells what was found."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from oscope.errors import OscopeError, UsageError
+from oscope.trace.command import Ended, WaitingCommand
+from oscope.trace.tracer import Losses, Tracer, Tracing
+
+SCHEMA = "oscope.trace/1"
+STANDARD_OUTPUT = "-"
+ROOM_OF_TURNS = 64
+"""Room in the tracer's maps: a command makes more kinds of calls, in more tasks, than a region does."""
+Order = Literal["none", "each"]
+"""Whether each call is told in order."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """What was found of a command."""
+
+    command: tuple[str, ...]
+    ended: Ended
+    reading: Mapping[str, Any]
+    """What all tracers together found: the contents of their readings."""
+    losses: Losses
+
+    def to_object(self) -> dict[str, Any]:
+        """Return it as plain values for JSON."""
+        return {
+            "schema": SCHEMA,
+            "command": list(self.command),
+            "status": self.ended.status,
+            "time_s": self.ended.time_s,
+            "losses": self.losses.to_object(),
+            **self.reading,
+        }
+
+
+def run(command: Sequence[str], kinds: Sequence[str], order: Order, json_file: str | None) -> int:
+    """Trace `command` and tell what was found; return the command's exit code.
+
+    Raises UsageError for a command or a file that cannot be, OscopeError where the tracing fails.
+    """
+    if json_file not in (None, STANDARD_OUTPUT) and not Path(str(json_file)).absolute().parent.is_dir():
+        raise UsageError(f"--json {json_file}: there is no such folder", remedy="make it first")
+    traced = measure(command, kinds, order)
+    if json_file is not None:
+        _write(traced, json_file)
+    if json_file != STANDARD_OUTPUT:
+        from oscope.cli import trace_report
+        from oscope.terminal import console
+
+        trace_report.print_report(traced, console(to_standard_error=True))
+    return traced.ended.exit_code
+
+
+def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Traced:
+    """Run `command` once under a tracer of `kinds` and, where `order` wants it, one of each call in order."""
+    with WaitingCommand(command) as waiting, _attached(_make(kinds, order), waiting.pid) as tracers:
+        ended = waiting.run()
+        try:
+            found = [tracer.stop() for tracer in tracers]
+        except OscopeError as error:
+            error.message = f"{error.message}; the command {ended}, and what it did is not known"
+            raise
+    return Traced(tuple(command), ended, _together(found), _all_losses(found))
+
+
+def _make(kinds: Sequence[str], order: Order) -> list[Tracer]:
+    tracers: list[Tracer] = []
+    if kinds:
+        from oscope.trace.bpf import BpfTracer, Room
+
+        tracers.append(BpfTracer("+".join(kinds), kinds, None, Room.for_turns(ROOM_OF_TURNS)))
+    if order == "each":
+        from oscope.trace.events import EventTracer
+
+        tracers.append(EventTracer())
+    return tracers
+
+
+@contextmanager
+def _attached(tracers: Sequence[Tracer], pid: int) -> Iterator[Sequence[Tracer]]:
+    """Attach all tracers to `pid`; none is left attached, however this ends."""
+    try:
+        for tracer in tracers:
+            tracer.start(pid)
+        yield tracers
+    finally:
+        for tracer in tracers:
+            tracer.kill()
+
+
+def _together(found: Sequence[Tracing]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    names = []
+    for tracing in found:
+        for reading in tracing.readings.values():
+            names.append(reading["tracer"])
+            whole |= reading
+    return whole | {"tracer": "+".join(dict.fromkeys(names))}
+
+
+def _all_losses(found: Sequence[Tracing]) -> Losses:
+    full: Counter[str] = Counter()
+    for tracing in found:
+        full.update(tracing.losses.map_full)
+    return Losses(
+        ring=sum(tracing.losses.ring for tracing in found),
+        map_full=dict(full),
+        recursion=sum(tracing.losses.recursion for tracing in found),
+    )
+
+
+def _write(traced: Traced, destination: str) -> None:
+    text = orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n"
+    if destination == STANDARD_OUTPUT:
+        sys.stdout.buffer.write(text)
+        sys.stdout.flush()
+    else:
+        # Imported where it is needed: it takes as long as attaching a tracer.
+        from oscope.record import write_whole
+
+        write_whole(Path(destination), text)

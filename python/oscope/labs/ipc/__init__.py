@@ -1,0 +1,256 @@
+"""The IPC lab: moving data between threads and processes, traced, and what the tracing itself costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, Lab, Level
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+PAGE = 4096
+
+CHANNELS = ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
+SOCKETS = frozenset({"local", "seqpacket", "tcp"})
+MODES = ("1thread", "2thread", "2proc")
+DOCUMENTED = frozenset({"pipe", "local"})
+"""The document's own channels; the quick survey measures the others at fewer points."""
+POWERS = tuple(1 << power for power in range(6, 25))
+"""64 B to 16 MiB."""
+FEW_POWERS = (KIBIBYTE, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE)
+"""Sizes on both sides of what a pipe holds, the document's default among them."""
+COMPARED = (PAGE, 128 * KIBIBYTE)
+"""Sizes at which the quick survey measures every channel, traces, and compares tracers."""
+TRACERS = ("none", "bpf-count", "bpf-histogram", "bpf-full", "perf-trace", "strace-count", "strace")
+FEW_TRACERS = ("none", "bpf-histogram", "strace")
+"""Attaching takes about a second, once a tracer and block: the quick survey has no time for all."""
+ALL_KINDS = "syscalls+sched+faults"
+
+
+def _impossible(factors: Mapping[str, Level]) -> bool:
+    """Exclude socket buffers of what is no socket, and the placing of two threads where there is one."""
+    no_socket = factors.get("sockbuf") == "buffer" and factors.get("channel") not in SOCKETS
+    alone = factors.get("mode") == "1thread"
+    return no_socket or (alone and factors.get("placement", "free") != "free")
+
+
+def _placed_and_sized(factors: Mapping[str, Level]) -> bool:
+    """Leave out the placing of sides whose socket buffers were set."""
+    return factors["placement"] != "free" and factors["sockbuf"] != "default"
+
+
+def _beyond_the_document(factors: Mapping[str, Level]) -> bool:
+    """Leave out most points of undocumented channels, and socket buffers but between processes."""
+    if factors["channel"] in DOCUMENTED:
+        return factors["sockbuf"] != "default" and factors["mode"] != "2proc"
+    return (
+        factors["mode"] != "2proc"
+        or factors["buffer"] not in (*COMPARED, MEBIBYTE)
+        or factors["sockbuf"] != "default"
+    )
+
+
+THROUGHPUT = Experiment(
+    name="ipc.throughput",
+    workload="ipc.throughput",
+    title="Moving data between threads and processes",
+    question="How fast does each channel move data, by which buffer size, within and between processes?",
+    full=Design(
+        factors={
+            "buffer": POWERS,
+            "channel": CHANNELS,
+            "mode": MODES,
+            "sockbuf": ("default", "buffer"),
+            "placement": ("free", "same", "other"),
+            "total": (16 * MEBIBYTE,),
+        },
+        reps=14,
+        blocks=7,
+        omit=_placed_and_sized,
+    ),
+    quick=Design(
+        factors={
+            "buffer": FEW_POWERS,
+            "channel": CHANNELS,
+            "mode": MODES,
+            "sockbuf": ("default", "buffer"),
+            "placement": ("free",),
+            "total": (4 * MEBIBYTE,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_beyond_the_document,
+    ),
+    quick_share="about 10 s: 47 points, 4 MiB moved 10 times each",
+    metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
+    exclude=_impossible,
+)
+
+
+LATENCY = Experiment(
+    name="ipc.latency",
+    workload="ipc.latency",
+    title="A message there and back",
+    question="How long does a round trip between two threads or processes take, and how much does it vary?",
+    full=Design(
+        factors={
+            "size": (1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
+            "channel": CHANNELS[:-1],
+            "mode": MODES[1:],
+            "placement": ("free", "same", "other"),
+        },
+        reps=20,
+        blocks=10,
+        min_time_ns=50_000_000,
+    ),
+    quick=Design(
+        factors={
+            "size": (1,),
+            "channel": CHANNELS[:-1],
+            "mode": MODES[1:],
+            "placement": ("free",),
+        },
+        reps=5,
+        blocks=5,
+        min_time_ns=10_000_000,
+    ),
+    quick_share="about 3 s: 10 points, 10 ms of round trips 5 times each",
+    metrics=("round_trip_ns", "mean_ns", "p90_ns", "p99_ns", "p999_ns", "cpu_ns", "voluntary"),
+)
+
+TRACE = Experiment(
+    name="ipc.trace",
+    workload="ipc.throughput",
+    title="Moving data, traced",
+    question="Which calls are made, what do they ask and get, how long do they take, and who waits for whom?",
+    full=Design(
+        factors={
+            "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+            "channel": CHANNELS,
+            "mode": MODES,
+            "sockbuf": ("default",),
+            "total": (16 * MEBIBYTE,),
+            "tracer": ("none", ALL_KINDS),
+        },
+        reps=14,
+        blocks=7,
+    ),
+    quick=Design(
+        factors={
+            "buffer": COMPARED,
+            "channel": ("pipe", "local"),
+            "mode": MODES,
+            "sockbuf": ("default",),
+            "total": (4 * MEBIBYTE,),
+            "tracer": ("none", ALL_KINDS),
+        },
+        reps=10,
+        blocks=5,
+    ),
+    quick_share="about 10 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
+    metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
+)
+
+EFFECT = Experiment(
+    name="trace.effect",
+    workload="ipc.throughput",
+    title="Moving data under six tracers",
+    question="How much slower is the same work under each tracer, and which findings would have changed?",
+    full=Design(
+        factors={
+            "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+            "channel": ("pipe", "local", "tcp", "shm"),
+            "mode": ("2proc",),
+            "total": (4 * MEBIBYTE,),
+            "tracer": TRACERS,
+        },
+        reps=14,
+        blocks=7,
+    ),
+    quick=Design(
+        factors={
+            "buffer": COMPARED,
+            "channel": ("pipe", "local"),
+            "mode": ("2proc",),
+            "total": (MEBIBYTE,),
+            "tracer": FEW_TRACERS,
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 10 s: 4 points with two tracers and without, 1 MiB moved 5 times each",
+    metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads"),
+)
+
+COST = Experiment(
+    name="trace.cost",
+    workload="syscall.cost",
+    title="What a tracer adds to one system call",
+    question="How much longer does a system call that does nothing take under each tracer?",
+    full=Design(
+        factors={"call": ("getppid",), "style": ("loop",), "tracer": TRACERS},
+        reps=100,
+        blocks=10,
+    ),
+    quick=Design(
+        factors={"call": ("getppid",), "style": ("loop",), "tracer": FEW_TRACERS},
+        reps=20,
+        blocks=5,
+    ),
+    quick_share="about 5 s: one call with two tracers and without, 20 samples each",
+    metrics=("time_ns", "cycles"),
+)
+
+FAULT = Experiment(
+    name="memory.fault",
+    workload="memory.fault",
+    title="What a page fault costs",
+    question="How long does touching a page take that is not mapped, by what the kernel has to do for it?",
+    full=Design(
+        factors={
+            "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
+            "threads": (1, 2),
+            "size": (64 * MEBIBYTE,),
+            "tracer": ("none", "faults"),
+        },
+        reps=20,
+        blocks=10,
+    ),
+    quick=Design(
+        factors={
+            "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
+            "threads": (1,),
+            "size": (4 * MEBIBYTE,),
+            "tracer": ("none", "faults"),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 8 s: 6 kinds with and without a tracer, 4 MiB touched 5 times each",
+    metrics=("time_ns", "faults_per_s", "faults", "major"),
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.ipc.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="ipc",
+    title="IPC and tracing",
+    document=(
+        "a laboratory on pipes and sockets within and between processes: buffer sizes, system calls and "
+        "context switches, traced, with the probe effect measured"
+    ),
+    experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
+    sections=_sections,
+    notebook="notebooks/ipc.ipynb",
+)

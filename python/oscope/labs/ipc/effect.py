@@ -1,0 +1,328 @@
+"""The probe effect: how much slower work is under each tracer, and which findings would have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import isfinite, nan
+
+import numpy as np
+
+from oscope.digits import MISSING, format_count, format_value
+from oscope.experiment import Level
+from oscope.labs.curve import best, bounded_text, curve, unmeasured
+from oscope.labs.ipc import TRACERS
+from oscope.labs.ipc.points import RATE, TIME, buffers, channels, metric, only
+from oscope.labs.ipc.traced import UNTRACED, probe_effect
+from oscope.labs.words import listed
+from oscope.report import plots
+from oscope.report.analysis import Analysed, label, measured, paired_difference
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import ComparedMetric, Summary
+from oscope.statistics.effect import LEVEL, holm
+from oscope.trace.reading import merge
+from oscope.units import format_bytes
+
+TITLE = "The probe effect"
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """One point under one tracer."""
+
+    tracer: str
+    name: str
+    row: ComparedMetric
+    """Time traced over untraced."""
+    added: Summary | None
+    """Time traced less untraced, in the metric's unit, one difference a block."""
+    unit_ns: float
+    """One of that unit, in ns."""
+    calls: float | None
+    """System calls in what was timed."""
+    counted: str
+    """Where `calls` is from."""
+
+    @property
+    def per_call(self) -> tuple[float, float, float] | None:
+        """Added time of a call in ns, with its interval; NaN bounds where there is none."""
+        if self.added is None or not self.calls:
+            return None
+        low, high = self.added.ci95 or (nan, nan)
+        one = self.unit_ns / self.calls
+        return self.added.median * one, low * one, high * one
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a tracer lets one say otherwise."""
+
+    untraced: str
+    traced: str
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer E10."""
+    moved, cost = results.get("trace.effect"), results.get("trace.cost")
+    if moved is None and cost is None:
+        return None
+    single = _slowdowns(cost, "time_ns", 1.0) if cost is not None else []
+    moving = _slowdowns(moved, TIME, 1e9) if moved is not None else []
+    missing = " ".join(dict.fromkeys(filter(None, (unmeasured(one) for one in (moved, cost) if one))))
+    if not single and not moving:
+        return Section(TITLE, "", missing=missing) if missing else None
+    changes = _changes(results, moved) if moved is not None else {}
+    return Section(
+        title=TITLE,
+        answer=" ".join([*_single(single), *_moving(moving), *_changed(changes)]),
+        text=[
+            (
+                "Slow-down: time with the tracer over time without it, in the same blocks. `bpf-count` "
+                "counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event "
+                "a call to user space; `perf-trace` and `strace` tell every call, `strace-count` only sums. "
+                "strace stops the process twice a call (ptrace(2))."
+            ),
+            (
+                "A finding changes where the tracer's own times would have said otherwise: another channel "
+                "found faster, a difference no longer found, or a buffer size found better than the one that "
+                "is best untraced (paired by block, p corrected by Holm)."
+            ),
+        ],
+        tables=[*([_table(single, moving)]), *([_changes_table(changes)] if changes else [])],
+        figures=_figures(single, moving),
+        missing=missing,
+    )
+
+
+def tracers(experiment: ExperimentResults) -> list[str]:
+    """Return the tracers of an experiment but for none, in the order of the lab."""
+    found = dict.fromkeys(str(point.factors.get("tracer", UNTRACED)) for point in experiment.points)
+    order = {name: index for index, name in enumerate(TRACERS)}
+    return sorted((name for name in found if name != UNTRACED), key=lambda name: order.get(name, len(order)))
+
+
+def _slowdowns(experiment: ExperimentResults, name: str, unit_ns: float) -> list[Slowdown]:
+    others = [each for each in experiment.varied() if each != "tracer"]
+    found = []
+    for tracer in tracers(experiment):
+        for point in only(experiment, tracer=tracer).points:
+            plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
+            row = probe_effect(experiment, plain, point, name)
+            if plain is None or row is None:
+                continue
+            calls, counted = _calls(experiment, plain)
+            where = label(experiment, point.factors, others)
+            added = paired_difference(experiment, plain, point, name)
+            found.append(Slowdown(tracer, where, row, added, unit_ns, calls, counted))
+    return found
+
+
+def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | None, str]:
+    """Return how many calls are in what a metric times: one by `syscall.cost`, else as counted."""
+    if "call" in plain.factors:
+        return 1.0, "one call is timed"
+    for point in experiment.points:
+        same = {**point.factors, "tracer": UNTRACED} == {**plain.factors, "tracer": UNTRACED}
+        # A tracer of the whole process counts more than the transfer's calls.
+        readings = [each for each in point.traces if "calls" in each and "scope" not in each]
+        if same and readings:
+            whole = merge(readings)
+            count = sum(call["count"] for call in whole["calls"].values())
+            return count / whole["reps"], f"counted by {whole['tracer']}"
+    calls = metric(plain, "writes") + metric(plain, "reads")
+    kept = calls[np.isfinite(calls)]
+    return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
+
+
+def _single(found: Sequence[Slowdown]) -> list[str]:
+    """Say what each tracer adds to one system call."""
+    told = [f"{each.tracer} {_per_call(each)}, {_times(each)} times its time" for each in found]
+    return [f"To one getppid, tracing adds: {'; '.join(told)}."] if told else []
+
+
+def _per_call(each: Slowdown) -> str:
+    added = each.per_call
+    if added is None:
+        return MISSING
+    value, low, high = added
+    half = (high - low) / 2 if isfinite(low) and isfinite(high) else 0.01 * abs(value)
+    return format_value(value * 1e-9, max(half, 0.005 * abs(value)) * 1e-9, "s")
+
+
+def _times(each: Slowdown) -> str:
+    return bounded_text(each.row.ratio, *each.row.ci95)
+
+
+def _moving(found: Sequence[Slowdown]) -> list[str]:
+    """Say which tracer slows moving data least and most."""
+    if not found:
+        return []
+    worst = {
+        name: max((each for each in found if each.tracer == name), key=lambda each: each.row.ratio)
+        for name in dict.fromkeys(each.tracer for each in found)
+    }
+    low, high = (end(worst.values(), key=lambda each: each.row.ratio) for end in (min, max))
+    text = f"Moving data is slowed most by {high.tracer}, {_times(high)} times at {high.name}"
+    if low is high:
+        return [f"{text}."]
+    return [f"{text}, and least by {low.tracer}, at worst {_times(low)} times (at {low.name})."]
+
+
+# ---- findings that change
+
+
+def _changes(results: Analysed, experiment: ExperimentResults) -> dict[str, list[Finding]]:
+    """Return for each tracer the findings that it changes."""
+    plain = only(experiment, tracer=UNTRACED)
+    found = {}
+    for tracer in tracers(experiment):
+        traced = only(experiment, tracer=tracer)
+        if not any(len(measured(point, RATE)[0]) for point in traced.points):
+            continue
+        found[tracer] = [
+            *_orders(plain, traced),
+            *(
+                text
+                for channel in channels(plain)
+                if (text := _best_size(results, (plain, traced), channel)) is not None
+            ),
+        ]
+    return found
+
+
+def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[Finding]:
+    """Return the pairs of channels of which the tracer says otherwise."""
+    before, after = _pairs(plain), _pairs(traced)
+    changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
+    # An order that is reversed comes before one that is only no longer found.
+    changed.sort(key=lambda one: one[1] * one[2])
+    return [
+        Finding(f"by {format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
+        for (a, b, size), was, now in changed
+    ]
+
+
+def _pairs(experiment: ExperimentResults) -> dict[tuple[str, str, int], int]:
+    """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
+    keys, rows = [], []
+    for size in buffers(experiment):
+        for a, b in combinations(channels(experiment), 2):
+            first, second = (experiment.point(channel=one, buffer=size) for one in (a, b))
+            if first is None or second is None:
+                continue
+            row = probe_effect(experiment, first, second, RATE)
+            if row is not None:
+                keys.append((a, b, size))
+                rows.append(row)
+    if not rows:
+        return {}
+    apart = holm(np.array([row.p for row in rows])) < LEVEL
+    return {
+        key: (0 if not told else -1 if row.ratio > 1 else 1)
+        for key, row, told in zip(keys, rows, apart, strict=True)
+    }
+
+
+def _order(a: str, b: str, which: int) -> str:
+    if not which:
+        return f"{a} and {b} cannot be told apart"
+    return f"{a} is faster than {b}" if which > 0 else f"{b} is faster than {a}"
+
+
+def _best_size(
+    results: Analysed, sides: tuple[ExperimentResults, ExperimentResults], channel: str
+) -> Finding | None:
+    """Return what the tracer says of a channel's best buffer size, if it is not what is so untraced."""
+    where: Mapping[str, Level] = {"channel": channel}
+    plain, traced = (curve(results, one, RATE, **where) for one in sides)
+    if len(plain) < 2 or len(traced) < 2:
+        return None
+    was, _ = best(plain, sides[0], RATE)
+    now, alike = best(traced, sides[1], RATE)
+    if was.size in {now.size, *(each.size for each in alike)}:
+        return None
+    return Finding(f"the best buffer of {channel} is {was.name}", f"it is {now.name}")
+
+
+def _changed(changes: Mapping[str, Sequence[Finding]]) -> list[str]:
+    """Name the tracers that change a finding, and those that do not."""
+    if not changes:
+        return []
+    under: dict[Finding, list[str]] = {}
+    for tracer, told in changes.items():
+        for finding in told:
+            under.setdefault(finding, []).append(tracer)
+    text = [
+        f"Untraced, {finding.untraced}; under {listed(names)}, {finding.traced}."
+        for finding, names in under.items()
+    ]
+    kept = [tracer for tracer, told in changes.items() if not told]
+    if kept:
+        text.append(f"Under {listed(kept)} the order of the channels and the best buffer sizes stay.")
+    return text
+
+
+# ---- tables and figures
+
+
+def _table(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> Table:
+    rows = []
+    for each in (*single, *moving):
+        added = each.per_call
+        limits = MISSING
+        if added is not None and isfinite(added[1]):
+            limits = bounded_text(*added)
+        rows.append(
+            [
+                each.tracer,
+                each.name or "getppid",
+                _times(each),
+                each.row.different,
+                MISSING if added is None else limits if limits != MISSING else f"{added[0]:.3g}",
+                format_value(each.row.ratio - 1, None, "s") if isfinite(each.row.ratio) else MISSING,
+                MISSING if each.calls is None else format_count(each.calls),
+                each.counted or MISSING,
+            ]
+        )
+    columns = [
+        "tracer",
+        "point",
+        "slow-down (95 %)",
+        "different",
+        "added to a call [ns] (95 %)",
+        "added to a second",
+        "calls",
+        "calls by",
+    ]
+    note = (
+        "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the "
+        "times over the calls within."
+    )
+    return Table("Slow-down by tracer", columns, rows, frozenset({6}), note)
+
+
+def _changes_table(changes: Mapping[str, Sequence[Finding]]) -> Table:
+    rows = [
+        [tracer, each.untraced, each.traced]
+        for tracer, told in changes.items()
+        for each in told or [Finding("nothing changes", MISSING)]
+    ]
+    return Table("Findings that change under a tracer", ["tracer", "untraced", "under the tracer"], rows)
+
+
+def _figures(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> list[Figure]:
+    figures = []
+    names = {"What a tracer adds to a null system call": single, "Moving data under tracers": moving}
+    for title, found in names.items():
+        series: dict[str, list[plots.Dot]] = {}
+        for each in found:
+            if isfinite(each.row.ratio):
+                interval = each.row.ci95 if all(isfinite(end) for end in each.row.ci95) else None
+                row = series.setdefault(each.name or "getppid", [])
+                row.append(plots.Dot(each.tracer, each.row.ratio, interval, np.zeros(0)))
+        if series:
+            note = "Ratios with their 95 % intervals; 1 is no slow-down."
+            figures.append(plots.dots(title, "time traced / untraced", series, note))
+    return figures

@@ -1,0 +1,323 @@
+"""Where a larger buffer stops helping, and what changes there: what the channel holds, calls and switches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oscope.digits import MISSING, format_share, format_value
+from oscope.labs.curve import At, bounded_text, narrowing, over_sizes, sizes_of, unmeasured
+from oscope.labs.ipc.points import (
+    BUFFER,
+    KNOWN,
+    MODE_WORDS,
+    RATE,
+    bytes_text,
+    calls_per_mebibyte,
+    curves,
+    derived,
+    modes,
+    only,
+    switches_per_mebibyte,
+    untraced,
+)
+from oscope.labs.words import counted, listed
+from oscope.report import plots
+from oscope.report.analysis import Analysed, measured
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import ExperimentResults
+from oscope.statistics import ComparedMetric, Summary, compare_points
+from oscope.statistics.effect import LEVEL, holm
+
+TITLE = "Where a larger buffer stops helping"
+WORTH = 1.05
+"""A larger buffer helps if it is faster by more than this factor, and found to be faster."""
+FEWEST = 3
+"""Sizes that a curve needs to have a knee."""
+
+
+@dataclass(frozen=True)
+class Knee:
+    """The smallest buffer size that no larger one beats, by the medians."""
+
+    mode: str
+    channel: str
+    sockbuf: str
+    first: At
+    """The smallest size measured."""
+    low: At
+    """The smallest size that no larger one is found to beat: at it the knee may be as well."""
+    at: At
+    last: At
+    """The largest size measured."""
+    gain: ComparedMetric | None
+    """Throughput at the knee over that at the smallest size."""
+    after: ComparedMetric | None
+    """Throughput at the largest size over that at the knee."""
+    capacity: float | None
+    """What the channel holds at the knee, in bytes."""
+    calls: tuple[Summary | None, Summary | None, Summary | None]
+    """For a MiB, at the smallest size, the knee and the largest size."""
+    switches: tuple[Summary | None, Summary | None, Summary | None]
+
+    @property
+    def name(self) -> str:
+        """The configuration in words."""
+        return f"{self.channel}{' with -s' if self.sockbuf == 'buffer' else ''} {MODE_WORDS[self.mode]}"
+
+    @property
+    def place(self) -> str:
+        """Where it is: a size, or the sizes between which it cannot be told."""
+        return self.at.name if self.low is self.at else f"{self.low.name} to {self.at.name}"
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer E7's first half."""
+    whole = results.get("ipc.throughput")
+    if whole is None:
+        return None
+    experiment = only(untraced(whole), placement="free")
+    found = [
+        knee
+        for sockbuf in ("default", "buffer")
+        for mode in modes(experiment)
+        for channel, row in curves(results, experiment, RATE, mode=mode, sockbuf=sockbuf).items()
+        if len(row) >= FEWEST and (knee := _knee(experiment, (mode, channel, sockbuf), row)) is not None
+    ]
+    missing = unmeasured(whole)
+    if not found:
+        return Section(TITLE, "", missing=missing) if missing else None
+    return Section(
+        title=TITLE,
+        answer=" ".join([*_sizes(found), *_capacity(found), *_moved(found)]),
+        text=[
+            (
+                "The knee is the smallest buffer size that no larger one beats by more than "
+                f"{format_share(WORTH - 1, 0.1)}. Two sizes are told where the medians say another one than "
+                "the test does (paired by block, p corrected by Holm): it lies there or between. The "
+                "capacity is what the channel holds before a writer blocks, measured."
+            ),
+            " ".join(map(_told, _documented(found))),
+            *_why(found),
+            *narrowing(experiment, KNOWN),
+        ],
+        tables=[_table(found)],
+        figures=[_figure(found), *_calls(results, experiment)],
+        missing=missing,
+    )
+
+
+def _knee(experiment: ExperimentResults, which: tuple[str, str, str], row: Sequence[At]) -> Knee | None:
+    low, at = knee(experiment, row)
+    first, last = row[0], row[-1]
+    capacity = measured(at.point, "capacity")[0]
+    places = (first, at, last)
+    calls = [derived(experiment, each.point, calls_per_mebibyte) for each in places]
+    switches = [derived(experiment, each.point, switches_per_mebibyte) for each in places]
+    return Knee(
+        *which,
+        first=first,
+        low=low,
+        at=at,
+        last=last,
+        gain=_ratio(experiment, first, at),
+        after=_ratio(experiment, at, last),
+        capacity=float(np.median(capacity)) if len(capacity) else None,
+        calls=(calls[0], calls[1], calls[2]),
+        switches=(switches[0], switches[1], switches[2]),
+    )
+
+
+def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
+    """Return the smallest sizes of a rising curve that no larger one beats by more than `WORTH`.
+
+    First the one that none is found to beat (paired by block, Holm), then that by the medians.
+    """
+    low = None
+    for index, each in enumerate(row):
+        rows = [
+            compare_points(each.point, other.point, experiment.metrics[RATE], same_run=True)
+            for other in row[index + 1 :]
+        ]
+        better = np.array([found.ratio > WORTH for found in rows], dtype=bool)
+        found_better = better & (holm(np.array([found.p for found in rows])) < LEVEL)
+        if low is None and not found_better.any():
+            low = each
+        if low is not None and not better.any():
+            return low, each
+    return row[-1], row[-1]
+
+
+def _ratio(experiment: ExperimentResults, a: At, b: At) -> ComparedMetric | None:
+    return None if a is b else compare_points(a.point, b.point, experiment.metrics[RATE], same_run=True)
+
+
+def _documented(found: Sequence[Knee]) -> list[Knee]:
+    """Return the knees that the sentence tells: pipes and sockets as they are; the table has all."""
+    chosen = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
+    return chosen or list(found)
+
+
+def _sizes(found: Sequence[Knee]) -> list[str]:
+    """Say for each channel where its knees are."""
+    told = []
+    for channel in dict.fromkeys(each.channel for each in _documented(found)):
+        modes_at: dict[str, list[str]] = {}
+        for each in _documented(found):
+            if each.channel == channel:
+                where = f"at {each.place}"
+                if each.low is each.last:
+                    where = "at no size measured"
+                modes_at.setdefault(where, []).append(MODE_WORDS[each.mode])
+        places = [f"{where} {listed(names)}" for where, names in modes_at.items()]
+        told.append(f"With {channel} a larger buffer stops helping {'; '.join(places)}.")
+    return told
+
+
+def _told(each: Knee) -> str:
+    """Say where a curve's knee is, what was gained up to it and what comes after."""
+    if each.low is each.last:
+        return f"{each.name}: every larger buffer helps, up to the largest measured, {each.at.name}."
+    text = f"{each.name}: the knee is at {each.place}"
+    if each.at is each.first:
+        text = f"{each.name}: no buffer beats the smallest measured, {each.at.name}"
+    if each.gain is not None:
+        text += f", with {_times(each.gain)} times the throughput of {each.first.name}"
+    if each.after is not None and each.after.different == "yes" and each.after.ratio < 1:
+        text += f"; {each.last.name} is slower again, {_times(each.after)} times the knee"
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _times(row: ComparedMetric) -> str:
+    return bounded_text(row.ratio, *row.ci95)
+
+
+def _capacity(found: Sequence[Knee]) -> list[str]:
+    """Hold the knees against what the channels hold."""
+    known = [each for each in found if each.capacity and each.at is not each.last]
+    if not known:
+        return []
+    below = [each for each in known if each.at.size < (each.capacity or 0)]
+    above = [each for each in known if each.low.size > (each.capacity or 0)]
+    at = [each for each in known if each.low.size == each.at.size == each.capacity]
+    unsure = len(known) - len(below) - len(above) - len(at)
+    parts = [
+        f"{word} in {number}"
+        for word, number in (
+            ("at the capacity", len(at)),
+            ("below it", len(below)),
+            ("above it", len(above)),
+            ("at or about it", unsure),
+        )
+        if number
+    ]
+    return [f"Of {counted(len(known), 'knee')} within the sizes measured, it is {listed(parts)}."]
+
+
+def _why(found: Sequence[Knee]) -> list[str]:
+    """Say how calls and switches for a MiB fall up to the knee, and how beyond it."""
+    told = []
+    for each in _documented(found):
+        if each.at in (each.first, each.last):
+            continue
+        parts = [
+            f"{name} a MiB {_falling(row)}"
+            for name, row in (("calls", each.calls), ("switches", each.switches))
+            if all(one is not None for one in row) and any(one.median for one in row if one is not None)
+        ]
+        if parts:
+            told.append(f"{each.name}, {listed(parts)}")
+    if not told:
+        return []
+    return [f"From the smallest size over the knee to the largest: {'; '.join(told)}."]
+
+
+def _falling(row: Sequence[Summary | None]) -> str:
+    return " → ".join(_number(one) for one in row)
+
+
+def _number(one: Summary | None) -> str:
+    return MISSING if one is None else format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
+
+
+def _moved(found: Sequence[Knee]) -> list[str]:
+    """Say which knees move when the socket buffers are set."""
+    defaults = {(each.mode, each.channel): each for each in found if each.sockbuf == "default"}
+    told = []
+    for each in found:
+        other = defaults.get((each.mode, each.channel))
+        if each.sockbuf == "default" or other is None:
+            continue
+        change = "the same" if each.place == other.place else each.place
+        told.append(f"{other.name}, {other.place} without it and {change} with it")
+    return [f"Where the knee is with -s: {'; '.join(told)}."] if told else []
+
+
+def _table(found: Sequence[Knee]) -> Table:
+    rows = []
+    for each in found:
+        rows.append(
+            [
+                each.mode,
+                each.channel,
+                "set" if each.sockbuf == "buffer" else "default",
+                each.place,
+                MISSING if each.capacity is None else bytes_text(each.capacity),
+                MISSING if not each.capacity else f"{each.at.size / each.capacity:.2g}",
+                MISSING if each.gain is None else _times(each.gain),
+                MISSING if each.after is None else _times(each.after),
+                _falling(each.calls),
+                _falling(each.switches),
+            ]
+        )
+    columns = [
+        "mode",
+        "channel",
+        "socket buffers",
+        "knee",
+        "capacity",
+        "knee / capacity",
+        "knee / smallest (95 %)",
+        "largest / knee (95 %)",
+        "calls a MiB",
+        "switches a MiB",
+    ]
+    every = [each.first for each in found] + [each.last for each in found]
+    low, high = (end(every, key=lambda one: one.size).name for end in (min, max))
+    note = (
+        f"Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a "
+        "knee at the largest means that none was found."
+    )
+    return Table("Knees", columns, rows, frozenset({5}), note)
+
+
+def _figure(found: Sequence[Knee]) -> Figure:
+    """Draw each knee over the channel's capacity."""
+    dots = [
+        plots.Dot(each.name, each.at.size / each.capacity, None, np.zeros(0))
+        for each in found
+        if each.capacity
+    ]
+    note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
+    return plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
+
+
+def _calls(results: Analysed, experiment: ExperimentResults) -> list[Figure]:
+    """Draw the calls for a MiB over the buffer size, a figure a mode."""
+    figures = []
+    for mode in modes(experiment):
+        found = {
+            channel: [
+                replace(each, summary=calls)
+                for each in row
+                if (calls := derived(experiment, each.point, calls_per_mebibyte)) is not None
+            ]
+            for channel, row in curves(results, experiment, RATE, mode=mode, sockbuf="default").items()
+        }
+        found = {channel: row for channel, row in found.items() if row}
+        if len(sizes_of(found)) > 1:
+            title = f"Writes and reads for a MiB, {MODE_WORDS[mode]}"
+            figures.append(over_sizes(title, found, "1/MiB", name=BUFFER))
+    return figures

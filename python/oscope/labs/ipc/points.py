@@ -1,0 +1,148 @@
+"""What several answers take from `ipc.throughput`: some of its points, and values from several metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from oscope.digits import format_count
+from oscope.experiment import Level
+from oscope.labs.curve import At, curve, size_of
+from oscope.labs.ipc import CHANNELS, COMPARED, MODES
+from oscope.report.analysis import Analysed
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import Summary, summarise
+from oscope.units import format_bytes
+
+MEBIBYTE = 1 << 20
+BUFFER = "buffer"
+RATE, RATE_UNIT, TIME = "throughput", "MiB/s", "time_s"
+PLAIN: Mapping[str, Level] = {"sockbuf": "default", "placement": "free"}
+"""Levels of a point that nothing was set for."""
+MODE_WORDS = {"1thread": "in one thread", "2thread": "between threads", "2proc": "between processes"}
+KNOWN = ("channel", "mode", "sockbuf", "tracer", "total")
+"""Factors that every answer tells or that do not change what it says."""
+
+Metrics = Mapping[str, Floats]
+
+
+def untraced(experiment: ExperimentResults) -> ExperimentResults:
+    """Return the experiment without the points that a tracer watched."""
+    points = tuple(point for point in experiment.points if point.factors.get("tracer", "none") == "none")
+    return replace(experiment, points=points)
+
+
+def channels(experiment: ExperimentResults) -> list[str]:
+    """Return the channels measured, in the order of the lab."""
+    found = {str(point.factors["channel"]) for point in experiment.points if "channel" in point.factors}
+    return sorted(found, key=CHANNELS.index)
+
+
+def modes(experiment: ExperimentResults) -> list[str]:
+    """Return the modes measured, in the order of the lab."""
+    found = {str(point.factors["mode"]) for point in experiment.points if "mode" in point.factors}
+    return sorted(found, key=MODES.index)
+
+
+def curves(
+    results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level
+) -> dict[str, list[At]]:
+    """Return the curve of each channel that has values at points with these levels."""
+    found = {
+        channel: curve(results, experiment, metric, channel=channel, **factors)
+        for channel in channels(experiment)
+    }
+    return {channel: each for channel, each in found.items() if each}
+
+
+def derived(
+    experiment: ExperimentResults, point: PointSamples, value: Callable[[PointSamples], Floats]
+) -> Summary | None:
+    """Summarise what `value` computes for each sample of the point; None where no sample has it."""
+    if not len(point) or not point.metrics:
+        return None
+    values = value(point)
+    if not np.isfinite(values).any():
+        return None
+    return summarise(values, point.block, boot=point.boot, seed=experiment.seed)
+
+
+def metric(point: PointSamples, name: str) -> Floats:
+    """Return the values of a metric; NaN where the point has none."""
+    return point.metrics.get(name, np.full(len(point), np.nan))
+
+
+def both_sides(point: PointSamples, *names: str) -> Floats:
+    """Return the sum of `sender_NAME` and `receiver_NAME` over `names`; in one thread the sender is both."""
+    sides = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
+    parts = [metric(point, f"{side}_{name}") for side in sides for name in names]
+    return np.asarray(np.sum(parts, axis=0), dtype=float)
+
+
+def sides(point: PointSamples) -> int:
+    """Return how many threads move the data."""
+    return 1 if point.factors.get("mode") == "1thread" else 2
+
+
+def mebibytes(point: PointSamples) -> Floats:
+    """Return how much was moved in each sample, in MiB."""
+    return metric(point, "bytes") / MEBIBYTE
+
+
+def switches(point: PointSamples) -> Floats:
+    """Return the context switches of both sides in each sample."""
+    return both_sides(point, "voluntary", "involuntary")
+
+
+def cpu_per_mebibyte(point: PointSamples) -> Floats:
+    """Return the CPU time of both sides for a MiB, in s."""
+    return metric(point, "cpu_s") / mebibytes(point)
+
+
+def cpus_busy(point: PointSamples) -> Floats:
+    """Return CPU time over elapsed time."""
+    return metric(point, "cpu_s") / metric(point, TIME)
+
+
+def calls_per_mebibyte(point: PointSamples) -> Floats:
+    """Return writes and reads for a MiB."""
+    return (metric(point, "writes") + metric(point, "reads")) / mebibytes(point)
+
+
+def switches_per_mebibyte(point: PointSamples) -> Floats:
+    """Return context switches of both sides for a MiB."""
+    return switches(point) / mebibytes(point)
+
+
+def bytes_text(size: float) -> str:
+    """Return a number of bytes: `64 KiB` where it is a whole number of KiB, else in B to the last one."""
+    whole = int(size)
+    return format_bytes(whole) if whole % 1024 == 0 else f"{format_count(whole)} B"
+
+
+def shown_sizes(found: Sequence[At]) -> list[At]:
+    """Return the points of a curve that a table shows: at the lab's compared sizes, else at both ends."""
+    chosen = [each for each in found if each.size in COMPARED]
+    return chosen or [each for each in found if each.size in (found[0].size, found[-1].size)]
+
+
+def only(experiment: ExperimentResults, **levels: Level) -> ExperimentResults:
+    """Return the experiment with the points that have these levels."""
+    points = tuple(
+        point
+        for point in experiment.points
+        if all(point.factors.get(name, level) == level for name, level in levels.items())
+    )
+    return replace(experiment, points=points)
+
+
+def plain(experiment: ExperimentResults) -> ExperimentResults:
+    """Return the untraced points for which neither socket buffers nor places were set."""
+    return only(untraced(experiment), **PLAIN)
+
+
+def buffers(experiment: ExperimentResults) -> list[int]:
+    """Return every buffer size, rising."""
+    return sorted({size for point in experiment.points if (size := size_of(point)) is not None})

@@ -1,0 +1,313 @@
+"""The IPC lab: its designs, and answers that follow results whose causes are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+import synthetic
+import synthetic_ipc
+from oscope import labs
+from oscope.experiment import Level
+from oscope.labs.ipc import SOCKETS
+from oscope.report.document import Section
+from oscope.report.figures import draw
+from oscope.samples import ExperimentResults, PointSamples
+from synthetic_disk import changed, with_first
+from synthetic_ipc import sections
+
+IPC = labs.lab("ipc")
+PERFORMANCE, ROUND, SIZES = "How the configurations perform", "Round trips", "What read and write return"
+SOCKBUF, INSIDE, SWITCHES = "Setting the socket buffers", "Time in system calls", "Context switches"
+KNEE, THREADS = "Where a larger buffer stops helping", "Threads or processes"
+CALLS, FAULTS, EFFECT = "Which calls, and how long they take", "Page faults", "The probe effect"
+TITLES = [
+    PERFORMANCE,
+    ROUND,
+    SIZES,
+    SOCKBUF,
+    INSIDE,
+    SWITCHES,
+    KNEE,
+    THREADS,
+    CALLS,
+    FAULTS,
+    EFFECT,
+]
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return sections(*synthetic_ipc.survey().experiments)
+
+
+# ---- designs
+
+
+def _points(name: str, profile: str) -> list[dict[str, Level]]:
+    experiment = labs.experiment(name)
+    design = experiment.full if profile == "full" else experiment.quick
+    assert design is not None
+    every = [
+        dict(zip(design.factors, levels, strict=True))
+        for levels in itertools.product(*design.factors.values())
+    ]
+    rules = [rule for rule in (experiment.exclude, design.omit) if rule is not None]
+    return [point for point in every if not any(rule(point) for rule in rules)]
+
+
+@pytest.mark.parametrize("profile", ["full", "quick"])
+def test_only_sockets_have_buffers_to_set_and_one_thread_has_no_place_beside_another(profile: str) -> None:
+    points = _points("ipc.throughput", profile)
+    assert {point["channel"] for point in points if point["sockbuf"] == "buffer"} <= SOCKETS
+    assert {point["placement"] for point in points if point["mode"] == "1thread"} == {"free"}
+    assert {point["mode"] for point in points} == {"1thread", "2thread", "2proc"}
+
+
+def test_the_full_sweep_has_every_buffer_from_64_bytes_to_16_mebibytes_for_every_channel() -> None:
+    plain = {
+        (point["channel"], point["mode"], point["buffer"])
+        for point in _points("ipc.throughput", "full")
+        if (point["sockbuf"], point["placement"]) == ("default", "free")
+    }
+    assert len(plain) == 6 * 3 * 19
+    assert {buffer for _, _, buffer in plain} == {1 << power for power in range(6, 25)}
+
+
+def test_tracers_are_compared_with_none_at_the_same_points() -> None:
+    for name in ("ipc.trace", "trace.effect", "trace.cost", "memory.fault"):
+        for profile in ("full", "quick"):
+            by_tracer: dict[Level, list[tuple[Level, ...]]] = {}
+            for point in _points(name, profile):
+                rest = tuple(level for factor, level in point.items() if factor != "tracer")
+                by_tracer.setdefault(point["tracer"], []).append(rest)
+            assert next(iter(by_tracer)) == "none"
+            assert len(by_tracer) > 1
+            assert len({tuple(rows) for rows in by_tracer.values()}) == 1
+
+
+# ---- all sections
+
+
+def test_every_question_is_answered_with_a_table_and_a_figure(survey: dict[str, Section]) -> None:
+    assert list(survey) == TITLES
+    for section in survey.values():
+        assert section.answer
+        assert section.tables
+        assert section.figures
+        assert section.missing == ""
+        for table in section.tables:
+            assert all(len(row) == len(table.columns) for row in table.rows), table.title
+
+
+def test_every_figure_can_be_drawn_for_a_paper(survey: dict[str, Section]) -> None:
+    for section in survey.values():
+        for figure in section.figures:
+            draw(figure)
+
+
+@pytest.mark.parametrize("name", [each.name for each in IPC.experiments])
+def test_an_experiment_by_itself_is_answered_as_far_as_it_goes(name: str) -> None:
+    only = [each for each in synthetic_ipc.survey().experiments if each.experiment == name]
+    assert len(only) == 1
+    assert any(section.answer for section in sections(*only).values())
+
+
+def test_what_was_skipped_altogether_makes_no_answer_but_says_why() -> None:
+    for experiment in synthetic_ipc.survey().experiments:
+        gone = tuple(synthetic.skipped(point.factors) for point in experiment.points)
+        found = sections(dataclasses.replace(experiment, points=gone))
+        assert found
+        assert all(not section.answer for section in found.values())
+        assert any("no huge pages are free: echo" in section.missing for section in found.values())
+
+
+def _cut(experiment: ExperimentResults, samples: int) -> ExperimentResults:
+    def cut(point: PointSamples) -> PointSamples:
+        arrays = {
+            field.name: value[:samples]
+            for field in dataclasses.fields(point)
+            if isinstance(value := getattr(point, field.name), np.ndarray)
+        }
+        metrics = {name: values[:samples] for name, values in point.metrics.items()}
+        traces = point.traces[:samples]
+        return dataclasses.replace(point, **arrays, metrics=metrics, covariates={}, failed=(), traces=traces)
+
+    return dataclasses.replace(experiment, points=tuple(cut(point) for point in experiment.points))
+
+
+@pytest.mark.parametrize("samples", [0, 1, 2])
+def test_few_samples_break_nothing_and_prove_nothing(samples: int) -> None:
+    found = sections(*(_cut(each, samples) for each in synthetic_ipc.survey().experiments))
+    for section in found.values():
+        for figure in section.figures:
+            draw(figure)
+    if samples == 1:
+        assert "At none of 12 points can threads and processes be told apart" in found[THREADS].answer
+        assert "faster at" not in found[SOCKBUF].answer
+
+
+# ---- performance
+
+
+def test_the_fastest_of_each_mode_is_the_one_put_in(survey: dict[str, Section]) -> None:
+    answer = survey[PERFORMANCE].answer
+    assert "Between processes, shm is the fastest" in answer
+    assert "In one thread, pipe is the fastest" in answer
+    assert "and tcp at its best reaches" in answer
+    assert "times as fast as a pipe by 128 KiB between processes." in answer
+
+
+def test_cpu_time_stands_beside_throughput(survey: dict[str, Section]) -> None:
+    busy = {tuple(row[:2]): row[-1] for row in survey[PERFORMANCE].tables[0].rows}
+    assert busy["2proc", "shm"] == "2.00"
+    assert busy["2proc", "pipe"] == "1.00"
+
+
+def test_a_channel_that_spins_is_not_the_cheapest_for_being_fast() -> None:
+    def spin(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"cpu_s": 20 * point.metrics["cpu_s"]}
+
+    slow = changed(synthetic_ipc.throughput(), spin, channel="shm")
+    assert "the least CPU time takes vmsplice" in sections(slow)[PERFORMANCE].answer
+
+
+# ---- round trips
+
+
+def test_the_quickest_round_trip_and_the_longest_tail_are_named(survey: dict[str, Section]) -> None:
+    answer = survey[ROUND].answer
+    assert "by shm · 2" in answer
+    assert "the slowest is tcp" in answer
+    assert "is 9 times its median" in answer
+
+
+# ---- what calls return
+
+
+def test_short_transfers_are_tied_to_the_capacity(survey: dict[str, Section]) -> None:
+    answer = survey[SIZES].answer
+    assert "the commonest return being 64 KiB" in answer
+    assert "6 mostly return the whole capacity (pipe), and 0 mostly less than it" in answer
+    rows = {(row[0], row[1]): row for row in survey[SIZES].tables[0].rows}
+    assert rows["4 KiB · pipe · 2proc", "read"][5] == "none"
+    assert rows["128 KiB · pipe · 2proc", "read"][5] == "100 %"
+    assert rows["128 KiB · pipe · 1thread", "read"][6] == "EAGAIN: 640"
+
+
+def test_transfers_that_return_less_than_the_capacity_are_not_tied_to_it() -> None:
+    trace = synthetic_ipc.trace()
+    points = tuple(
+        dataclasses.replace(point, metrics={**point.metrics, "capacity": 2 * point.metrics["capacity"]})
+        for point in trace.points
+    )
+    answer = sections(dataclasses.replace(trace, points=points))[SIZES].answer
+    assert "0 mostly return the whole capacity, and 6 mostly less than it" in answer
+
+
+def test_without_traces_the_workloads_own_counts_are_told_with_the_remedy() -> None:
+    section = sections(synthetic_ipc.throughput())[SIZES]
+    assert section.answer.startswith("By the workload's own counts, reads are short most often at pipe")
+    assert section.missing == "ipc.trace was not run: `oscope run ipc.trace` does it."
+    assert section.tables[0].columns[0] == "point"
+
+
+# ---- socket buffers, knee, threads
+
+
+def test_setting_the_socket_buffers_helps_where_they_become_larger(survey: dict[str, Section]) -> None:
+    verdicts = {(row[0], row[2]): row[-1] for row in survey[SOCKBUF].tables[0].rows}
+    assert verdicts["2proc", "1 MiB"] == "yes"
+    assert "yes" not in {verdicts["2proc", size] for size in ("256 B", "4 KiB", "16 KiB", "64 KiB")}
+    assert "local between processes is faster at 1 MiB" in survey[SOCKBUF].answer
+
+
+def test_the_knee_is_at_the_capacity(survey: dict[str, Section]) -> None:
+    rows = {tuple(row[:3]): row for row in survey[KNEE].tables[0].rows}
+    assert rows["2proc", "pipe", "default"][3:5] == ["64 KiB", "64 KiB"]
+    assert rows["2proc", "local", "default"][3:5] == ["128 KiB", "128 KiB"]
+    assert rows["2proc", "local", "set"][3] == "1 MiB"
+    answer = survey[KNEE].answer
+    assert "With pipe a larger buffer stops helping at 64 KiB in one thread, between threads and" in answer
+    assert "local between processes, 128 KiB without it and 1 MiB with it" in answer
+
+
+def test_a_knee_elsewhere_is_found_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic_ipc.CAPACITY, "pipe", 16384)
+    answer = sections(synthetic_ipc.throughput())[KNEE].answer
+    assert "With pipe a larger buffer stops helping at 16 KiB in one thread" in answer
+
+
+def test_without_a_knee_none_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic_ipc.CAPACITY, "pipe", 1 << 30)
+    answer = sections(synthetic_ipc.throughput())[KNEE].answer
+    assert "With pipe a larger buffer stops helping at no size measured in one thread" in answer
+
+
+def test_buffers_that_are_too_large_are_said_to_be_slower() -> None:
+    def slow(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"throughput": point.metrics["throughput"] / 2}
+
+    section = sections(changed(synthetic_ipc.throughput(), slow, channel="pipe", buffer=1 << 20))[KNEE]
+    assert "1 MiB is slower again" in section.text[1]
+
+
+@pytest.mark.parametrize(
+    ("processes", "told"), [(0.5, "processes are slower at 12"), (1.8, "processes are faster at 12")]
+)
+def test_threads_and_processes_are_told_apart_as_the_data_say(
+    processes: float, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(synthetic_ipc.MODE_SPEED, "2proc", processes)
+    assert told in sections(synthetic_ipc.throughput())[THREADS].answer
+
+
+def test_equal_threads_and_processes_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(synthetic_ipc.MODE_SPEED, "2proc", synthetic_ipc.MODE_SPEED["2thread"])
+    rows = sections(synthetic_ipc.throughput())[THREADS].tables[0].rows
+    assert {row[5] for row in rows} <= {"no difference", "cannot tell"}
+
+
+# ---- a tracer is no level of what is shown untraced
+
+
+def test_traced_points_are_not_taken_for_untraced_ones() -> None:
+    plain = synthetic_ipc.throughput()
+    both = []
+    for point in plain.points:
+        both.append(dataclasses.replace(point, factors={**point.factors, "tracer": "strace"}))
+        both.append(dataclasses.replace(point, factors={**point.factors, "tracer": "none"}))
+    slow = {name: values / 50 if name == "throughput" else values for name, values in both[0].metrics.items()}
+    found = [
+        dataclasses.replace(point, metrics={**point.metrics, "throughput": slow["throughput"]})
+        if point.factors["tracer"] == "strace"
+        else point
+        for point in both
+    ]
+    mixed = dataclasses.replace(plain, points=tuple(found))
+    for title in (PERFORMANCE, SOCKBUF, KNEE, THREADS):
+        assert sections(mixed)[title].answer == sections(plain)[title].answer
+
+
+def test_a_skipped_point_is_told_with_its_remedy() -> None:
+    plain = synthetic_ipc.throughput()
+    first = plain.points[0]
+    gone = with_first(
+        plain,
+        **{
+            field.name: getattr(synthetic.skipped(first.factors), field.name)
+            for field in dataclasses.fields(first)
+        },
+    )
+    assert "1 of 78 points: no huge pages are free" in sections(gone)[PERFORMANCE].missing
+
+
+def test_a_knee_that_noise_hides_is_told_as_a_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        synthetic_ipc.Maker, "spread", lambda maker: maker.generator.lognormal(0, 1.2, maker.blocks)
+    )
+    rows = sections(synthetic_ipc.throughput())[KNEE].tables[0].rows
+    assert any(" to " in row[3] for row in rows)

@@ -1,0 +1,223 @@
+"""The IPC lab: what is drawn from traces, and what a tracer changes, on results whose causes are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import synthetic
+import synthetic_ipc
+from oscope.labs.ipc import COMPARED, histograms, in_calls
+from oscope.labs.ipc.traced import effect_note, losses, traced
+from oscope.report.document import Section
+from oscope.samples import ExperimentResults
+from synthetic_ipc import sections
+from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return sections(*synthetic_ipc.survey().experiments)
+
+
+def _retraced(
+    experiment: ExperimentResults, change: Callable[[dict[str, Any]], dict[str, Any] | None]
+) -> ExperimentResults:
+    """Return the experiment with each reading changed; None takes it away."""
+    points = tuple(
+        dataclasses.replace(
+            point, traces=tuple(made for each in point.traces if (made := change(dict(each))) is not None)
+        )
+        for point in experiment.points
+    )
+    return dataclasses.replace(experiment, points=points)
+
+
+# ---- traces
+
+
+def test_the_share_of_time_in_calls_is_the_one_put_in_in_every_mode() -> None:
+    for point in traced(synthetic_ipc.trace(), "time_s", "calls"):
+        assert in_calls.inside(point) == pytest.approx(synthetic_ipc.IN_CALLS, rel=0.01), point.name
+
+
+def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Section]) -> None:
+    for row in survey[INSIDE].tables[0].rows:
+        assert row[1].startswith("70")
+        assert row[2].startswith("100" if "1thread" in row[0] else "50")
+        assert row[3].startswith("60")
+    assert "70 % of the time in calls, 50 % on a CPU" in survey[INSIDE].answer
+
+
+@pytest.mark.parametrize("slow", [1.0, 1.25, 3.0])
+def test_every_traced_figure_carries_its_probe_effect(slow: float) -> None:
+    points = traced(synthetic_ipc.trace(traced=slow), "time_s", "calls")
+    assert len(points) == 12
+    for point in points:
+        assert point.effect is not None
+        assert point.effect.ratio == pytest.approx(slow, rel=0.05)
+    found = sections(synthetic_ipc.trace(traced=slow), synthetic_ipc.fault())
+    for title in (SIZES, INSIDE, CALLS, FAULTS):
+        assert found[title].figures
+        assert all("Probe effect" in figure.note for figure in found[title].figures)
+        assert all(table.columns[-1].startswith("probe effect") for table in found[title].tables)
+    assert "Probe effect" in found[SWITCHES].figures[-1].note
+
+
+def test_a_point_without_its_untraced_twin_has_no_probe_effect() -> None:
+    trace = synthetic_ipc.trace()
+    only = tuple(point for point in trace.points if point.factors["tracer"] != "none")
+    points = traced(dataclasses.replace(trace, points=only), "time_s", "calls")
+    assert all(point.effect is None and point.effect_text == "–" for point in points)
+    assert "not known" in effect_note(points)
+
+
+def test_losses_are_told_with_their_kind() -> None:
+    lost = {"ring": 3, "map_full": {"calls": 2}, "recursion": 1}
+    trace = _retraced(synthetic_ipc.trace(), lambda each: {**each, "losses": lost})
+    told = losses(traced(trace, "time_s", "calls"))
+    assert (
+        "15 events that found the ring full, 10 updates that the full map calls refused and 5 runs" in told[0]
+    )
+    for title in (SIZES, INSIDE, CALLS, FAULTS, SWITCHES):
+        assert any("lower bounds" in text for text in sections(trace)[title].text), title
+    assert losses(traced(synthetic_ipc.trace(), "time_s", "calls")) == []
+
+
+def test_where_nothing_could_be_traced_the_remedy_is_told_and_what_is_known_untraced() -> None:
+    trace = synthetic_ipc.trace()
+    points = tuple(
+        dataclasses.replace(
+            synthetic.skipped(point.factors), skipped="bpftrace needs root", remedy="run it with sudo"
+        )
+        if point.factors["tracer"] != "none"
+        else point
+        for point in trace.points
+    )
+    found = sections(synthetic_ipc.throughput(), dataclasses.replace(trace, points=points))
+    for title in (SIZES, INSIDE, CALLS, SWITCHES, FAULTS):
+        assert "12 of 24 points: bpftrace needs root: run it with sudo." in found[title].missing, title
+    assert "there goes on a CPU" in found[INSIDE].answer
+    assert found[SIZES].answer
+    assert found[SWITCHES].answer
+    assert found[CALLS].answer == ""
+
+
+def test_untraced_levels_alone_say_how_to_trace() -> None:
+    trace = _retraced(synthetic_ipc.trace(), lambda _: None)
+    assert "--trace syscalls,sched,faults" in sections(trace)[CALLS].missing
+
+
+def test_wake_up_latency_and_its_tail_are_those_put_in(survey: dict[str, Section]) -> None:
+    (_, table) = survey[SWITCHES].tables
+    row = next(row for row in table.rows if row[0].endswith("pipe · 2proc"))
+    assert (row[5], row[6]) == ("2.048 µs to 4.096 µs", "16.384 µs to 32.768 µs")
+
+
+def test_gaps_in_a_histogram_are_drawn_as_empty() -> None:
+    figure = histograms.figure("t", "x", {"a": [[1024, 2047, 9], [8192, 16383, 1]]}, "")
+    assert list(figure.traces[0]["y"]) == [90, 0, 0, 10]
+
+
+# ---- faults
+
+
+def test_traced_faults_are_held_against_timed_touches(survey: dict[str, Section]) -> None:
+    answer = survey[FAULTS].answer
+    assert "zero-page is the quickest fault with 225.0 ns" in answer
+    assert (
+        "they agree within 25 % at zero-page, anonymous, file, file-major, copy-on-write and huge" in answer
+    )
+
+
+def test_faults_that_do_not_agree_with_the_touches_are_not_said_to() -> None:
+    wrong = dict.fromkeys(synthetic_ipc.TOUCH_NS, 0.9) | {"file": 3.0}
+    answer = sections(synthetic_ipc.fault(traced=wrong))[FAULTS].answer
+    assert "to 3 (at file) times" in answer
+    assert "they agree within 25 % at zero-page, anonymous, file-major, copy-on-write and huge" in answer
+
+
+def test_without_traces_the_timed_touches_are_told() -> None:
+    section = sections(_retraced(synthetic_ipc.fault(), lambda _: None))[FAULTS]
+    assert section.answer.startswith("Untraced, touching zero-page takes")
+    assert "--trace" in section.missing
+
+
+def test_the_rate_of_faults_is_that_of_one_region(survey: dict[str, Section]) -> None:
+    rate = survey[FAULTS].figures[-1]
+    assert rate.layout["xaxis"]["title"]["text"] == "time since the region's begin [ms]"
+    assert list(rate.traces[0]["y"]) == [4000, 96]
+
+
+# ---- the probe effect
+
+
+def test_the_slow_down_of_each_tracer_is_the_one_put_in(survey: dict[str, Section]) -> None:
+    rows = {(row[0], row[1]): row for row in survey[EFFECT].tables[0].rows}
+    for tracer, slow in synthetic_ipc.SLOW.items():
+        if tracer == "none":
+            continue
+        assert float(rows[tracer, "getppid"][2].split()[0]) == pytest.approx(slow, rel=0.05)
+        added = float(rows[tracer, "getppid"][4].split()[0])
+        assert added == pytest.approx(synthetic_ipc.CALL_NS * (slow - 1), rel=0.1, abs=3)
+    assert "Moving data is slowed most by strace" in survey[EFFECT].answer
+
+
+def test_calls_are_those_the_tracer_counted_where_it_did() -> None:
+    effect = synthetic_ipc.effect()
+    count = {"count": 700, "errors": {}}
+    reading = {"tracer": "bpf-count", "reps": 1, "regions": 1, "region_ns": 1, "calls": {"read": count}}
+    points = tuple(
+        dataclasses.replace(point, traces=(reading,)) if point.factors["tracer"] == "bpf-count" else point
+        for point in effect.points
+    )
+    (table, *_) = sections(dataclasses.replace(effect, points=points))[EFFECT].tables
+    assert {tuple(row[6:]) for row in table.rows} == {("700", "counted by bpf-count")}
+    (table, *_) = sections(effect)[EFFECT].tables
+    assert {row[7] for row in table.rows} == {"writes and reads"}
+
+
+def _only_strace(pipe: float, local: float) -> synthetic_ipc.Slow:
+    def slow(tracer: str, channel: str, _: int) -> float:
+        return 1.0 if tracer != "strace" else pipe if channel == "pipe" else local
+
+    return slow
+
+
+def test_a_tracer_that_reverses_the_order_of_channels_is_named() -> None:
+    answer = sections(synthetic_ipc.effect(slow=_only_strace(40.0, 10.0)))[EFFECT].answer
+    assert "by 4 KiB, pipe is faster than local; under strace, local is faster than pipe." in answer
+    assert "under strace, pipe is" not in answer
+
+
+def test_a_tracer_that_changes_the_best_buffer_is_named() -> None:
+    def slow(tracer: str, _: str, buffer: int) -> float:
+        return 100.0 if tracer == "bpf-full" and buffer == COMPARED[-1] else 1.0
+
+    answer = sections(synthetic_ipc.effect(slow=slow))[EFFECT].answer
+    assert "Untraced, the best buffer of pipe is 128 KiB; under bpf-full, it is 4 KiB." in answer
+
+
+def test_tracers_that_change_nothing_are_said_to_change_nothing() -> None:
+    slow = synthetic_ipc.effect(slow=lambda tracer, *_: synthetic_ipc.SLOW[tracer], blocks=12)
+    answer = sections(slow)[EFFECT].answer
+    assert "the order of the channels and the best buffer sizes stay" in answer
+    assert "local is faster than pipe" not in answer
+
+
+def test_a_tracer_that_could_not_run_is_told_and_judged_nowhere() -> None:
+    effect = synthetic_ipc.effect()
+    points = tuple(
+        dataclasses.replace(
+            synthetic.skipped(point.factors), skipped="there is no strace", remedy="apt-get install strace"
+        )
+        if str(point.factors["tracer"]).startswith("strace")
+        else point
+        for point in effect.points
+    )
+    section = sections(dataclasses.replace(effect, points=points))[EFFECT]
+    assert "8 of 28 points: there is no strace: apt-get install strace." in section.missing
+    assert "strace" not in section.answer
