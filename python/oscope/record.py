@@ -163,7 +163,7 @@ def _point(results: ExperimentResults, point: PointSamples) -> dict[str, Any]:
         "factors": dict(point.factors),
         "metrics": {name: _metric(results, point, name) for name in results.metrics},
         "notes": list(point.notes),
-        "traces": [dict(reading) for reading in point.traces],
+        **({"traces": [dict(reading) for reading in point.traces]} if point.traces else {}),
         "samples": {
             **{name: getattr(point, name) for name in (*_INTEGERS, *_REALS)},
             "covariates": {name: np.ascontiguousarray(values) for name, values in point.covariates.items()},
@@ -207,7 +207,7 @@ def _read_point(data: Mapping[str, Any], skip: Mapping[str, Any] | None) -> Poin
         notes=tuple(data["notes"]),
         skipped=skip["reason"] if skip else None,
         remedy=skip["remedy"] if skip else None,
-        # Optional: records of earlier versions have none.
+        # Only of points that were traced.
         traces=tuple(data.get("traces", ())),
         **arrays,
     )

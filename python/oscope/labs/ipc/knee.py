@@ -204,7 +204,7 @@ def _capacity(found: Sequence[Knee]) -> list[str]:
     at = [each for each in known if each.low.size == each.at.size == each.capacity]
     unsure = len(known) - len(below) - len(above) - len(at)
     parts = [
-        f"{word} in {number}"
+        f"{number} {'lies' if number == 1 else 'lie'} {word}"
         for word, number in (
             ("at the capacity", len(at)),
             ("below it", len(below)),
@@ -213,7 +213,7 @@ def _capacity(found: Sequence[Knee]) -> list[str]:
         )
         if number
     ]
-    return [f"Of {counted(len(known), 'knee')} within the sizes measured, it is {listed(parts)}."]
+    return [f"Of {counted(len(known), 'knee')} within the sizes measured, {listed(parts)}."]
 
 
 def _why(found: Sequence[Knee]) -> list[str]:
