@@ -86,7 +86,7 @@ THROUGHPUT = Experiment(
         blocks=5,
         omit=_beyond_the_document,
     ),
-    quick_share="about 10 s: 47 points, 4 MiB moved 10 times each",
+    quick_share="about 12 s: 47 points, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
     exclude=_impossible,
 )
@@ -152,7 +152,7 @@ TRACE = Experiment(
         reps=10,
         blocks=5,
     ),
-    quick_share="about 10 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
+    quick_share="about 8 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
 )
 
@@ -202,7 +202,7 @@ COST = Experiment(
         reps=20,
         blocks=5,
     ),
-    quick_share="about 5 s: one call with two tracers and without, 20 samples each",
+    quick_share="about 8 s: one call with two tracers and without, 20 samples each",
     metrics=("time_ns", "cycles"),
 )
 
