@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 import synthetic
 import synthetic_disk
+import synthetic_ipc
 from oscope import report
 from oscope.errors import OscopeError
 from oscope.report import embed, page
@@ -113,7 +114,8 @@ def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
 
 def test_the_title_is_that_of_what_was_run() -> None:
     calls = synthetic.survey()
-    everything = Results((*calls.experiments, *synthetic_disk.survey().experiments))
+    surveys = (calls, synthetic_disk.survey(), synthetic_ipc.survey())
+    everything = Results(tuple(each for survey in surveys for each in survey.experiments))
     assert title(everything, report.LABS) == "This machine’s survey"
     one = Results(calls.experiments[:1])
     assert title(one, report.LABS) == calls.experiments[0].title
