@@ -142,7 +142,10 @@ def test_an_interrupt_is_the_commands(to: str, oscope: CommandLine) -> None:
         else:
             os.kill(running.pid, signal.SIGINT)
         out, told = running.communicate(timeout=30)
-    assert (running.returncode, out) == (9, "interrupted\n")
+    assert running.returncode == 9
+    # Of a process, a signal to the whole group comes to the command twice: itself, and passed on. Mostly it has
+    # ended by then.
+    assert set(out.splitlines()) == {"interrupted"}
     assert "ended with status 9" in told
 
 

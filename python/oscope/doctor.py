@@ -19,6 +19,7 @@ from typing import Any, Literal
 from oscope.errors import OscopeError
 from oscope.locate import ask, find_probe
 from oscope.probe import Probe
+from oscope.trace import launch
 from oscope.units import format_bytes
 
 Status = Literal["ok", "limited", "missing"]
@@ -361,7 +362,8 @@ def try_tool(tool: Tool) -> Finding:
         return Finding(tool.name, "ok", version, tool.needed_for)
     if tool.trial_needs_root and os.geteuid() != 0:
         return Finding(tool.name, "limited", f"{version}; needs root", tool.needed_for, "sudo oscope …")
-    trial = _run([path, *tool.trial])
+    # Perf would mount tracefs for all to see.
+    trial = _run(launch.command(path, *tool.trial) if tool.trial_needs_root else [path, *tool.trial])
     if isinstance(trial, OSError) or trial.returncode != 0:
         remedy = f"see what it says: {tool.name} {' '.join(tool.trial)}"
         return Finding(

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Collection
@@ -141,7 +140,7 @@ class BpfTracer(Tracer):
         self._errors = self._cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it.
         # -k tells of updates that a map refused.
         self._process = subprocess.Popen(
-            _launched(bpftrace, "-k", "-f", "json", "-e", self._program.text),
+            launch.command(bpftrace, "-k", "-f", "json", "-e", self._program.text),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -232,10 +231,6 @@ def _find_bpftrace() -> str:
     return bpftrace
 
 
-def _launched(*command: str) -> list[str]:
-    return [sys.executable, "-I", launch.__file__, str(os.getpid()), *command]
-
-
 def _environment(room: Room) -> dict[str, str]:
     """Return the environment, less what someone has set for bpftrace; newer ones renamed a key."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BPFTRACE_")}
@@ -256,7 +251,7 @@ def _present(names: Collection[str]) -> frozenset[str]:
     paths = {f"{events}/{name.replace(':', '/')}/format": name for events in launch.EVENTS for name in names}
     try:
         listing = subprocess.run(
-            _launched("grep", "-s", "-H", "field:", *paths),
+            launch.command("grep", "-s", "-H", "field:", *paths),
             capture_output=True,
             timeout=_LIST_LIMIT_S,
             check=False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -118,7 +117,7 @@ class EventTracer(Tracer):
         try:
             tool.start(
                 ["-k", "-f", "json", "-o", tool.record_name, "-e", _program(pid)],
-                prefix=(sys.executable, "-I", str(launch.__file__), str(os.getpid())),
+                prefix=launch.command(),
             )
             _await_attached(tool)
             # bpftrace may see a tracefs that this process does not.

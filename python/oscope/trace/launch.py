@@ -23,6 +23,11 @@ EXIT_REFUSED = 71
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+def command(*program: str) -> list[str]:
+    """Return the command that becomes `program` so."""
+    return [sys.executable, "-I", __file__, str(os.getpid()), *program]
+
+
 def _check(what: str, result: int) -> None:
     if result != 0:
         error = ctypes.get_errno()

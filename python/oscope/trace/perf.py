@@ -12,7 +12,6 @@ import os
 import re
 import select
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable
@@ -89,7 +88,7 @@ class PerfTracer(Tracer):
                     *("--control", f"fd:{control},{acknowledgement}"),
                     *("-o", tool.record_name, "-p", str(pid)),
                 ],
-                prefix=(sys.executable, "-I", str(launch.__file__), str(os.getpid())),
+                prefix=launch.command(),
                 pass_fds=(control, acknowledgement),
             )
         finally:
@@ -165,7 +164,8 @@ def _read(tool: Tool, *verb: str) -> str:
     """Return what perf tells of its record."""
     try:
         answer = subprocess.run(
-            [tool.path, *verb, "-f", "-i", tool.record_name],
+            # Perf would mount tracefs for all to see.
+            launch.command(tool.path, *verb, "-f", "-i", tool.record_name),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=READ_LIMIT_S,
