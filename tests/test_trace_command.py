@@ -143,8 +143,8 @@ def test_an_interrupt_is_the_commands(to: str, oscope: CommandLine) -> None:
             os.kill(running.pid, signal.SIGINT)
         out, told = running.communicate(timeout=30)
     assert running.returncode == 9
-    # A signal of a process to the whole group comes to the command twice: itself, and passed on, by when it has
-    # mostly ended.
+    # A signal of a process to the whole group comes to the command twice: itself, and passed on; mostly it
+    # has ended by then.
     assert set(out.splitlines()) == {"interrupted"}
     assert "ended with status 9" in told
 
