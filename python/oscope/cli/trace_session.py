@@ -18,8 +18,6 @@ from oscope.trace.tracer import Losses, Tracer, Tracing
 
 SCHEMA = "oscope.trace/1"
 STANDARD_OUTPUT = "-"
-ROOM_OF_TURNS = 64
-"""Room in the tracer's maps: a command makes more kinds of calls, in more tasks, than a region does."""
 Order = Literal["none", "each"]
 """Whether each call is told in order."""
 
@@ -79,9 +77,9 @@ def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Trace
 def _make(kinds: Sequence[str], order: Order) -> list[Tracer]:
     tracers: list[Tracer] = []
     if kinds:
-        from oscope.trace.bpf import BpfTracer, Room
+        from oscope.trace.bpf import BpfTracer
 
-        tracers.append(BpfTracer("+".join(kinds), kinds, None, Room.for_turns(ROOM_OF_TURNS)))
+        tracers.append(BpfTracer.of_family(kinds))
     if order == "each":
         from oscope.trace.events import EventTracer
 

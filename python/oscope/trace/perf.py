@@ -23,7 +23,6 @@ from oscope.trace import launch
 from oscope.trace.tool import ATTACH_LIMIT_S, Tool, process_exists
 from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing
 
-LEVELS = ("perf-trace",)
 RING_PAGES = 4096
 """Room between kernel and perf on each CPU; must be a power of two."""
 READ_LIMIT_S = 600.0

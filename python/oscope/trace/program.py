@@ -11,9 +11,10 @@ from pathlib import Path
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from oscope.errors import OscopeError
+from oscope.trace import factor
 from oscope.trace.calls import transfer_numbers
 
-KINDS = ("counts", "syscalls", "sched", "faults", "events")
+KINDS = (*factor.KINDS, "events")
 """What a program can watch, each a file in `programs`."""
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
