@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import tempfile
@@ -174,31 +172,33 @@ def losses() -> Iterator[Bar]:
 
 
 def attaching() -> Iterator[Bar]:
-    """Time whole runs of few points and of many: traced, and with as many samples untraced."""
-    for buffers in ("4K,8K", "4K,8K,12K,16K,20K,24K,28K,32K"):
-        added = []
-        for _ in range(5):
-            traced = whole_run_s(buffers, ["--reps", "5", "--trace", "syscalls,sched,faults"])
-            added.append(traced - whole_run_s(buffers, ["--reps", "10"]))
-        points = buffers.count(",") + 1
-        title = f"--trace adds to a run of {points} points, beyond measuring twice"
-        middle = float(np.median(added))
-        yield Bar(title, f"{middle:.2f} s, median of 5", "at most 2 s", met=middle <= 2)
+    """Time how long a tracer takes to attach, once an experiment, for few turns and for many."""
+    for level in ("counts", "syscalls", "syscalls+sched", "syscalls+sched+faults"):
+        for turns in (10, 200):
+            times = [attach_and_detach_s(level, turns) for _ in range(5)]
+            attach, detach = np.median(times, axis=0)
+            yield Bar(
+                f"attaching {level}, {turns} turns of points",
+                f"{attach:.2f} s, and {detach:.2f} s to detach and read; medians of 5",
+                "at most 2 s",
+                met=attach <= 2,
+            )
 
 
-def whole_run_s(buffers: str, more: list[str]) -> float:
-    """Seconds from start to end of `oscope run`."""
-    command = [BIN / "oscope", "run", "ipc.throughput", "--json", "-", "--set", f"buffer={buffers}", *more]
-    for level in ("channel=pipe", "mode=1thread", "sockbuf=default"):
-        command += ["--set", level]
-    with tempfile.TemporaryDirectory() as folder:
-        place = os.environ | {"OSCOPE_STORE": f"{folder}/store.db"}
+def attach_and_detach_s(level: str, turns: int) -> tuple[float, float]:
+    """Seconds from the start of a tracer until it is ready, and from its stop until its findings are read."""
+    tracer = make(level, PROBE, turns=turns)
+    if tracer is None:
+        raise RuntimeError(f"{level} is no tracer")
+    with Probe(PROBE) as probe:
         begun = time.monotonic()
-        answer = subprocess.run(command, env=place, capture_output=True, check=True, timeout=300)
-        seconds = time.monotonic() - begun
-    if any(point["metrics"]["throughput"]["n"] == 0 for point in json.loads(answer.stdout)["points"]):
-        raise RuntimeError("a point was not measured")
-    return seconds
+        try:
+            tracer.start(probe.pid)
+            ready = time.monotonic()
+            tracer.stop()
+        finally:
+            tracer.kill()
+        return ready - begun, time.monotonic() - ready
 
 
 def bars() -> Iterator[Bar]:

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from oscope.errors import OscopeError
 from oscope.trace import factor
 from oscope.trace.calls import transfer_numbers
+from oscope.trace.layout import offsets
 
 KINDS = (*factor.KINDS, "events")
 """What a program can watch, each a file in `programs`."""
@@ -96,6 +97,7 @@ def compose(kinds: Collection[str], selection: Marks | Family, present: Collecti
         undefined=StrictUndefined,
         autoescape=False,  # noqa: S701 - the text is no HTML, and all that goes in is checked or a number.
     )
+    templates.globals["offsets"] = offsets
     numbers = transfer_numbers()
     asked: dict[int, list[int]] = {}
     for number, index in numbers.items():
