@@ -20,6 +20,7 @@ if [ "$purpose" != run ]; then
   want bpftrace bpftrace
   want strace strace
   want perf linux-perf
+  want valgrind valgrind
 fi
 if [ ${#wanted[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || fail "missing: ${wanted[*]}" "install them with this system's package manager"

@@ -11,7 +11,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 
-use perf_event::events::Hardware;
+use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware};
+
+use crate::error::Failure;
 
 use bank::{Bank, Scope, permission_reason, refusal};
 use judgement::LEAST_ACTIVE;
@@ -26,8 +28,40 @@ const EVENTS: [(&str, Hardware); 4] = [
     ("branch_misses", Hardware::BRANCH_MISSES),
 ];
 
+/// Number of [`MEMORY_NAMES`].
+pub const MEMORY_EVENTS: usize = 5;
+
+/// The counters of [`Counters::memory`].
+pub const MEMORY_NAMES: [&str; MEMORY_EVENTS] = [
+    "l1d_read_access",
+    "l1d_write_access",
+    "l1d_read_miss",
+    "dtlb_read_miss",
+    "dtlb_write_miss",
+];
+
+/// They, as the kernel has them.
+fn memory_events() -> [(&'static str, Cache); MEMORY_EVENTS] {
+    let event = |which, operation, result| Cache {
+        which,
+        operation,
+        result,
+    };
+    let [read, write] = [CacheOp::READ, CacheOp::WRITE];
+    let [access, miss] = [CacheResult::ACCESS, CacheResult::MISS];
+    let events = [
+        event(CacheId::L1D, read, access),
+        event(CacheId::L1D, write, access),
+        event(CacheId::L1D, read, miss),
+        event(CacheId::DTLB, read, miss),
+        event(CacheId::DTLB, write, miss),
+    ];
+    std::array::from_fn(|number| (MEMORY_NAMES[number], events[number].clone()))
+}
+
 /// The proved counters of one thread.
 pub struct Counters {
+    names: Vec<&'static str>,
     bank: Option<RefCell<Bank>>,
     unavailable: BTreeMap<String, String>,
 }
@@ -47,30 +81,80 @@ impl Counters {
             }
             opened => opened,
         };
+        Self::proved(EVENTS.map(|(name, _)| name).to_vec(), bank, unavailable)
+    }
+
+    /// Open and prove (some 100 ms where there is a unit) those that follow the accesses to memory. They count user mode only, as the
+    /// document's do, whose writes come out to the last one.
+    #[must_use]
+    pub fn memory() -> Self {
+        let mut unavailable = BTreeMap::new();
+        let bank = Bank::open(&memory_events(), Scope::UserOnly, &mut unavailable);
+        Self::proved(MEMORY_NAMES.to_vec(), bank, unavailable)
+    }
+
+    fn proved(
+        names: Vec<&'static str>,
+        bank: io::Result<Bank>,
+        mut unavailable: BTreeMap<String, String>,
+    ) -> Self {
         let proved = bank.and_then(|mut bank| bank.prove(&mut unavailable).map(|()| bank));
         if let Err(error) = &proved {
-            for (name, _) in EVENTS {
+            for name in &names {
                 unavailable
-                    .entry(name.to_owned())
+                    .entry((*name).to_owned())
                     .or_insert_with(|| refusal(error));
             }
         }
-        let believed = EVENTS
-            .iter()
-            .any(|(name, _)| !unavailable.contains_key(*name));
+        let believed = names.iter().any(|name| !unavailable.contains_key(*name));
         let bank = proved.ok().filter(|_| believed).map(RefCell::new);
         if bank.is_none() {
             unavailable.remove(KERNEL_MODE);
         }
-        Self { bank, unavailable }
+        Self {
+            names,
+            bank,
+            unavailable,
+        }
+    }
+
+    /// Of [`Counters::memory`], those that proved themselves, opened for the calling thread: a forked process has none of its parent's.
+    ///
+    /// # Errors
+    /// `Failure::Failed` where one of them does not open any more.
+    pub fn opened_again(&self) -> Result<Self, Failure> {
+        let names = self.available();
+        let mut events = memory_events().to_vec();
+        events.retain(|(name, _)| names.contains(name));
+        let mut unavailable = BTreeMap::new();
+        let bank = Bank::open(&events, Scope::UserOnly, &mut unavailable)
+            .map_err(|error| Failure::failed(refusal(&error)))?;
+        if let Some((name, reason)) = unavailable.pop_first() {
+            return Err(Failure::failed(format!("{name}: {reason}")));
+        }
+        Ok(Self {
+            names,
+            bank: Some(RefCell::new(bank)),
+            unavailable,
+        })
+    }
+
+    /// What [`Counters::read`] gives, in the order of [`MEMORY_NAMES`].
+    #[must_use]
+    pub fn memory_counts(&self) -> [Option<f64>; MEMORY_EVENTS] {
+        let counts = self.read();
+        MEMORY_NAMES.map(|wanted| {
+            let found = counts.iter().find(|(name, _)| *name == wanted);
+            found.map(|(_, count)| *count)
+        })
     }
 
     /// Names of the counters that proved themselves.
     #[must_use]
     pub fn available(&self) -> Vec<&'static str> {
-        EVENTS
+        self.names
             .iter()
-            .map(|(name, _)| *name)
+            .copied()
             .filter(|name| !self.unavailable.contains_key(*name))
             .collect()
     }
@@ -137,6 +221,31 @@ mod tests {
                 reason.is_none_or(|reason| reason.contains(';')),
                 "{name} has no remedy: {reason:?}"
             );
+        }
+    }
+
+    #[test]
+    fn each_memory_counter_is_proved_or_has_a_reason() {
+        let counters = Counters::memory();
+        for name in MEMORY_NAMES {
+            let reason = counters.unavailable().get(name);
+            assert_ne!(counters.available().contains(&name), reason.is_some());
+            assert!(
+                reason.is_none_or(|reason| reason.contains(';')),
+                "{reason:?}"
+            );
+        }
+        if counters.available().is_empty() {
+            assert_eq!(counters.memory_counts(), [None; MEMORY_EVENTS]);
+            return;
+        }
+        let again = counters.opened_again().expect("it was open before");
+        again.enable();
+        std::hint::black_box([1_u8; 4096]);
+        again.disable();
+        let counts = again.memory_counts();
+        for (name, count) in MEMORY_NAMES.iter().zip(counts) {
+            assert!(count.is_none() || counters.available().contains(name));
         }
     }
 

@@ -78,6 +78,11 @@ pub enum Kind {
         /// Greatest value allowed.
         maximum: f64,
     },
+    /// Yes or no.
+    Boolean {
+        /// Value when the request has none.
+        default: bool,
+    },
     /// A file or folder by its path; the empty path means that none is given.
     Path {
         /// Value when the request has none.
@@ -92,6 +97,7 @@ impl Kind {
             Self::Choice { default, .. } | Self::Path { default } => default.into(),
             Self::Integer { default, .. } | Self::Bytes { default, .. } => default.into(),
             Self::Duration { default, .. } => default.into(),
+            Self::Boolean { default } => default.into(),
         }
     }
 
@@ -102,6 +108,7 @@ impl Kind {
             Self::Integer { .. } => "integer",
             Self::Bytes { .. } => "bytes",
             Self::Duration { .. } => "duration",
+            Self::Boolean { .. } => "boolean",
             Self::Path { .. } => "path",
         }
     }
@@ -118,7 +125,9 @@ impl Kind {
             Self::Duration {
                 minimum, maximum, ..
             } => (minimum.into(), maximum.into()),
-            Self::Choice { .. } | Self::Path { .. } => (Value::Null, Value::Null),
+            Self::Choice { .. } | Self::Boolean { .. } | Self::Path { .. } => {
+                (Value::Null, Value::Null)
+            }
         }
     }
 }

@@ -9,9 +9,13 @@ mod found;
 mod identity;
 mod memory;
 
-pub use cpu::hypervisor;
+pub use cgroup::{Groups, own_groups};
+pub use cpu::{Cache, caches, hypervisor};
 pub use found::Found;
-pub use memory::{parse_field as meminfo_field, room as memory_room, transparent_huge_pages};
+pub use memory::{
+    machine_room as machine_memory_room, parse_chosen as chosen_word, parse_field as meminfo_field,
+    room as memory_room, transparent_huge_pages,
+};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::utsname::uname;

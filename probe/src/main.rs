@@ -4,6 +4,7 @@
 //! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
 
 mod affinity;
+mod cache_model;
 mod calibration;
 mod cancel;
 mod clock;
@@ -14,8 +15,10 @@ mod environment;
 mod error;
 mod harness;
 mod input;
+mod made;
 mod names;
 mod parameters;
+mod pressure;
 mod protocol;
 mod region;
 mod registry;
@@ -55,6 +58,8 @@ enum Verb {
     Run(ClockChoice),
     /// Print what is known of this machine, as one JSON object.
     Environment(ClockChoice),
+    /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
+    Restore,
 }
 
 #[derive(Args)]
@@ -98,6 +103,22 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             }
             print(&session::environment(&instrument))
         }
+        Verb::Restore => restore(),
+    }
+}
+
+/// Undo what dead processes left, and tell each thing as it is done.
+fn restore() -> Result<(), Box<dyn Error>> {
+    let mut told = Ok(());
+    let clean = made::restore(&mut |line| {
+        if told.is_ok() {
+            told = writeln!(io::stdout(), "{line}");
+        }
+    })?;
+    told?;
+    match clean {
+        true => Ok(()),
+        false => Err("not all could be undone, see above".into()),
     }
 }
 

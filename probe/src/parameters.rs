@@ -59,6 +59,8 @@ fn check(kind: &Kind, value: &Value) -> Result<(), String> {
                 "must be a number of seconds from {minimum} to {maximum}, not {value}"
             )),
         },
+        Kind::Boolean { .. } if value.is_boolean() => Ok(()),
+        Kind::Boolean { .. } => Err(format!("must be true or false, not {value}")),
         Kind::Path { .. } => check_path(value),
     }
 }
@@ -154,6 +156,7 @@ mod tests {
                     maximum: 3600.0,
                 },
             ),
+            parameter("populate", Kind::Boolean { default: false }),
             parameter("file", Kind::Path { default: "" }),
         ]
     }
@@ -168,7 +171,7 @@ mod tests {
         let all = complete(&Map::new(), &parameters()).unwrap();
         assert_eq!(
             Value::Object(all),
-            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "file": ""})
+            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "populate": false, "file": ""})
         );
     }
 
@@ -181,6 +184,7 @@ mod tests {
             ("resident", json!(4096)),
             ("duration", json!(0.01)),
             ("duration", json!(3600)),
+            ("populate", json!(true)),
             ("file", json!("")),
             ("file", json!("/a folder/ä\n")),
         ] {
@@ -206,6 +210,8 @@ mod tests {
             ("duration", json!(0.0)),
             ("duration", json!("10s")),
             ("duration", Value::Null),
+            ("populate", json!("true")),
+            ("populate", json!(1)),
             ("file", json!("/a\0b")),
             ("file", json!(1)),
             ("file", Value::Null),

@@ -56,6 +56,13 @@ pub struct Region<'a> {
     measurements: u32,
 }
 
+/// What a region has measured, to be handed from a child process to its parent.
+#[derive(Debug, Clone, Copy)]
+pub struct Measured {
+    readings: Option<(u64, u64)>,
+    measurements: u32,
+}
+
 impl<'a> Region<'a> {
     /// A region that is measured and not reported.
     pub fn new(clock: &'a Clock) -> Self {
@@ -95,6 +102,20 @@ impl<'a> Region<'a> {
         self.mark.end();
         self.readings = Some((begin, end));
         result
+    }
+
+    /// What was measured so far.
+    pub fn measured(&self) -> Measured {
+        Measured {
+            readings: self.readings,
+            measurements: self.measurements,
+        }
+    }
+
+    /// Hold what a child's copy of this region has measured for what this one did.
+    pub fn take_over(&mut self, measured: Measured) {
+        self.readings = measured.readings;
+        self.measurements = measured.measurements;
     }
 
     /// The marks of this region.
@@ -205,6 +226,20 @@ mod tests {
         assert_eq!(metrics.len(), 1);
         assert!(metrics[0].1 < 0.0);
         assert!(region.time_and_cycles(0).is_err());
+    }
+
+    #[test]
+    fn what_another_copy_measured_is_taken_over_as_it_is() {
+        let clock = clock();
+        let (mut region, mut copy) = (Region::new(&clock), Region::new(&clock));
+        region.take_over(copy.measured());
+        assert!(region.raw().unwrap_err().to_string().contains("nothing"));
+        copy.measure(|| ());
+        region.take_over(copy.measured());
+        assert_eq!(region.raw(), copy.raw());
+        copy.measure(|| ());
+        region.take_over(copy.measured());
+        assert!(region.raw().unwrap_err().to_string().contains("2 times"));
     }
 
     #[test]

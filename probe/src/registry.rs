@@ -8,7 +8,8 @@ use crate::protocol::{Event, Request};
 use crate::workload::Workload;
 use crate::workloads::{
     disk_drop_caches, disk_peers, disk_read, disk_write, ipc_latency, ipc_throughput,
-    memory_bandwidth, memory_fault, null, process_create, syscall_cost, syscall_throughput,
+    memory_access, memory_bandwidth, memory_fault, memory_latency, null, process_create,
+    syscall_cost, syscall_throughput,
 };
 
 /// Every workload, in the order in which lists show them.
@@ -17,6 +18,8 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<syscall_cost::SyscallCost>(),
     Entry::of::<syscall_throughput::SyscallThroughput>(),
     Entry::of::<process_create::ProcessCreate>(),
+    Entry::of::<memory_latency::MemoryLatency>(),
+    Entry::of::<memory_access::MemoryAccess>(),
     Entry::of::<memory_bandwidth::MemoryBandwidth>(),
     Entry::of::<memory_fault::MemoryFault>(),
     Entry::of::<disk_read::DiskRead>(),

@@ -24,9 +24,11 @@ mod x86 {
     use std::arch::x86_64::{_mm_clflush, _mm_mfence};
     use std::cell::Cell;
 
+    use memmap2::{Advice, MmapMut};
+
     /// A multiplication takes 3 cycles on processors since 2008, 5 on some small cores (Agner Fog, Instruction tables).
     /// Of random branches half are mispredicted. Cold reads may come two lines at a time (spatial prefetch), hence the wider factor.
-    pub const KNOWN: [Known; 3] = [
+    pub const KNOWN: [Known; 7] = [
         Known {
             work: multiply,
             times: 50_000,
@@ -40,7 +42,27 @@ mod x86 {
         Known {
             work: read_cold_lines,
             times: 512,
-            proves: &[("cache_misses", 1.0, 3.0)],
+            proves: &[("cache_misses", 1.0, 3.0), ("l1d_read_miss", 1.0, 3.0)],
+        },
+        Known {
+            work: read_one_line,
+            times: 50_000,
+            proves: &[("l1d_read_access", 1.0, 2.0)],
+        },
+        Known {
+            work: write_one_line,
+            times: 50_000,
+            proves: &[("l1d_write_access", 1.0, 2.0)],
+        },
+        Known {
+            work: read_many_pages,
+            times: MANY_PAGES as u64,
+            proves: &[("dtlb_read_miss", 1.0, 3.0)],
+        },
+        Known {
+            work: write_many_pages,
+            times: MANY_PAGES as u64,
+            proves: &[("dtlb_write_miss", 1.0, 3.0)],
         },
     ];
 
@@ -72,6 +94,62 @@ mod x86 {
             );
         }
         STATE.set(state);
+    }
+
+    /// One load a time.
+    fn read_one_line(times: u64) {
+        let value = 1_u64;
+        // SAFETY: it reads a local variable.
+        unsafe {
+            asm!(
+                "2:", "mov {loaded}, [{place}]", "dec {left}", "jnz 2b",
+                place = in(reg) &raw const value, loaded = out(reg) _, left = inout(reg) times => _, options(readonly, nostack)
+            );
+        }
+    }
+
+    /// One store a time.
+    fn write_one_line(times: u64) {
+        let mut value = 1_u64;
+        // SAFETY: it writes a local variable.
+        unsafe {
+            asm!(
+                "2:", "mov [{place}], {left}", "dec {left}", "jnz 2b",
+                place = in(reg) &raw mut value, left = inout(reg) times => _, options(nostack)
+            );
+        }
+        std::hint::black_box(value);
+    }
+
+    /// More than a second-level TLB holds (4096 in 2024).
+    const MANY_PAGES: usize = 8192;
+
+    /// One load a time of another page than the last thousands.
+    fn read_many_pages(times: u64) {
+        touch_many_pages(times, |place| {
+            // SAFETY: it is handed places that can be read.
+            std::hint::black_box(unsafe { place.read_volatile() });
+        });
+    }
+
+    /// One store a time likewise; making the pages takes as many more.
+    fn write_many_pages(times: u64) {
+        // SAFETY: it is handed places that can be written.
+        touch_many_pages(times, |place| unsafe { place.write_volatile(2) });
+    }
+
+    /// Without memory there are no touches, and the counter does not prove itself.
+    fn touch_many_pages(times: u64, touch: impl Fn(*mut u8)) {
+        let Ok(mut memory) = MmapMut::map_anon(MANY_PAGES * PAGE) else {
+            return;
+        };
+        // A kernel without huge pages refuses, and needs no advice.
+        let _ = memory.advise(Advice::NoHugePage);
+        memory.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+        for time in 0..times as usize {
+            // 2897 is odd, so all pages are visited, far from each other.
+            touch(&raw mut memory[time * 2897 % MANY_PAGES * PAGE]);
+        }
     }
 
     const PAGE: usize = 4096;
@@ -113,7 +191,12 @@ mod tests {
                     "branch_misses",
                     "cache_misses",
                     "cpu_cycles",
-                    "instructions"
+                    "dtlb_read_miss",
+                    "dtlb_write_miss",
+                    "instructions",
+                    "l1d_read_access",
+                    "l1d_read_miss",
+                    "l1d_write_access"
                 ]
             );
         }

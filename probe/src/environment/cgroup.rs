@@ -25,9 +25,11 @@ struct Mount {
 
 /// The folders of this process's groups for one controller, innermost first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Groups {
-    version: u8,
-    folders: Vec<PathBuf>,
+pub struct Groups {
+    /// Version of the hierarchy, 1 or 2.
+    pub version: u8,
+    /// From this process's own group up to the topmost that is seen here.
+    pub folders: Vec<PathBuf>,
 }
 
 /// A limit, where there is one.
@@ -187,7 +189,11 @@ fn room_of(limit: Limit, usage: &str, stat: &str, inactive_field: &str) -> Optio
     Some(room.max(0.0) as u64)
 }
 
-fn own_groups(controller: &str) -> Found<Groups> {
+/// The groups of this process in the hierarchy with `controller`. In version 2 that controller need not be there.
+///
+/// # Errors
+/// Where no such hierarchy is mounted.
+pub fn own_groups(controller: &str) -> Found<Groups> {
     let membership = text("/proc/self/cgroup")?;
     groups(&membership, &text("/proc/self/mountinfo")?, controller)
         .ok_or_else(|| format!("no control group with the {controller} controller is mounted: mount cgroup2 to see its limits"))

@@ -69,13 +69,17 @@ pub fn parse_processor(cpuinfo: &str) -> Processor {
 /// One cache of one CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cache {
-    level: u64,
+    /// 1 is the nearest to the core.
+    pub level: u64,
+    /// `data`, `instruction` or `unified`.
     #[serde(rename = "type")]
-    kind: String,
-    size_bytes: u64,
-    line_bytes: u64,
+    pub kind: String,
+    /// Capacity.
+    pub size_bytes: u64,
+    /// Bytes of a line.
+    pub line_bytes: u64,
     /// Ways of associativity; 0 where the kernel does not know.
-    ways: u64,
+    pub ways: u64,
 }
 
 /// A size as sysfs writes it (`32K`, `1024K`, `2M`), in bytes; the K is 1024.
@@ -102,7 +106,11 @@ fn cache(folder: &str) -> Found<Cache> {
     })
 }
 
-fn caches() -> Found<Vec<Cache>> {
+/// The caches of the first CPU, as the kernel tells them.
+///
+/// # Errors
+/// The file that is missing or not understood.
+pub fn caches() -> Found<Vec<Cache>> {
     let found: Vec<Cache> = (0..16)
         .map(|index| format!("{ROOT}/cpu0/cache/index{index}"))
         .take_while(|folder| fs::metadata(folder).is_ok())

@@ -43,10 +43,17 @@ pub fn transparent_huge_pages() -> Found<String> {
 /// # Errors
 /// Where `/proc/meminfo` does not tell it (Linux before 3.14).
 pub fn room() -> Found<u64> {
-    let meminfo = text("/proc/meminfo")?;
-    let available =
-        parse_field(&meminfo, "MemAvailable").ok_or("/proc/meminfo has no MemAvailable")?;
+    let available = machine_room()?;
     Ok(cgroup::memory_room().map_or(available, |room| room.min(available)))
+}
+
+/// Bytes that the machine can still give without swapping, whatever the limits of this process.
+///
+/// # Errors
+/// Where `/proc/meminfo` does not tell it (Linux before 3.14).
+pub fn machine_room() -> Found<u64> {
+    let meminfo = text("/proc/meminfo")?;
+    Ok(parse_field(&meminfo, "MemAvailable").ok_or("/proc/meminfo has no MemAvailable")?)
 }
 
 /// The `memory` object.

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
-use super::team::{seats, together};
+use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
@@ -116,11 +116,7 @@ impl Workload for DiskRead {
             ));
         }
         let cpus = seats(context.cpu, context.allowed(), method.threads as usize);
-        // One thread alone stays where it is; of several, the calling one has a CPU too.
-        let pinned = match (context.cpu, &cpus[..]) {
-            (None, &[first, _, ..]) => Some(Pinned::to(first)?),
-            _ => None,
-        };
+        let pinned = take_seat(context.cpu, &cpus)?;
         let length = match parameters.count {
             0 => source.length,
             count => source.length.min(count.saturating_mul(method.block)),

@@ -2,6 +2,7 @@
 
 use std::ptr::NonNull;
 
+use nix::unistd::{Pid, getpid};
 use serde::Deserialize;
 
 use crate::cancel;
@@ -141,10 +142,8 @@ impl Mapping {
         if cancel::requested() {
             return Ok(());
         }
-        let smaps = std::fs::read_to_string("/proc/self/smaps")
-            .map_err(|error| Failure::system("reading /proc/self/smaps", error))?;
         let (start, bytes) = (self.address.as_ptr() as u64, self.bytes as u64);
-        judge(parse_smaps(&smaps, start, bytes), bytes, self.pages)
+        judge(mapped(start, bytes)?, bytes, self.pages)
     }
 
     /// The memory.
@@ -196,9 +195,30 @@ fn check_room(bytes: u64, room: u64) -> Result<(), Failure> {
 
 /// What the kernel says of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Mapped {
-    resident_bytes: u64,
-    huge_bytes: u64,
+pub struct Mapped {
+    /// Bytes in memory; the zero page does not count.
+    pub resident_bytes: u64,
+    /// Those of them in transparent huge pages.
+    pub huge_bytes: u64,
+}
+
+/// What the kernel says of the mappings of this process that touch the range.
+///
+/// # Errors
+/// `Failure::Failed` where it says nothing (a kernel without CONFIG_PROC_PAGE_MONITOR).
+pub fn mapped(start: u64, bytes: u64) -> Result<Mapped, Failure> {
+    mapped_by(getpid(), start, bytes)
+}
+
+/// As [`mapped`], of another process.
+///
+/// # Errors
+/// As [`mapped`], and if the process has ended.
+pub fn mapped_by(process: Pid, start: u64, bytes: u64) -> Result<Mapped, Failure> {
+    let path = format!("/proc/{process}/smaps");
+    let smaps = std::fs::read_to_string(&path)
+        .map_err(|error| Failure::system(&format!("reading {path}"), error))?;
+    Ok(parse_smaps(&smaps, start, bytes))
 }
 
 /// Sums `Rss` and `AnonHugePages` over the mappings of an `smaps` that touch the range (proc_pid_smaps(5)).

@@ -7,7 +7,7 @@ mod stream;
 use serde::Deserialize;
 
 use super::mapping::Pages;
-use super::team::{seats, together};
+use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
@@ -57,12 +57,12 @@ impl Workload for MemoryBandwidth {
     fn describe() -> Description {
         Description {
             name: "memory.bandwidth",
-            version: 1,
+            version: 2,
             purpose: "How fast memory is read, written and copied, by one thread or several",
             timing_model: "time_s = (raw - correction) in seconds / iterations; throughput = size / time_s. An iteration is one pass of all threads \
                 over their shares. Inside the clock: from the opening of the gate behind which the threads wait, running, until the last one has \
                 ended (about 1 us with several threads). read: the XOR of all words, by loads of 256 bits with AVX2, no prefetch by software. \
-                write: the C library's memset, and copy: its memcpy, of at most 64 MiB at a time; they choose their stores, those past \
+                write: the C library's memset, and copy: its memcpy, of at most 1 GiB at a time; they choose their stores, those past \
                 the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an ordinary store first reads the line.",
             parameters: parameters(),
             metrics: vec![
@@ -86,11 +86,7 @@ impl Workload for MemoryBandwidth {
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let cpus = seats(context.cpu, context.allowed(), parameters.threads);
         let layout = Layout::new(cpus, &parameters)?;
-        // Several threads have a CPU each, the calling one included, also where the harness pins none.
-        let pinned = match (context.cpu, &layout.cpus[..]) {
-            (None, &[first, _, ..]) => Some(Pinned::to(first)?),
-            _ => None,
-        };
+        let pinned = take_seat(context.cpu, &layout.cpus)?;
         Ok(Self {
             buffers: Buffers::new(parameters.operation, parameters.pages, &layout)?,
             notes: crowd(layout.cpus.len(), context.allowed().len()),

@@ -3,6 +3,7 @@
 mod fresh;
 mod holder;
 mod single_pages;
+mod swapped;
 mod touch;
 
 use std::path::PathBuf;
@@ -14,14 +15,16 @@ use serde::Deserialize;
 use super::disk::scratch::Scratch;
 use super::disk::source::Place;
 use super::mapping::Pages;
-use super::team::{seats, together};
+use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
 use crate::cancel;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
+use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use fresh::{Fresh, page_of};
+use swapped::Room;
 use touch::Tally;
 
 /// Parameters of `memory.fault`.
@@ -30,6 +33,7 @@ pub struct Parameters {
     kind: FaultKind,
     threads: usize,
     size: u64,
+    swap: SwapKind,
     directory: PathBuf,
 }
 
@@ -43,16 +47,18 @@ enum FaultKind {
     FileMajor,
     CopyOnWrite,
     Huge,
+    SwapIn,
 }
 
 impl FaultKind {
-    const NAMES: [&'static str; 6] = [
+    const NAMES: [&'static str; 7] = [
         "zero-page",
         "anonymous",
         "file",
         "file-major",
         "copy-on-write",
         "huge",
+        "swap-in",
     ];
 
     /// What anonymous memory of this kind is made of.
@@ -83,6 +89,8 @@ pub struct MemoryFault {
     expected: u64,
     /// The memory of the last repetition, to be verified.
     fresh: Option<Fresh>,
+    /// After the memory, which has to be gone when the swap is read back.
+    swap: Option<Room>,
     tally: Tally,
     repetitions: u64,
     notes: Vec<String>,
@@ -95,14 +103,14 @@ impl Workload for MemoryFault {
     fn describe() -> Description {
         Description {
             name: "memory.fault",
-            version: 1,
-            purpose: "What a page fault costs: zero page, new page, file, copy after fork, huge page",
+            version: 2,
+            purpose: "What a page fault costs: zero page, new page, file, copy after fork, huge page, swap",
             timing_model: "time_ns = (raw - correction) x threads / faults; faults_per_s = faults / (raw - correction). Inside the clock: a touch (a load \
                 or a store of one byte) of each page in rising order, two calls of getrusage and the writing of 8 KiB of stack by each thread (some 1 us together, after a fork 4 us), and with several \
                 threads the opening of their gate until the end of the last (about 1 us). A touch costs the exception, its handling, the return and \
                 the access itself; every 512th fault on base pages also makes a page table. Outside: making the memory, writing it, forking, emptying \
                 or filling the page cache. Files are mapped page by page, each in a mapping of its own that the kernel cannot merge with the next, since \
-                it would otherwise map the neighbours along (fault-around); finding one of so many mappings is inside the clock.",
+                it would otherwise map the neighbours along (fault-around); finding one of so many mappings is inside the clock. Swap is read a page at a time, without readahead.",
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -139,21 +147,34 @@ impl Workload for MemoryFault {
             ),
             _ => None,
         };
-        let cpus = seats(context.cpu, context.allowed(), parameters.threads);
-        // Several threads have a CPU each, the calling one included, also where the harness pins none.
-        let pinned = match (context.cpu, &cpus[..]) {
-            (None, &[first, _, ..]) => Some(Pinned::to(first)?),
+        let swap = match kind {
+            FaultKind::SwapIn => Some(Room::make(
+                parameters.swap,
+                pages * page,
+                &parameters.directory,
+            )?),
             _ => None,
         };
+        let cpus = seats(context.cpu, context.allowed(), parameters.threads);
+        let pinned = take_seat(context.cpu, &cpus)?;
         Ok(Self {
             kind,
             page: page as usize,
             pages,
-            notes: crowd(cpus.len(), context.allowed().len()),
+            notes: crowd(cpus.len(), context.allowed().len())
+                .into_iter()
+                .chain(swap.as_ref().map(Room::note))
+                .collect(),
             cpus,
-            expected: scratch.as_ref().map_or(0, |_| touch::expected(pages, page)),
+            expected: match kind {
+                FaultKind::File | FaultKind::FileMajor | FaultKind::SwapIn => {
+                    touch::expected(pages, page)
+                }
+                _ => 0,
+            },
             scratch,
             fresh: None,
+            swap,
             tally: Tally::default(),
             repetitions: 0,
             _pinned: pinned,
@@ -172,6 +193,7 @@ impl Workload for MemoryFault {
             self.kind,
             self.pages * self.page as u64,
             self.scratch.as_deref(),
+            self.swap.as_ref(),
         )?;
         let mark = mark(self.repetitions);
         let shares = fresh.shares(
@@ -198,7 +220,7 @@ impl Workload for MemoryFault {
 
     fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
         let major = match self.kind {
-            FaultKind::FileMajor => self.pages,
+            FaultKind::FileMajor | FaultKind::SwapIn => self.pages,
             _ => 0,
         };
         let strays = match self.kind {
@@ -229,7 +251,8 @@ fn parameters() -> Vec<Parameter> {
             "anonymous",
             &FaultKind::NAMES,
             "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: of one that \
-                is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page.",
+                is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
+                swap-in: a read of a page that is in swap only (proved), of which half is zeros, so that zram compresses it.",
         ),
         Parameter {
             name: "threads",
@@ -251,6 +274,13 @@ fn parameters() -> Vec<Parameter> {
             unit: Some("B"),
             doc: "Memory touched in a repetition, made anew for each; rounded up to whole pages, or to whole huge ones.",
         },
+        Parameter::choice(
+            "swap",
+            "auto",
+            &SwapKind::NAMES,
+            "Of swap-in, where the swap lies that is made for it (as root), three times the size: zram, a compressed device in memory; file, in the directory, \
+                read one page at a time; auto: zram, whose cost is the kernel's and not a device's, or a file where there is none.",
+        ),
         Place::directory(),
     ]
 }
@@ -299,12 +329,8 @@ fn mark(repetition: u64) -> u8 {
     (repetition % 251) as u8 + 1
 }
 
-fn crowd(threads: usize, cpus: usize) -> Vec<String> {
-    let crowded = threads > cpus;
-    crowded
-        .then(|| format!("{threads} threads share {cpus} CPUs"))
-        .into_iter()
-        .collect()
+fn crowd(threads: usize, cpus: usize) -> Option<String> {
+    (threads > cpus).then(|| format!("{threads} threads share {cpus} CPUs"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::{Builder, scope, yield_now};
 
-use crate::affinity;
+use crate::affinity::{self, Pinned};
 use crate::error::Failure;
 
 /// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or the lowest.
@@ -15,6 +15,19 @@ pub fn seats(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usi
     };
     let turns = allowed.iter().cycle().skip(begin.unwrap_or(0));
     turns.copied().take(threads).collect()
+}
+
+/// Put the calling thread on the first of the threads' `cpus`, while what is given lives, unless the harness keeps it on one: `pinned`.
+///
+/// One thread alone stays where it is; of several, the calling one has a CPU too.
+///
+/// # Errors
+/// `Failure::Failed` where it cannot be pinned.
+pub fn take_seat(pinned: Option<usize>, cpus: &[usize]) -> Result<Option<Pinned>, Failure> {
+    match (pinned, cpus) {
+        (None, &[first, _, ..]) => Pinned::to(first).map(Some),
+        _ => Ok(None),
+    }
 }
 
 /// Do every job by a thread of its own, the first by the calling thread, which must be on the first of the `cpus`; what they gave, in order.
@@ -131,7 +144,7 @@ mod tests {
         let allowed = affinity::allowed().expect("they can be read");
         for threads in [1, 2, 7] {
             let cpus = seats(allowed.last().copied(), &allowed, threads);
-            let _pinned = affinity::Pinned::to(cpus[0]).expect("it is allowed");
+            let _pinned = Pinned::to(cpus[0]).expect("it is allowed");
             let measuring = &AtomicBool::new(false);
             let jobs = (0..threads)
                 .map(|number| {
@@ -149,6 +162,21 @@ mod tests {
             let expected: Vec<_> = cpus.iter().map(|&cpu| vec![cpu]).enumerate().collect();
             assert_eq!(given, Ok(expected));
         }
+    }
+
+    #[test]
+    fn only_one_of_several_threads_that_nobody_pinned_takes_a_seat() {
+        let allowed = affinity::allowed().expect("they can be read");
+        let first = allowed[0];
+        for (pinned, cpus) in [(Some(first), &[first, first][..]), (None, &[first])] {
+            let seat = take_seat(pinned, cpus).expect("it is allowed");
+            assert!(seat.is_none());
+        }
+        let seat = take_seat(None, &[first, first]).expect("it is allowed");
+        assert_eq!(affinity::allowed(), Ok(vec![first]));
+        drop(seat);
+        assert_eq!(affinity::allowed(), Ok(allowed));
+        assert!(take_seat(None, &[9999, first]).is_err());
     }
 
     #[test]

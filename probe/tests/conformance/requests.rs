@@ -52,6 +52,7 @@ fn defaults_and_every_choice_run() {
         for parameter in parameters(&workload) {
             let values = match parameter["type"].as_str().unwrap() {
                 "choice" => parameter["choices"].as_array().unwrap().clone(),
+                "boolean" => vec![json!(false), json!(true)],
                 "path" => vec![parameter["default"].clone()],
                 _ => vec![parameter["minimum"].clone()],
             };
@@ -89,6 +90,7 @@ fn repeated_runs_in_one_probe_give_all_their_samples() {
 fn wrong_values(parameter: &Value) -> Vec<Value> {
     match parameter["type"].as_str().unwrap() {
         "choice" => vec![json!("no such choice"), json!(1), json!(null)],
+        "boolean" => vec![json!("true"), json!(1), json!(null)],
         "path" => vec![json!("/a\0b"), json!(1), json!(null)],
         _ => vec![
             json!("10s"),

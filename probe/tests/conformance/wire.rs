@@ -31,6 +31,7 @@ fn each_parameter_says_all_that_is_needed_to_check_a_value() {
             let default = &parameter["default"];
             match parameter["type"].as_str().unwrap() {
                 "choice" => assert!(parameter["choices"].as_array().unwrap().contains(default)),
+                "boolean" => assert!(default.is_boolean(), "{parameter}"),
                 "path" => {
                     assert!(!text(default).contains('\0'), "{parameter}");
                     for name in ["choices", "pattern", "minimum", "maximum"] {

@@ -7,9 +7,9 @@ const WORD: u64 = 8;
 /// 2^64 divided by the golden ratio: the step of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The 64-bit word at `index` (byte offset divided by 8), as SplitMix64 mixes it.
+/// The 64-bit word at `index` (byte offset divided by 8), as SplitMix64 mixes it: number `index` of a fixed series that passes for random.
 #[inline(always)]
-fn word(index: u64) -> u64 {
+pub fn word(index: u64) -> u64 {
     let mut mixed = index.wrapping_add(1).wrapping_mul(STEP);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,11 +1,12 @@
 //! The thread or process that a partner is: how it ends, and how that is noticed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigHandler, Signal};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
 use crate::cancel;
 use crate::error::Failure;
@@ -74,6 +75,32 @@ pub fn is_dead(process: Pid) -> bool {
         waitid(Id::Pid(process), flags),
         Ok(WaitStatus::StillAlive) | Err(Errno::EINTR)
     )
+}
+
+/// Fork a child that lives `life`, ends with this process, and then leaves without running what this process would run at its end. The
+/// calling process has one thread, and must reap the child.
+///
+/// # Errors
+/// `Failure::Unavailable` where a limit forbids one more process.
+pub fn forked(life: impl FnOnce()) -> Result<Pid, Failure> {
+    // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
+    cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
+    let parent = getpid();
+    // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any case; the child
+    // uses nothing else that another thread could hold, and leaves by `_exit`.
+    match unsafe { fork() } {
+        Ok(ForkResult::Parent { child }) => Ok(child),
+        Ok(ForkResult::Child) => {
+            let lived = catch_unwind(AssertUnwindSafe(|| {
+                if depend_on(parent).is_ok() {
+                    life();
+                }
+            }));
+            // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
+            unsafe { libc::_exit(i32::from(lived.is_err())) }
+        }
+        Err(error) => Err(refused("process", &error.into())),
+    }
 }
 
 /// In the child: end with the parent, and by every signal that would end a process; this one has nothing to clean up.

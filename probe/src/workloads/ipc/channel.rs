@@ -92,7 +92,7 @@ impl Sender {
     ///
     /// # Errors
     /// `EAGAIN` where the end refuses to wait, `EINTR` after a signal, `EPIPE` or `ECONNRESET` if the other side has gone, `EMSGSIZE`.
-    #[inline]
+    #[inline(always)]
     pub fn send(&mut self, data: &[u8]) -> Result<usize, Errno> {
         match self {
             Self::Descriptor(end) => {
@@ -138,7 +138,7 @@ impl Receiver {
     ///
     /// # Errors
     /// `EAGAIN` where the end refuses to wait, `EINTR` after a signal, `ECONNRESET` if the other side has gone.
-    #[inline]
+    #[inline(always)]
     pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, Errno> {
         match self {
             Self::Descriptor(end) => {

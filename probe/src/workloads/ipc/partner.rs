@@ -2,16 +2,15 @@
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigHandler, Signal, kill};
-use nix::unistd::{ForkResult, Pid, fork, getpid};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-use super::being::{Being, depend_on, reap, refused};
+use super::being::{Being, forked, reap, refused};
 use super::futex;
 use super::placement::Seats;
 use super::shared::Shared;
@@ -327,29 +326,12 @@ fn process<J: Copy, R: Copy>(
     seats: &Seats,
     work: impl FnMut(J) -> R,
 ) -> Result<Being, Failure> {
-    // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
-    cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
-    let parent = getpid();
     let life = Life {
         cpu: seats.partner,
         crowded: seats.crowded,
         marks: true,
     };
-    // SAFETY: the probe has one thread when it prepares. The C library keeps the child's memory allocator whole in any case; the child
-    // uses nothing else that another thread could hold, and leaves by `_exit`.
-    match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => Ok(Being::Process(child, None)),
-        Ok(ForkResult::Child) => {
-            let lived = catch_unwind(AssertUnwindSafe(|| {
-                if depend_on(parent).is_ok() {
-                    live(board, life, work);
-                }
-            }));
-            // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
-            unsafe { libc::_exit(i32::from(lived.is_err())) }
-        }
-        Err(error) => Err(refused("process", &error.into())),
-    }
+    forked(|| live(board, life, work)).map(|process| Being::Process(process, None))
 }
 
 /// How a partner lives.

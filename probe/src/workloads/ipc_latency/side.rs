@@ -134,6 +134,8 @@ impl Side {
     }
 
     /// Send the message of this number, whole.
+    // By force, as in `ipc_throughput::transfer`.
+    #[inline(always)]
     fn send(&mut self, number: u64) -> Result<(), Errno> {
         pattern::stamp(&mut self.outgoing, number);
         let duplex = self.duplex.as_mut().ok_or(Errno::EPIPE)?;
@@ -145,6 +147,7 @@ impl Side {
     }
 
     /// Receive a message, whole, which must be that of this number.
+    #[inline(always)]
     fn receive(&mut self, number: u64, tally: &mut Tally) -> Result<(), Errno> {
         let duplex = self.duplex.as_mut().ok_or(Errno::EPIPE)?;
         let mut received = 0;

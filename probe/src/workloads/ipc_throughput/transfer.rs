@@ -1,4 +1,7 @@
 //! The two sides of a transfer, call by call.
+//!
+//! What makes a call is inlined by force: where the kernel spoils the predictions of returns on its way (srso.rst of its admin guide), each
+//! function that was entered before a system call and left after it costs 20 to 50 ns more.
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -172,7 +175,7 @@ impl Source {
     }
 
     /// One call.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, job: Job) -> Result<Step, Errno> {
         let start = self.slot * self.shape.stride();
         let block = &mut self.memory.as_mut_slice()[start..start + self.shape.block];
@@ -248,7 +251,7 @@ impl Sink {
     }
 
     /// One call. `EPIPE`: the other side has gone.
-    #[inline]
+    #[inline(always)]
     fn step(&mut self, job: Job) -> Result<Step, Errno> {
         let left = job.total - self.tally.bytes;
         let asked = self.block.min(usize::try_from(left).unwrap_or(usize::MAX));

@@ -5,8 +5,9 @@ use std::hint::black_box;
 use crate::cancel;
 use crate::xor;
 
-/// Bytes handled between two looks at whether a signal came.
-const STRIDE_BYTES: usize = 64 << 20;
+/// Bytes handled between two looks at whether a signal came. The C library copies past the caches from a length on that may be hundreds of
+/// MiB (`glibc.cpu.x86_non_temporal_threshold`, three quarters of the last cache), so that shorter pieces would be other copying than asked for.
+const STRIDE_BYTES: usize = 1 << 30;
 /// Bytes from one sampled byte of what was written to the next: somewhat less than a page, so that each page has one, at another place.
 const SAMPLE_STRIDE: usize = 4093;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::FaultKind;
 use super::holder::Holder;
 use super::single_pages::SinglePages;
+use super::swapped::Room;
 use super::touch::{Memory, Share};
 use crate::cancel;
 use crate::error::Failure;
@@ -32,7 +33,7 @@ pub const PIECE_BYTES: usize = 2 << 20;
 /// Memory that was made for one repetition, and that is given back when dropped.
 #[derive(Debug)]
 pub enum Fresh {
-    /// Nothing of it was ever touched.
+    /// Nothing of it was ever touched, or all of it lies in swap.
     Anonymous(Mapping),
     /// A file.
     File(SinglePages),
@@ -49,10 +50,16 @@ impl Fresh {
         kind: FaultKind,
         bytes: u64,
         scratch: Option<&Scratch>,
+        swap: Option<&Room>,
     ) -> Result<(Self, Option<String>), Failure> {
-        let memory = match (kind, scratch) {
-            (FaultKind::CopyOnWrite, _) => shared(bytes)?,
-            (FaultKind::File | FaultKind::FileMajor, Some(scratch)) => {
+        let memory = match (kind, scratch, swap) {
+            (FaultKind::CopyOnWrite, ..) => shared(bytes)?,
+            (FaultKind::SwapIn, _, Some(swap)) => {
+                let mut mapping = Mapping::new(bytes, Pages::Base)?;
+                swap.take(mapping.as_mut_slice())?;
+                Self::Anonymous(mapping)
+            }
+            (FaultKind::File | FaultKind::FileMajor, Some(scratch), _) => {
                 let pages = SinglePages::new(&scratch.file, bytes, page_bytes() as usize)?;
                 let state = match kind {
                     FaultKind::FileMajor => make_cold(&scratch.file, bytes)?,

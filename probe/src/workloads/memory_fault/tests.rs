@@ -11,13 +11,14 @@ const SIZE: u64 = 1 << 20;
 /// Trials of a repetition: other tests of this program fork meanwhile, after which a write to this one's own stack faults as well.
 const TRIALS: u32 = 10;
 
-const ALL: [FaultKind; 6] = [
+const ALL: [FaultKind; 7] = [
     FaultKind::ZeroPage,
     FaultKind::Anonymous,
     FaultKind::File,
     FaultKind::FileMajor,
     FaultKind::CopyOnWrite,
     FaultKind::Huge,
+    FaultKind::SwapIn,
 ];
 
 fn parameters_of(kind: FaultKind, threads: usize) -> Parameters {
@@ -31,6 +32,7 @@ fn parameters_of(kind: FaultKind, threads: usize) -> Parameters {
             FaultKind::FileMajor if threads > 1 => 6 << 20,
             _ => SIZE,
         },
+        swap: SwapKind::Auto,
         directory: PathBuf::from("/var/tmp"),
     }
 }
@@ -71,7 +73,12 @@ fn every_kind_takes_one_fault_a_page_with_one_thread_and_several() {
         for threads in [1, 3] {
             with(parameters_of(kind, threads), |workload, clock| {
                 let mut workload = match workload {
-                    Err(Failure::Unavailable { .. }) if kind == FaultKind::Huge => return,
+                    // Swap needs root.
+                    Err(Failure::Unavailable { .. })
+                        if matches!(kind, FaultKind::Huge | FaultKind::SwapIn) =>
+                    {
+                        return;
+                    }
                     other => other.expect("it can be prepared"),
                 };
                 for _ in 0..2 {
@@ -83,10 +90,9 @@ fn every_kind_takes_one_fault_a_page_with_one_thread_and_several() {
                     assert_eq!(work.done, work.wanted);
                     let faults = metric(&work, "faults");
                     assert_eq!(faults, workload.pages as f64, "{kind:?}");
-                    let major = if kind == FaultKind::FileMajor {
-                        faults
-                    } else {
-                        0.0
+                    let major = match kind {
+                        FaultKind::FileMajor | FaultKind::SwapIn => faults,
+                        _ => 0.0,
                     };
                     assert_eq!(metric(&work, "major"), major, "{kind:?}");
                     let product = metric(&work, "time_ns") * metric(&work, "faults_per_s");

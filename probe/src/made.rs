@@ -1,0 +1,159 @@
+//! What this process makes outside its own life, such as swap and control groups, and the journal by which it is undone after a kill.
+//!
+//! The order is: an entry in the journal, on the device (fsync); the thing; the undoing; the entry struck. So the journal names at least what is
+//! there. `oscope-probe restore` undoes what dead processes left. It touches nothing that a journal does not name, nor what a journal names but
+//! does not look as this program makes it.
+//!
+//! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group goes with the group.
+
+mod group;
+mod journal;
+mod owner;
+pub mod swap_area;
+pub mod thing;
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use serde_json::{Value, json};
+
+use crate::error::Failure;
+use journal::{Journal, Left};
+use owner::Owner;
+use thing::{Outcome, Thing};
+
+/// The journal of this process, while it has entries.
+static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
+
+/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is told and stays in the journal.
+#[derive(Debug)]
+pub struct Made {
+    number: u64,
+    thing: Thing,
+    process: u32,
+}
+
+impl Made {
+    /// Enter a thing that is about to be made.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where no journal can be kept, with the remedy.
+    pub fn announce(thing: Thing) -> Result<Self, Failure> {
+        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        let number = match &mut *journal {
+            Some(journal) => journal.enter(&thing)?,
+            none => none
+                .insert(Journal::create(&journal::directory())?)
+                .enter(&thing)?,
+        };
+        Ok(Self {
+            number,
+            thing,
+            process: std::process::id(),
+        })
+    }
+
+    /// Say more of the thing, once more is known.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the journal cannot be written.
+    pub fn refine(&mut self, thing: Thing) -> Result<(), Failure> {
+        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        let journal = journal.as_mut();
+        journal
+            .ok_or_else(|| Failure::failed("the journal of what was made is closed"))?
+            .replace(self.number, &thing)?;
+        self.thing = thing;
+        Ok(())
+    }
+
+    fn undo_and_strike(&self) -> Result<(), Failure> {
+        self.thing.undo()?;
+        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        if let Some(open) = journal.as_mut() {
+            if open.strike(self.number)? == Left::Nothing {
+                *journal = None;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // A forked child has a copy of this, and the thing is its parent's.
+        if self.process != std::process::id() {
+            return;
+        }
+        if let Err(failure) = self.undo_and_strike() {
+            eprintln!(
+                "oscope-probe: cannot undo {}: {failure}; `oscope-probe restore` tries again once this process has ended",
+                self.thing
+            );
+        }
+    }
+}
+
+/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `tell`. Whether nothing is left.
+///
+/// # Errors
+/// `Failure::Failed` if the journals cannot be read.
+pub fn restore(tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    restore_in(&journal::directory(), tell)
+}
+
+fn restore_in(directory: &Path, tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    let Some(_lock) = journal::lock(directory)? else {
+        return Ok(true);
+    };
+    let mut clean = true;
+    for path in journal::paths(directory)? {
+        let Some(owner) = Owner::of_file(&path) else {
+            continue;
+        };
+        if owner.is_alive() {
+            continue;
+        }
+        clean &= restore_one(&path, owner.process, tell)?;
+    }
+    Ok(clean)
+}
+
+/// Undo what one journal of a dead process names.
+fn restore_one(path: &Path, process: u32, tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    let mut journal = match Journal::open(path) {
+        Ok(journal) => journal,
+        Err(failure) => {
+            let remedy = format!("see what {} names, and remove it", path.display());
+            tell(json!({"failed": failure.to_string(), "remedy": remedy}));
+            return Ok(false);
+        }
+    };
+    let same_boot = journal.boot() == owner::boot()?;
+    let mut clean = true;
+    for (number, thing) in journal.newest_first() {
+        match thing.undo_of_boot(same_boot) {
+            Ok(outcome) => {
+                if outcome == Outcome::Undone {
+                    tell(json!({"restored": thing.to_string(), "of": process}));
+                }
+                journal.strike(number)?;
+            }
+            Err(failure) => {
+                clean = false;
+                let (message, remedy) = match failure {
+                    Failure::Unavailable { message, remedy } => (message, remedy),
+                    other => (other.to_string(), None),
+                };
+                tell(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));
+            }
+        }
+    }
+    if clean {
+        journal.remove()?;
+    }
+    Ok(clean)
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,56 @@
+//! Removing a control group with all that is in it.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::error::{Failure, words};
+
+/// How long to wait between two looks.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Kill what is in the group at `path`, and remove it. A group is busy for a moment after its last process has gone.
+///
+/// # Errors
+/// `Failure::Failed` if it is still busy after `patience`.
+pub fn remove(path: &Path, patience: Duration) -> Result<(), Failure> {
+    let latest = Instant::now() + patience;
+    loop {
+        empty(path)?;
+        match fs::remove_dir(path) {
+            Ok(()) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if Instant::now() >= latest => {
+                return Err(Failure::unavailable(
+                    format!("still {} after {patience:?}", words(&error)),
+                    format!(
+                        "end the processes in {0}/cgroup.procs, then as root: rmdir {0}",
+                        path.display()
+                    ),
+                ));
+            }
+            Err(_) => std::thread::sleep(PAUSE),
+        }
+    }
+}
+
+/// Kill the members; they may be dying already.
+fn empty(path: &Path) -> Result<(), Failure> {
+    let members = match fs::read_to_string(path.join("cgroup.procs")) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        other => other.map_err(|error| Failure::failed(words(&error)))?,
+    };
+    for member in members.lines() {
+        // One of another PID namespace is told as 0, and kill(0) would hit this process's own group.
+        let member = member.parse::<i32>().ok().filter(|&member| member > 0);
+        if let Some(member) = member.filter(|&member| member as u32 != std::process::id()) {
+            // At worst it is gone.
+            let _ = kill(Pid::from_raw(member), Signal::SIGKILL);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,222 @@
+//! Journals as a kill leaves them, and things that only look like ours.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+
+/// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
+const DEAD: &str = "4194305-77.json";
+
+/// A folder that goes with its value.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = PathBuf::from(format!(
+            "/var/tmp/oscope-test-{}-{number}",
+            std::process::id()
+        ));
+        fs::create_dir(&path).expect("a folder can be made");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// All that is told, and whether all is clean.
+pub fn restored(directory: &Path) -> (Vec<Value>, bool) {
+    let mut told = Vec::new();
+    let clean = restore_in(directory, &mut |line| told.push(line)).expect("it can be read");
+    (told, clean)
+}
+
+fn leave(directory: &Path, boot: &str, things: &[Thing]) {
+    let mut lines = vec![json!({"boot": boot}).to_string()];
+    for (number, thing) in things.iter().enumerate() {
+        lines.push(json!({"made": [number, thing]}).to_string());
+    }
+    fs::write(directory.join(DEAD), lines.join("\n") + "\n").expect("it can be written");
+}
+
+fn this_boot() -> String {
+    owner::boot().expect("it is told")
+}
+
+fn file(path: PathBuf, mode: u32) -> Thing {
+    fs::write(&path, "x").expect("it can be written");
+    fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    Thing::File { path }
+}
+
+#[test]
+fn a_file_of_a_dead_process_goes_also_after_a_reboot_and_its_journal_with_it() {
+    for boot in [this_boot(), "another".to_owned()] {
+        let folder = Folder::new();
+        let path = folder.0.join(".oscope-swap-4194305-0");
+        leave(&folder.0, &boot, &[file(path.clone(), 0o600)]);
+        let (told, clean) = restored(&folder.0);
+        assert!(clean, "{told:?}");
+        assert_eq!(
+            told,
+            [json!({"restored": format!("file {}", path.display()), "of": 4_194_305})]
+        );
+        assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
+        assert_eq!(restored(&folder.0), (vec![], true));
+    }
+}
+
+#[test]
+fn what_does_not_look_like_ours_is_left_alone_and_told_each_time() {
+    let folder = Folder::new();
+    let others = folder.0.join("oscope-others");
+    fs::create_dir(&others).expect("a folder can be made");
+    let kept = [
+        file(folder.0.join("somebodys"), 0o600),
+        file(folder.0.join(".oscope-swap-1-0"), 0o644),
+        Thing::Group {
+            path: others.clone(),
+        },
+        Thing::Setting {
+            path: folder.0.join("somebodys"),
+            before: "1".into(),
+            set: "x".into(),
+        },
+    ];
+    leave(&folder.0, &this_boot(), &kept);
+    for _ in 0..2 {
+        let (told, clean) = restored(&folder.0);
+        assert!(!clean);
+        assert_eq!(told.len(), kept.len());
+        for line in &told {
+            assert!(
+                line["failed"]
+                    .as_str()
+                    .is_some_and(|why| why.contains("left alone")),
+                "{line}"
+            );
+            assert!(line["remedy"].is_string(), "{line}");
+        }
+    }
+    assert!(others.exists());
+    assert_eq!(
+        fs::read_to_string(folder.0.join("somebodys")).expect("it is there"),
+        "x"
+    );
+}
+
+#[test]
+fn what_is_gone_already_is_struck_in_silence() {
+    let folder = Folder::new();
+    let gone = [
+        Thing::File {
+            path: "/nowhere/.oscope-swap-1-0".into(),
+        },
+        Thing::Swap {
+            path: "/nowhere/.oscope-swap-1-0".into(),
+            uuid: "none".into(),
+        },
+        Thing::Group {
+            path: "/sys/fs/cgroup/oscope-none".into(),
+        },
+        Thing::Zram {
+            device: Some(thing::Device {
+                number: 4_000_000,
+                sequence: 1,
+            }),
+            before: vec![],
+        },
+        // Set anew since.
+        Thing::Setting {
+            path: thing::PAGE_CLUSTER.into(),
+            before: "1".into(),
+            set: "77".into(),
+        },
+    ];
+    leave(&folder.0, &this_boot(), &gone);
+    assert_eq!(restored(&folder.0), (vec![], true));
+    assert!(!folder.0.join(DEAD).exists());
+}
+
+#[test]
+fn another_zram_device_of_the_number_is_not_touched() {
+    let Some(number) = thing::device_numbers()
+        .expect("they are told")
+        .first()
+        .copied()
+    else {
+        return;
+    };
+    let sequence = thing::sequence(number)
+        .expect("it is told")
+        .expect("it is there");
+    let earlier = Thing::Zram {
+        device: Some(thing::Device {
+            number,
+            sequence: sequence - 1,
+        }),
+        before: vec![],
+    };
+    assert_eq!(earlier.undo(), Ok(Outcome::Gone));
+    assert_eq!(thing::sequence(number), Ok(Some(sequence)));
+}
+
+#[test]
+fn a_line_cut_short_was_not_acted_upon() {
+    let folder = Folder::new();
+    let path = folder.0.join(".oscope-swap-4194305-0");
+    leave(&folder.0, &this_boot(), &[file(path.clone(), 0o600)]);
+    let whole = fs::read_to_string(folder.0.join(DEAD)).expect("it is there");
+    fs::write(folder.0.join(DEAD), whole.trim_end()).expect("it can be written");
+    assert_eq!(restored(&folder.0), (vec![], true));
+    assert!(path.exists() && !folder.0.join(DEAD).exists());
+}
+
+#[test]
+fn a_journal_that_is_none_is_told_and_kept() {
+    let folder = Folder::new();
+    fs::write(folder.0.join(DEAD), "{}\n").expect("it can be written");
+    let (told, clean) = restored(&folder.0);
+    assert!(!clean && told.len() == 1 && folder.0.join(DEAD).exists());
+    assert!(told[0]["remedy"].is_string(), "{told:?}");
+}
+
+#[test]
+fn the_journal_of_a_living_process_is_left_and_one_of_others_not_trusted() {
+    let folder = Folder::new();
+    let mut journal = Journal::create(&folder.0).expect("it can be kept");
+    let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+    let number = journal.enter(&thing).expect("it can be written");
+    assert_eq!(restored(&folder.0), (vec![], true));
+    let again = journal::paths(&folder.0).expect("they are told");
+    let again = again.iter().find(|path| Owner::of_file(path).is_some());
+    let again = Journal::open(again.expect("it is there")).expect("it can be read");
+    assert_eq!(again.newest_first(), [(number, thing)]);
+    assert_eq!(journal.strike(number), Ok(Left::Nothing));
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let failure = restore_in(&folder.0, &mut |_| ()).expect_err("anybody may write there");
+    assert!(
+        matches!(
+            failure,
+            Failure::Unavailable {
+                remedy: Some(_),
+                ..
+            }
+        ),
+        "{failure}"
+    );
+}
+
+#[test]
+fn without_a_directory_there_is_nothing_to_restore() {
+    assert_eq!(restored(Path::new("/nowhere/made")), (vec![], true));
+}

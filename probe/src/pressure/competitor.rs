@@ -1,0 +1,279 @@
+//! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of the document does.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, pipe2, write};
+
+use super::kills::Kills;
+use super::xorshift::Xorshift;
+use crate::cancel;
+use crate::error::{Failure, words};
+use crate::workloads::disk::residency::page_bytes;
+use crate::workloads::ipc::being::{depend_on, reap, refused};
+use crate::workloads::mapping::mapped_by;
+
+/// Longest wait for a stable resident set.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Time between two looks at the resident set.
+const LOOK: Duration = Duration::from_secs(1);
+/// Longest sleep between two looks at whether a signal came.
+const NAP: Duration = Duration::from_millis(20);
+/// Every how many steps the document's code writes.
+const WRITES: usize = 8;
+/// The first whom the OOM killer takes (proc_pid_oom_score_adj(5)): rather this than somebody's work.
+const FIRST_VICTIM: &str = "1000";
+
+/// The process. It ends with this one, or when dropped, and is reaped.
+#[derive(Debug)]
+pub struct Competitor {
+    process: Pid,
+    /// Where the memory lies that it competes for.
+    start: u64,
+    bytes: u64,
+    ended: Option<WaitStatus>,
+    /// What it waits for until it may start.
+    gate: Option<OwnedFd>,
+}
+
+impl Competitor {
+    /// Fork a competitor for `bytes` of memory, which waits to be started. It runs on `cpus`.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where there is no room for it or no child can be made.
+    pub fn fork(bytes: u64, cpus: &[usize]) -> Result<Self, Failure> {
+        let (gate, opener) = pipe2(OFlag::O_CLOEXEC)
+            .map_err(|error| Failure::system("making a pipe for the competitor", error))?;
+        let memory = Reserved::new(bytes)?;
+        let parent = nix::unistd::getpid();
+        // SAFETY: the child calls async-signal-safe functions only, and ends by a signal or `_exit`.
+        let process = match unsafe { libc::fork() } {
+            0 => {
+                drop(opener);
+                wait_and_compete(parent, &gate, &memory)
+            }
+            number @ 1.. => Pid::from_raw(number),
+            _ => return Err(refused("process", &std::io::Error::last_os_error())),
+        };
+        let competitor = Self {
+            process,
+            start: memory.address.as_ptr() as u64,
+            bytes,
+            ended: None,
+            gate: Some(opener),
+        };
+        competitor.place(cpus)?;
+        Ok(competitor)
+    }
+
+    /// Choose where it runs, and that it is the first to go where memory runs out.
+    fn place(&self, cpus: &[usize]) -> Result<(), Failure> {
+        let mut set = CpuSet::new();
+        cpus.iter()
+            .try_for_each(|&cpu| set.set(cpu))
+            .and_then(|()| sched_setaffinity(self.process, &set))
+            .map_err(|error| {
+                Failure::system(&format!("placing the competitor on CPUs {cpus:?}"), error)
+            })?;
+        let path = format!("/proc/{}/oom_score_adj", self.process);
+        fs::write(&path, FIRST_VICTIM)
+            .map_err(|error| Failure::failed(format!("writing {path}: {}", words(&error))))
+    }
+
+    /// Its number.
+    pub fn process(&self) -> Pid {
+        self.process
+    }
+
+    /// Let it start.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if it is gone.
+    pub fn start(&mut self) -> Result<(), Failure> {
+        let gate = self.gate.take();
+        let gate = gate.ok_or_else(|| Failure::failed("the competitor was started before"))?;
+        write(&gate, &[1])
+            .map(drop)
+            .map_err(|error| Failure::system("starting the competitor", error))
+    }
+
+    /// Wait at least `wait`, and then until its resident set moves by less than a hundredth in a second. Its size in KiB, and whether it had come
+    /// to rest within the time there is for it.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if a signal came, or it ended.
+    pub fn settle(&mut self, wait: Duration, kills: &Since) -> Result<(u64, bool), Failure> {
+        let started = Instant::now();
+        let mut before = self.resident_kib()?;
+        loop {
+            let now = self.look_later(kills)?;
+            let at_rest = now > 0 && now.abs_diff(before) * 100 < now;
+            if started.elapsed() >= wait && (at_rest || started.elapsed() >= LIMIT.max(wait)) {
+                return Ok((now, at_rest));
+            }
+            before = now;
+        }
+    }
+
+    /// Its resident set in a second, in KiB.
+    fn look_later(&mut self, kills: &Since) -> Result<u64, Failure> {
+        let latest = Instant::now() + LOOK;
+        while Instant::now() < latest {
+            if cancel::requested() {
+                return Err(Failure::failed(
+                    "interrupted while the competitor took its memory",
+                ));
+            }
+            self.check(kills)?;
+            std::thread::sleep(NAP);
+        }
+        self.resident_kib()
+    }
+
+    /// Resident memory that it competes for, in KiB: what it inherited is its parent's.
+    fn resident_kib(&self) -> Result<u64, Failure> {
+        let mapped = mapped_by(self.process, self.start, self.bytes)?;
+        Ok(mapped.resident_bytes / 1024)
+    }
+
+    /// Make sure that it still competes.
+    ///
+    /// # Errors
+    /// `Failure::Failed` that says how it ended.
+    pub fn check(&mut self, kills: &Since) -> Result<(), Failure> {
+        if self.ended.is_none() {
+            match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+                Ok(status) => self.ended = Some(status),
+                Err(error) => return Err(Failure::system("looking after the competitor", error)),
+            }
+        }
+        match self.ended {
+            None => Ok(()),
+            Some(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if kills.count()? > 0 => {
+                Err(Failure::failed(
+                    "the kernel killed the competitor for want of memory: choose more with --set swap_size=SIZE or --set limit=SIZE",
+                ))
+            }
+            Some(WaitStatus::Signaled(_, signal, _)) => Err(Failure::failed(format!(
+                "the competitor was killed by {signal}, which was not for want of memory"
+            ))),
+            Some(status) => Err(Failure::failed(format!("the competitor ended: {status:?}"))),
+        }
+    }
+}
+
+impl Drop for Competitor {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            // It has not been reaped, so its number is not another's.
+            let _ = kill(self.process, Signal::SIGKILL);
+            let _ = reap(self.process);
+        }
+    }
+}
+
+/// A counter of kills, and what it said at first.
+#[derive(Debug)]
+pub struct Since {
+    kills: Kills,
+    before: u64,
+}
+
+impl Since {
+    /// From now on.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn now(kills: Kills) -> Result<Self, Failure> {
+        let before = kills.count()?;
+        Ok(Self { kills, before })
+    }
+
+    /// How many since.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn count(&self) -> Result<u64, Failure> {
+        Ok(self.kills.count()? - self.before)
+    }
+}
+
+/// Memory that nothing is set aside for (MAP_NORESERVE), in pages that are made when they are touched.
+struct Reserved {
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Reserved {
+    fn new(bytes: u64) -> Result<Self, Failure> {
+        let bytes = bytes as usize;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_NORESERVE | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a new mapping of no particular address disturbs no other.
+        let address = unsafe { libc::mmap(null_mut(), bytes, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(Failure::unavailable(
+                format!(
+                    "the competitor cannot map {bytes} B: {}",
+                    words(&std::io::Error::last_os_error())
+                ),
+                "choose less with --set limit=SIZE, raise ulimit -v, or as root: sysctl vm.overcommit_memory=0",
+            ));
+        }
+        let address = NonNull::new(address.cast());
+        let address = address.ok_or_else(|| Failure::failed("mmap gave address 0"))?;
+        Ok(Self { address, bytes })
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new`, and nothing refers to it.
+        unsafe { libc::munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// In the child: end with the parent, wait for the gate, compete.
+fn wait_and_compete(parent: Pid, gate: &OwnedFd, memory: &Reserved) -> ! {
+    let mut opened = 0_u8;
+    let ready = depend_on(parent).is_ok();
+    // SAFETY: one byte is read to where there is one. The child must not unwind into the copy of its parent's frames.
+    unsafe {
+        if !ready || libc::read(gate.as_raw_fd(), (&raw mut opened).cast(), 1) != 1 {
+            libc::_exit(1);
+        }
+    }
+    compete(memory)
+}
+
+/// `compete_for_memory` of the document: a page at random is read at each step, and written at every eighth. The sum keeps the reads.
+fn compete(memory: &Reserved) -> ! {
+    let page = page_bytes() as usize;
+    let pages = memory.bytes / page;
+    let mut random = Xorshift::new();
+    let (mut step, mut sum) = (0, 0_u8);
+    loop {
+        let number = random.draw() as usize % pages;
+        if step >= pages {
+            step = 0;
+        }
+        // SAFETY: the page lies within the mapping, which is readable and writable, and this process has one thread.
+        unsafe {
+            let place = memory.address.as_ptr().add(number * page);
+            sum = sum.wrapping_add(place.read_volatile());
+            if step % WRITES == 0 {
+                place.write_volatile(1);
+            }
+        }
+        std::hint::black_box(sum);
+        step += 1;
+    }
+}

@@ -1,0 +1,63 @@
+//! How many processes the kernel killed for want of memory.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::error::{Failure, words};
+
+/// A counter of the kernel's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kills(PathBuf);
+
+impl Kills {
+    /// Those of the whole machine (Linux 4.13 and later).
+    pub fn of_machine() -> Self {
+        Self::in_file("/proc/vmstat".into())
+    }
+
+    /// Those that a file of lines `name number` tells as `oom_kill`.
+    pub fn in_file(path: PathBuf) -> Self {
+        Self(path)
+    }
+
+    /// How many by now.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn count(&self) -> Result<u64, Failure> {
+        let text = fs::read_to_string(&self.0)
+            .map_err(|error| Failure::failed(format!("{}: {}", self.0.display(), words(&error))))?;
+        parse(&text)
+            .ok_or_else(|| Failure::failed(format!("{} tells no oom_kill", self.0.display())))
+    }
+}
+
+fn parse(text: &str) -> Option<u64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("oom_kill "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_versions_tell_it() {
+        assert_eq!(
+            parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
+            Some(3)
+        );
+        assert_eq!(
+            parse("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"),
+            Some(1)
+        );
+        assert_eq!(parse("oom_kill_disable 0\n"), None);
+    }
+
+    #[test]
+    fn the_machine_tells_it() {
+        assert!(Kills::of_machine().count().is_ok());
+    }
+}

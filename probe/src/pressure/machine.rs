@@ -1,0 +1,107 @@
+//! Whether the whole machine can be pressed without the OOM killer coming.
+
+use std::fs;
+
+use super::swap::SwapKind;
+use crate::environment;
+use crate::error::Failure;
+
+/// Least memory left for what is measured and for everybody else, in bytes.
+const LEAST_RESERVE: u64 = 1 << 30;
+
+/// What the machine has, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Machine {
+    /// All of its memory.
+    pub total: u64,
+    /// What can be taken without swapping, by this process.
+    pub available: u64,
+    /// Free swap, before any was made for the run.
+    pub swap_free: u64,
+}
+
+impl Machine {
+    /// As it is now.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if `/proc/meminfo` does not tell.
+    pub fn now() -> Result<Self, Failure> {
+        let text = fs::read_to_string("/proc/meminfo")
+            .map_err(|error| Failure::system("reading /proc/meminfo", error))?;
+        let field = |name| {
+            environment::meminfo_field(&text, name)
+                .ok_or_else(|| Failure::failed(format!("/proc/meminfo tells no {name}")))
+        };
+        Ok(Self {
+            total: field("MemTotal")?,
+            available: environment::memory_room().map_err(Failure::failed)?,
+            swap_free: field("SwapFree")?,
+        })
+    }
+
+    /// Refuse a competitor for `bytes` where memory and swap are not enough for it and for a reserve: a sixteenth of the memory, at least
+    /// 1 GiB. Swap in zram counts as nothing, since it may take as much memory as it holds.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable`, with the swap that would do.
+    pub fn judge(self, bytes: u64, swap: SwapKind, swap_bytes: u64) -> Result<(), Failure> {
+        if swap != SwapKind::File {
+            return Err(Failure::unavailable(
+                "scope=machine needs swap on a device, and zram takes the memory that it is to relieve",
+                "choose --set swap=file",
+            ));
+        }
+        let needed = bytes + (self.total / 16).max(LEAST_RESERVE);
+        let there = self.available + self.swap_free;
+        if there + swap_bytes >= needed {
+            return Ok(());
+        }
+        Err(Failure::unavailable(
+            format!(
+                "the competitor for {bytes} B and a reserve need {needed} B, and {there} B of memory and swap are free beside the {swap_bytes} B to be made"
+            ),
+            format!(
+                "choose --set swap_size={} or more, --set limit=SIZE, or --set scope=group",
+                needed - there
+            ),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MACHINE: Machine = Machine {
+        total: 16 << 30,
+        available: 12 << 30,
+        swap_free: 0,
+    };
+
+    #[test]
+    fn too_little_swap_is_refused_with_what_would_do() {
+        let failure = MACHINE
+            .judge(16 << 30, SwapKind::File, 2 << 30)
+            .expect_err("it is not enough");
+        let Failure::Unavailable { remedy, .. } = failure else {
+            panic!("{failure}");
+        };
+        let remedy = remedy.expect("there is one");
+        assert!(remedy.contains(&(5_u64 << 30).to_string()), "{remedy}");
+        assert!(MACHINE.judge(16 << 30, SwapKind::File, 5 << 30).is_ok());
+        assert!(MACHINE.judge(8 << 30, SwapKind::File, 64 << 20).is_ok());
+    }
+
+    #[test]
+    fn zram_is_no_relief_for_the_machine() {
+        for swap in [SwapKind::Zram, SwapKind::Auto] {
+            assert!(MACHINE.judge(1 << 30, swap, 64 << 30).is_err());
+        }
+    }
+
+    #[test]
+    fn this_machine_tells_what_it_has() {
+        let machine = Machine::now().expect("it is told");
+        assert!(machine.total >= machine.available);
+    }
+}

@@ -1,0 +1,347 @@
+//! Measuring in a process made for one repetition: its page tables, its caches of memory and its counts begin anew, and end with it.
+//!
+//! The child measures with its own copy of the region, so that marks, clock and work are of one process, and hands over what it found
+//! by shared memory. The parent sleeps meanwhile; on the same CPU it is awake ten times a second for some microseconds.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::ipc::being::{forked, reap};
+use super::ipc::futex;
+use super::ipc::shared::Shared;
+use crate::cancel;
+use crate::error::Failure;
+use crate::region::{Measured, Region};
+
+/// Time after which the parent looks again whether the child lives, or a signal came between its last look and its sleep.
+const NAP: Duration = Duration::from_millis(100);
+/// Most bytes of a text that a child hands over.
+const LONGEST_TEXT: usize = 1000;
+
+/// Where the child leaves what it found.
+struct Board<T> {
+    /// 0 until the answer is there.
+    done: AtomicU32,
+    answer: UnsafeCell<MaybeUninit<(Measured, Result<T, Told>)>>,
+}
+
+// SAFETY: the child touches the answer before `done`, the parent after it; that is handed over by Release and Acquire.
+unsafe impl<T: Send> Sync for Board<T> {}
+
+/// A failure without pointers into the memory of one process.
+#[derive(Clone, Copy)]
+struct Told {
+    kind: Kind,
+    /// The field of a request, the remedy of what is unavailable.
+    aside: Option<Text>,
+    message: Text,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Unavailable,
+    Failed,
+    Request,
+}
+
+#[derive(Clone, Copy)]
+struct Text {
+    bytes: [u8; LONGEST_TEXT],
+    length: usize,
+}
+
+impl Text {
+    fn of(text: &str) -> Self {
+        let length = text.floor_char_boundary_at(LONGEST_TEXT);
+        let mut bytes = [0; LONGEST_TEXT];
+        bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
+        Self { bytes, length }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes[..self.length]).into_owned()
+    }
+}
+
+/// `str::floor_char_boundary`, which is not stable yet.
+trait Boundary {
+    fn floor_char_boundary_at(&self, most: usize) -> usize;
+}
+
+impl Boundary for str {
+    fn floor_char_boundary_at(&self, most: usize) -> usize {
+        (0..=most.min(self.len()))
+            .rev()
+            .find(|&place| self.is_char_boundary(place))
+            .unwrap_or(0)
+    }
+}
+
+impl Told {
+    fn of(failure: &Failure) -> Self {
+        let (kind, aside, message) = match failure {
+            Failure::Unavailable { message, remedy } => {
+                (Kind::Unavailable, remedy.as_ref(), message)
+            }
+            Failure::Failed { message } => (Kind::Failed, None, message),
+            Failure::Request { field, message } => (Kind::Request, Some(field), message),
+        };
+        Self {
+            kind,
+            aside: aside.map(|text| Text::of(text)),
+            message: Text::of(message),
+        }
+    }
+
+    fn failure(&self) -> Failure {
+        let message = self.message.text();
+        let aside = self.aside.map(|text| text.text());
+        match self.kind {
+            Kind::Unavailable => Failure::Unavailable {
+                message,
+                remedy: aside,
+            },
+            Kind::Failed => Failure::Failed { message },
+            Kind::Request => Failure::Request {
+                field: aside.unwrap_or_default(),
+                message,
+            },
+        }
+    }
+}
+
+/// The measured process. Dropping it kills it, if it still lives, and reaps it.
+struct Child {
+    process: Pid,
+    reaped: bool,
+}
+
+impl Child {
+    /// How it ended, if it did.
+    fn ended(&mut self) -> Result<Option<WaitStatus>, Failure> {
+        match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {
+            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(None),
+            Ok(status) => {
+                self.reaped = true;
+                Ok(Some(status))
+            }
+            Err(error) => Err(Failure::system("waiting for the measured process", error)),
+        }
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.reaped {
+            return;
+        }
+        // It has not been reaped, so its number is not another's.
+        let ended = kill(self.process, Signal::SIGKILL).and_then(|()| reap(self.process));
+        if let Err(error) = ended {
+            eprintln!(
+                "oscope-probe: cannot end the process {}: {error}",
+                self.process
+            );
+        }
+    }
+}
+
+/// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What `work` changes in memory
+/// is the child's own. The calling process has one thread.
+///
+/// # Errors
+/// What `work` gave; `Failure::Unavailable` where no process can be made; `Failure::Failed` that says how the child died, or after a signal,
+/// with which the child ends at once.
+pub fn in_fresh_process<T: Copy + Send + 'static>(
+    region: &mut Region,
+    work: impl FnOnce(&mut Region) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
+    let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
+    let process = forked(|| {
+        let given = work(region).map_err(|failure| Told::of(&failure));
+        // SAFETY: the parent leaves the answer alone until it is told.
+        unsafe { (*board.answer.get()).write((region.measured(), given)) };
+        board.done.store(1, Ordering::Release);
+        futex::wake(&board.done);
+    })?;
+    let mut child = Child {
+        process,
+        reaped: false,
+    };
+    wait_for(&mut child, &board.done)?;
+    // SAFETY: the child has written the answer, and does not touch it again.
+    let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
+    region.take_over(measured);
+    given.map_err(|told| told.failure())
+}
+
+/// Sleep until the child has answered.
+fn wait_for(child: &mut Child, done: &AtomicU32) -> Result<(), Failure> {
+    loop {
+        // Looked at before the answer: a child that ended has answered before, or never will.
+        let ended = child.ended()?;
+        if done.load(Ordering::Acquire) == 1 {
+            return Ok(());
+        }
+        if cancel::requested() {
+            return Err(Failure::failed("interrupted by a signal"));
+        }
+        if let Some(status) = ended {
+            return Err(Failure::failed(told(status)));
+        }
+        let _ = futex::wait(done, 0, NAP);
+    }
+}
+
+/// How a measured process died, in words.
+fn told(status: WaitStatus) -> String {
+    match status {
+        WaitStatus::Signaled(_, Signal::SIGKILL, _) => {
+            "the measured process was killed by SIGKILL: by the kernel for want of memory (see dmesg), or by somebody; ask for less memory, or give more"
+                .to_owned()
+        }
+        WaitStatus::Signaled(_, Signal::SIGBUS, _) => {
+            "the measured process was killed by SIGBUS: a page of the mapped file could not be had; look for room on its file system and for errors in dmesg"
+                .to_owned()
+        }
+        WaitStatus::Signaled(_, signal, _) => {
+            format!("the measured process was killed by {signal}")
+        }
+        WaitStatus::Exited(_, code) => {
+            format!("the measured process ended with status {code} before it had answered")
+        }
+        other => format!("the measured process ended: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use nix::unistd::getpid;
+
+    use super::*;
+    use crate::clock::{Clock, Wanted};
+
+    fn with(act: impl FnOnce(&mut Region)) {
+        let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+        act(&mut Region::new(&clock));
+    }
+
+    fn ends(process: i32) -> bool {
+        !Path::new(&format!("/proc/{process}")).exists()
+    }
+
+    #[test]
+    fn the_child_measures_and_is_gone_afterwards() {
+        with(|region| {
+            let own = getpid().as_raw();
+            let mut changed = 1;
+            let (process, answer) = in_fresh_process(region, |region| {
+                region.measure(|| changed += 1);
+                Ok((getpid().as_raw(), changed))
+            })
+            .expect("it works");
+            assert_ne!(process, own);
+            assert!(ends(process), "it was not reaped");
+            assert_eq!((answer, changed), (2, 1), "memory is the child's own");
+            assert!(region.raw().is_ok(), "the readings are taken over");
+        });
+    }
+
+    #[test]
+    fn what_was_not_measured_once_is_no_measurement_here_either() {
+        with(|region| {
+            in_fresh_process(region, |_| Ok(())).expect("it works");
+            assert!(region.raw().is_err());
+        });
+        with(|region| {
+            let twice = in_fresh_process(region, |region| {
+                region.measure(|| ());
+                region.measure(|| ());
+                Ok(())
+            });
+            assert!(twice.is_ok() && region.raw().is_err());
+        });
+    }
+
+    #[test]
+    fn failures_come_back_as_they_were_and_long_ones_are_cut_at_a_letter() {
+        with(|region| {
+            for failure in [
+                Failure::failed("it broke"),
+                Failure::unavailable("there is none", "get one"),
+                Failure::Unavailable {
+                    message: "there is none".to_owned(),
+                    remedy: None,
+                },
+                Failure::request("size", "must be more"),
+            ] {
+                let answer = in_fresh_process::<u8>(region, |_| Err(failure.clone()));
+                assert_eq!(answer, Err(failure));
+            }
+            let long = "ä".repeat(LONGEST_TEXT);
+            let answer =
+                in_fresh_process::<u8>(region, |_| Err(Failure::failed(format!("x{long}"))));
+            let message = answer.expect_err("it failed").to_string();
+            assert!(message.len() == LONGEST_TEXT - 1 && message.ends_with('ä'));
+        });
+    }
+
+    #[test]
+    fn how_a_child_died_is_told() {
+        for (signal, word) in [
+            (Signal::SIGKILL, "want of memory"),
+            (Signal::SIGBUS, "mapped file"),
+            (Signal::SIGSEGV, "SIGSEGV"),
+        ] {
+            with(|region| {
+                let answer = in_fresh_process::<u8>(region, |_| {
+                    // The handler of the test program would be of no use to the child.
+                    // SAFETY: the default action needs no function.
+                    unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
+                    kill(getpid(), signal).expect("it lives");
+                    Ok(1)
+                });
+                let message = answer.expect_err("it died").to_string();
+                assert!(message.contains(word), "{message}");
+            });
+        }
+        with(|region| {
+            let answer = in_fresh_process::<u8>(region, |_| {
+                // SAFETY: ends the child at once.
+                unsafe { libc::_exit(3) }
+            });
+            assert!(
+                answer
+                    .expect_err("it ended")
+                    .to_string()
+                    .contains("status 3")
+            );
+        });
+    }
+
+    #[test]
+    fn a_child_that_is_given_up_is_gone() {
+        let process = forked(|| {
+            loop {
+                nix::unistd::pause();
+            }
+        })
+        .expect("a process can be made");
+        let child = Child {
+            process,
+            reaped: false,
+        };
+        drop(child);
+        assert!(ends(process.as_raw()));
+    }
+}
