@@ -50,13 +50,14 @@ def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
 
 
 @cache
-def compile_c(name: str) -> Path:
-    """Build benchmarks/NAME.c at -O2 and return the program."""
-    program = ROOT / "target" / "benchmarks" / name
+def compile_c(name: str, *options: str) -> Path:
+    """Build benchmarks/NAME.c with these options of the compiler, or -O2, and return the program."""
+    options = options or ("-O2",)
+    program = ROOT / "target" / "benchmarks" / "".join((name, *options))
     program.parent.mkdir(parents=True, exist_ok=True)
     source = ROOT / "benchmarks" / f"{name}.c"
     subprocess.run(
-        ["gcc", "-O2", "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60
+        ["gcc", *options, "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60
     )
     return program
 

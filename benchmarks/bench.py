@@ -16,7 +16,17 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-MODULES = ("syscall_cost", "disk", "ipc", "tracing", "responsiveness", "scale", "null_compare")
+MODULES = (
+    "syscall_cost",
+    "disk",
+    "ipc",
+    "memory",
+    "cache_model",
+    "tracing",
+    "responsiveness",
+    "scale",
+    "null_compare",
+)
 
 
 def main() -> int:
