@@ -74,8 +74,9 @@ def store(store_path: Path) -> Iterator[Store]:
 
 @pytest.fixture(autouse=True)
 def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the tests away from the user's own store."""
+    """Keep the tests away from the user's own store, and from what is noted of other measurements."""
     monkeypatch.setenv("OSCOPE_STORE", str(tmp_path_factory.mktemp("store") / "oscope.db"))
+    monkeypatch.setenv("OSCOPE_STATE", str(tmp_path_factory.mktemp("state")))
 
 
 def make_experiment(

@@ -306,7 +306,7 @@ def cost(seed: int = 24) -> ExperimentResults:
 
 
 def fault(seed: int = 25, traced: Mapping[str, float] | None = None) -> ExperimentResults:
-    """`memory.fault`: each kind timed, and traced with a handler of `traced` times the touch, else 0.9."""
+    """`trace.fault`: each kind timed, and traced with a handler of `traced` times the touch, else 0.9."""
     maker = Maker(seed)
     points = []
     for kind, touch in TOUCH_NS.items():
@@ -347,7 +347,7 @@ def fault(seed: int = 25, traced: Mapping[str, float] | None = None) -> Experime
                 ]
             points.append(maker.point(factors, metrics, traces=tuple(readings)))
     made = columns(time_ns="ns", faults_per_s="1/s", faults="1", major="1")
-    return results("memory.fault", points, made)
+    return results("trace.fault", points, made)
 
 
 def survey() -> Results:

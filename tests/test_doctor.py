@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import fake_session_probe
 from cli_driver import CommandLine
-from oscope import doctor
-from oscope.doctor import Finding, Tool
+from oscope.doctor import environment, host, memory, tools
+from oscope.doctor.finding import Finding
+from oscope.doctor.tools import Tool
+from surroundings import surroundings
 
 ENVIRONMENT: dict[str, Any] = {
     "self_check": {"ratio_of_double_work": 2.01, "ok": True},
     "clock": {"kind": "tsc", "hz": 2.5e9, "overhead": 40.0, "overhead_mad": 1.0, "why": None},
     "tsc_offsets": {"cpus": [0, 1], "ticks": [0, -12], "error_ticks": [0, 30]},
     "counters": {"available": ["instructions", "cpu_cycles"], "unavailable": {}},
-    "memory": {"swap_total_bytes": 2 << 30},
     "cpu": {"governor": "performance", "allowed": [0, 1]},
     "load": [0.1, 0.2, 0.3],
     "hypervisor": None,
@@ -33,13 +36,24 @@ WORSE: dict[str, dict[str, Any]] = {
     },
     "load": {"load": [7.0, 1.0, 1.0]},
     "frequency governor": {"cpu": {"governor": "powersave", "allowed": [0, 1]}},
-    "swap": {"memory": {"swap_total_bytes": 0}},
 }
 
 
-def findings(environment: dict[str, Any]) -> dict[str, Finding]:
-    found = [check(environment) for check in doctor.ENVIRONMENT_CHECKS]
+def findings(told: dict[str, Any]) -> dict[str, Finding]:
+    found = [check(told) for check in environment.ENVIRONMENT_CHECKS]
     return {finding.name: finding for finding in found}
+
+
+def tried(
+    session_command: CommandLine, events: list[dict[str, Any]], otherwise: str = "simulated only"
+) -> Finding:
+    """Return what the doctor makes of a trial that the probe answers with `events`."""
+    trial = memory.Trial("counters", "testing", "ipc.throughput", {"sets": 1}, "counted", otherwise)
+    told = session_command.environment | {"FAKE_EVENTS": json.dumps(events)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in told.items():
+            patch.setenv(name, value)
+        return memory.try_workload(trial)
 
 
 def make_tool(folder: Path, script: str) -> Tool:
@@ -88,9 +102,9 @@ def test_a_counter_that_is_missing_beside_others_limits() -> None:
 def test_a_tool_counts_only_if_it_works(
     script: str, status: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doctor, "TRIAL_TIME_LIMIT_S", 1)
+    monkeypatch.setattr(tools, "TRIAL_TIME_LIMIT_S", 1)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    finding = doctor.try_tool(make_tool(tmp_path, script))
+    finding = tools.try_tool(make_tool(tmp_path, script))
     assert finding.status == status
     assert told in finding.found
     assert (finding.remedy is None) == (status == "ok")
@@ -98,8 +112,8 @@ def test_a_tool_counts_only_if_it_works(
 
 def test_a_tool_that_is_not_there_is_to_be_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    for tool in doctor.TOOLS:
-        finding = doctor.try_tool(tool)
+    for tool in tools.TOOLS:
+        finding = tools.try_tool(tool)
         assert finding.status == "missing"
         assert finding.remedy is not None
         assert finding.remedy.endswith(f"apt-get install {tool.package}")
@@ -107,10 +121,10 @@ def test_a_tool_that_is_not_there_is_to_be_installed(tmp_path: Path, monkeypatch
 
 def test_what_cannot_be_opened_is_missing(tmp_path: Path) -> None:
     device = tmp_path / "device"
-    missing = doctor.try_open("thing", device, os.O_RDWR, "testing")
+    missing = host.try_open("thing", device, os.O_RDWR, "testing")
     assert (missing.status, missing.found) == ("missing", f"{device}: No such file or directory")
     device.touch()
-    assert doctor.try_open("thing", device, os.O_RDWR, "testing").status == "ok"
+    assert host.try_open("thing", device, os.O_RDWR, "testing").status == "ok"
 
 
 def test_the_findings_are_printed_and_are_data(probe: Path, tmp_path: Path) -> None:
@@ -146,3 +160,93 @@ def test_a_store_that_cannot_be_used_is_told(probe: Path, tmp_path: Path) -> Non
     (finding,) = (finding for finding in json.loads(answer.out) if finding["name"] == "store")
     assert finding["status"] == "missing"
     assert "is not a readable database" in finding["found"]
+
+
+def test_a_trial_that_the_probe_carries_out_is_well(session_command: CommandLine) -> None:
+    finding = tried(
+        session_command, [{"event": "note", "text": "swap: a file"}, fake_session_probe.sample({})]
+    )
+    assert (finding.status, finding.remedy) == ("ok", None)
+    assert finding.found == "counted; swap: a file"
+
+
+@pytest.mark.parametrize(
+    ("event", "status", "found", "remedy"),
+    [
+        (
+            fake_session_probe.refusal("unavailable", None, "there is no PMU", "use a bare machine"),
+            "limited",
+            "simulated only: there is no PMU",
+            "use a bare machine",
+        ),
+        (
+            fake_session_probe.refusal("request", "sets", "sets: must be less", None),
+            "missing",
+            "sets: must be less",
+            "build the probe anew with make setup, or use another machine",
+        ),
+        (
+            fake_session_probe.sample({}, "it counted 0"),
+            "missing",
+            "it counted 0",
+            "build the probe anew with make setup, or use another machine",
+        ),
+    ],
+)
+def test_a_trial_that_fails_tells_why(
+    event: dict[str, Any], status: str, found: str, remedy: str, session_command: CommandLine
+) -> None:
+    finding = tried(session_command, [event])
+    assert (finding.status, finding.found, finding.remedy) == (status, found, remedy)
+
+
+def test_where_it_cannot_be_simulated_either_it_is_missing(session_command: CommandLine) -> None:
+    event = fake_session_probe.refusal("unavailable", None, "needs root", "run as root")
+    finding = tried(session_command, [event], otherwise="")
+    assert (finding.status, finding.found, finding.remedy) == ("missing", "needs root", "run as root")
+
+
+MOUNTS = """\
+22 1 8:1 / / rw - ext4 /dev/vda rw
+30 22 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+31 22 0:26 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory
+32 22 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate
+"""
+GROUPS = "4:cpu:/a\n3:memory:/b/c\n0::/d\n"
+
+
+def test_hierarchies_with_a_memory_controller_are_found_where_they_are_mounted() -> None:
+    first, second = memory.hierarchies(MOUNTS, GROUPS)
+    assert (first.version, str(first.own)) == (1, "/sys/fs/cgroup/memory/b/c")
+    assert (second.version, str(second.own)) == (2, "/sys/fs/cgroup/unified/d")
+    (inside,) = memory.hierarchies("31 22 0:26 /b /cg rw - cgroup2 x rw\n", "0::/b/c\n")
+    assert str(inside.own) == "/cg/c", "a container sees its own part only"
+
+
+@pytest.mark.parametrize(
+    ("controllers", "found"),
+    [({"": "cpu memory", "a": "", "a/b": ""}, ""), ({"": "memory", "a": "memory", "a/b": ""}, "a")],
+)
+def test_a_group_is_made_where_the_controller_is_handed_on(
+    controllers: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    for name, handed in controllers.items():
+        (tmp_path / name).mkdir(exist_ok=True)
+        (tmp_path / name / "cgroup.subtree_control").write_text(handed)
+    assert memory.parent_of(memory.Hierarchy(2, tmp_path, tmp_path / "a/b")) == tmp_path / found
+    (tmp_path / "cgroup.subtree_control").write_text("cpu")
+    (tmp_path / "a/cgroup.subtree_control").write_text("cpu")
+    assert memory.parent_of(memory.Hierarchy(2, tmp_path, tmp_path / "a/b")) is None
+
+
+def test_what_the_memory_lab_needs_is_tried_and_nothing_is_left(probe: Path, tmp_path: Path) -> None:
+    del probe
+    before = surroundings()
+    data = json.loads(CommandLine(tmp_path)("doctor", "--json").out)
+    by_name = {finding["name"]: finding for finding in data}
+    for name in ("swap file", "zram swap", "cache counters", "memory cgroup", "huge pages"):
+        finding = by_name[name]
+        assert finding["status"] == "ok" or finding["remedy"], finding
+        # A trial that is asked for wrongly would be refused for its fields.
+        assert not re.search("no workload|no parameter|must be", finding["found"]), finding
+    assert surroundings() == before

@@ -19,6 +19,7 @@ from conftest import TESTS
 from fake_session_probe import refusal
 from oscope.catalogue import load
 from oscope.cli import ipc
+from surroundings import family
 
 METRICS = {"throughput": 474.0135, "time_s": 0.033753791, "bytes": 16777216.0, "refusals": None}
 NOTE = {"event": "note", "text": "the pipe holds 64 KiB"}
@@ -265,15 +266,6 @@ def test_a_buffer_beyond_the_channel_s_capacity_does_not_hang(flags: str, ipc_co
 
 
 LONG = ("ipc", "-B", "-b", "64", "-t", "1T", "2proc")
-
-
-def family(pid: int) -> list[int]:
-    """Return the processes below `pid`, children of children too."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *family(child)]
-    return found
 
 
 def transferring(process: subprocess.Popen[str]) -> list[int]:

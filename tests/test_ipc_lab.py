@@ -78,7 +78,7 @@ def test_the_full_sweep_has_every_buffer_from_64_bytes_to_16_mebibytes_for_every
 
 
 def test_tracers_are_compared_with_none_at_the_same_points() -> None:
-    for name in ("ipc.trace", "trace.effect", "trace.cost", "memory.fault"):
+    for name in ("ipc.trace", "trace.effect", "trace.cost", "trace.fault"):
         for profile in ("full", "quick"):
             by_tracer: dict[Level, list[tuple[Level, ...]]] = {}
             for point in _points(name, profile):

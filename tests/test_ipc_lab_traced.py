@@ -11,8 +11,9 @@ import pytest
 import synthetic
 import synthetic_ipc
 from oscope.labs.ipc import COMPARED, histograms, in_calls
-from oscope.labs.ipc.traced import effect_note, losses, traced
+from oscope.labs.ipc.traced import effect_note, losses
 from oscope.report.document import Section
+from oscope.report.traced import traced
 from oscope.samples import ExperimentResults
 from synthetic_ipc import sections
 from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
@@ -80,8 +81,9 @@ def test_losses_are_told_with_their_kind() -> None:
     trace = _retraced(synthetic_ipc.trace(), lambda each: {**each, "losses": lost})
     told = losses(traced(trace, "time_s", "calls"))
     assert (
-        "15 events that found the ring full, 10 updates that the full map calls refused and 5 runs" in told[0]
-    )
+        "15 events that found the ring full, 10 updates that the full map calls refused and "
+        "5 events that came while a program ran"
+    ) in told[0]
     for title in (SIZES, INSIDE, CALLS, FAULTS, SWITCHES):
         assert any("lower bounds" in text for text in sections(trace)[title].text), title
     assert losses(traced(synthetic_ipc.trace(), "time_s", "calls")) == []

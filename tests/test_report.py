@@ -18,8 +18,10 @@ from hypothesis.extra import numpy as hnp
 import synthetic
 import synthetic_disk
 import synthetic_ipc
+import synthetic_memory
 from oscope import report
 from oscope.errors import OscopeError
+from oscope.labs import LABS
 from oscope.report import embed, page
 from oscope.report.build import build, title, verdict
 from oscope.report.document import Table
@@ -47,11 +49,11 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return page.render(build(synthetic.survey(), report.LABS))
+    return page.render(build(synthetic.survey(), LABS))
 
 
 def test_equal_results_give_an_equal_file(text: str, tmp_path: Path) -> None:
-    assert report.write(synthetic.survey(), tmp_path / "report.html").read_bytes() == text.encode()
+    assert report.write(synthetic.survey(), tmp_path / "report.html", LABS).read_bytes() == text.encode()
 
 
 def test_nothing_in_the_page_is_fetched(text: str) -> None:
@@ -77,7 +79,7 @@ def test_what_came_from_outside_is_escaped() -> None:
     evil = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
     point = dataclasses.replace(cost.points[0], notes=(evil,), factors={"call": evil, "style": "loop"})
     changed = dataclasses.replace(cost, points=(point, *cost.points[1:]), title=evil)
-    found = page.render(build(Results((changed,)), report.LABS))
+    found = page.render(build(Results((changed,)), LABS))
     assert "<img src=x" not in found
     assert "<script>alert" not in found
 
@@ -91,7 +93,7 @@ def test_the_scripts_are_those_that_the_policy_names(text: str) -> None:
 @pytest.mark.parametrize("folder", ["missing", "missing/deeper"])
 def test_a_path_in_a_missing_folder_is_one_line(tmp_path: Path, folder: str) -> None:
     with pytest.raises(OscopeError, match="there is no folder") as caught:
-        report.write(synthetic.survey(), tmp_path / folder / "report.html")
+        report.write(synthetic.survey(), tmp_path / folder / "report.html", LABS)
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
 
@@ -101,7 +103,7 @@ def test_an_earlier_report_survives_a_failure(tmp_path: Path, monkeypatch: pytes
     target.write_text("earlier")
     monkeypatch.setattr(page, "render", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report.write(synthetic.survey(), target)
+        report.write(synthetic.survey(), target, LABS)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
     assert target.read_text() == "earlier"
 
@@ -114,12 +116,12 @@ def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
 
 def test_the_title_is_that_of_what_was_run() -> None:
     calls = synthetic.survey()
-    surveys = (calls, synthetic_disk.survey(), synthetic_ipc.survey())
+    surveys = (calls, synthetic_memory.survey(), synthetic_disk.survey(), synthetic_ipc.survey())
     everything = Results(tuple(each for survey in surveys for each in survey.experiments))
-    assert title(everything, report.LABS) == "This machine’s survey"
+    assert title(everything, LABS) == "This machine’s survey"
     one = Results(calls.experiments[:1])
-    assert title(one, report.LABS) == calls.experiments[0].title
-    assert title(Results(calls.experiments[:2]), report.LABS) == "System calls"
+    assert title(one, LABS) == calls.experiments[0].title
+    assert title(Results(calls.experiments[:2]), LABS) == "System calls"
 
 
 def test_the_verdict_says_what_was_asked_for_and_not_reached() -> None:
@@ -139,7 +141,7 @@ def test_runs_of_the_same_experiment_are_told_apart() -> None:
     one = synthetic.throughput()
     two = dataclasses.replace(one, run_id="20260102-000000-synthetic")
     assert "syscall.throughput is here from 2 runs" in verdict(Results((one, two)))
-    titles = [each.title for each in build(Results((one, two)), report.LABS).experiments]
+    titles = [each.title for each in build(Results((one, two)), LABS).experiments]
     assert [title.rpartition(" ")[2] for title in titles] == [one.run_id, two.run_id]
 
 
@@ -157,12 +159,12 @@ def test_results_without_a_sample_still_make_a_report() -> None:
         create, points=tuple(synthetic.skipped(point.factors) for point in create.points)
     )
     for results in (Results((empty,)), Results(()), Results((dataclasses.replace(create, points=()),))):
-        assert "<h1>" in page.render(build(results, report.LABS))
+        assert "<h1>" in page.render(build(results, LABS))
 
 
 def test_a_record_without_environment_still_makes_a_report() -> None:
     assert "<h1>" in page.render(
-        build(Results((dataclasses.replace(synthetic.cost(), environment={}),)), report.LABS)
+        build(Results((dataclasses.replace(synthetic.cost(), environment={}),)), LABS)
     )
 
 
@@ -245,7 +247,7 @@ def test_what_has_no_room_is_left_out_by_columns_and_told() -> None:
 
 
 def test_a_million_samples_fit_into_twelve_megabytes(tmp_path: Path) -> None:
-    path = report.write(synthetic.large(1_000_000), tmp_path / "large.html")
+    path = report.write(synthetic.large(1_000_000), tmp_path / "large.html", LABS)
     assert path.stat().st_size <= 12_000_000
     data = re.search(r'id="samples-0">(.*?)</script>', path.read_text(), re.DOTALL)
     assert data is not None

@@ -9,14 +9,15 @@ import pytest
 
 import synthetic
 from oscope.errors import OscopeError
-from oscope.report import LABS, plots, theme
+from oscope.labs import LABS
+from oscope.report import plots, theme
 from oscope.report.figures import draw, named_figures, save
 from oscope.samples import Results
 
 
 def test_every_figure_of_the_report_becomes_a_file_of_each_format(tmp_path: Path) -> None:
     results = Results((synthetic.throughput(),))
-    files = save(results, tmp_path / "new" / "folder")
+    files = save(results, tmp_path / "new" / "folder", LABS)
     names = [name for name, _ in named_figures(results, LABS)]
     assert sorted(path.name for path in files) == sorted(
         f"{name}.{form}" for name in names for form in ("png", "svg")
@@ -26,14 +27,14 @@ def test_every_figure_of_the_report_becomes_a_file_of_each_format(tmp_path: Path
 
 def test_equal_results_give_equal_files(tmp_path: Path) -> None:
     results = Results((synthetic.throughput(),))
-    one, two = save(results, tmp_path / "1"), save(results, tmp_path / "2")
+    one, two = save(results, tmp_path / "1", LABS), save(results, tmp_path / "2", LABS)
     assert [path.read_bytes() for path in one] == [path.read_bytes() for path in two]
 
 
 def test_a_folder_that_cannot_be_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OscopeError, match="cannot be made"):
-        save(Results(()), tmp_path / "file")
+        save(Results(()), tmp_path / "file", LABS)
 
 
 def test_every_figure_of_the_survey_is_of_traces_that_both_renderers_know() -> None:

@@ -181,8 +181,8 @@ def test_losses_are_kept_and_told(
     assert traced.traces[0]["losses"] == {"ring": 3, "map_full": {"@times": 2}, "recursion": 1}
     (note,) = traced.notes
     assert "3 events" in note
-    assert "2 updates that a full map @times refused" in note
-    assert "1 events that came while a program ran" in note
+    assert "2 updates that the full map @times refused" in note
+    assert "1 event that came while a program ran" in note
     assert made
 
 

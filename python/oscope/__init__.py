@@ -9,15 +9,16 @@ Importing this is cheap; numpy, pandas and the like are loaded when something ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from oscope.errors import OscopeError, ProbeError, StoreError, UsageError
-from oscope.experiment import Level, Profile
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
     from oscope.api import Run
+    from oscope.experiment import Level, Profile
 
 __all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "load", "run"]
 __version__ = "0.1.0"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscope import catalogue, labs
+from oscope import catalogue, labs, restoring
 from oscope.errors import UsageError
 from oscope.execution import execute
 from oscope.experiment import Experiment, Level, Profile
@@ -122,6 +123,7 @@ def measure(
     name: str, request: Request, place: str | Path | None, factors: Mapping[str, Level | Sequence[Level]]
 ) -> Run:
     """Do what `oscope.run` says."""
+    restoring.restore_once(_tell)
     settings = {
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
         for factor, levels in factors.items()
@@ -138,6 +140,10 @@ def measure(
     with Store.open(place) as store:
         outcome = execute(plan, store)
         return Run(outcome.run_id, store.results(outcome.run_id))
+
+
+def _tell(text: str) -> None:
+    print(f"oscope: {text}", file=sys.stderr, flush=True)
 
 
 def load_run(run_id: str, place: str | Path | None) -> Run:

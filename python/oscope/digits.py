@@ -14,6 +14,8 @@ from typing import Self
 
 SIGNIFICANT = 2
 MOST_DECIMALS = 9
+FINEST = 0.002
+"""Share of a ratio to which its digits go, however narrow its interval."""
 MISSING = "–"
 """Stands where a number could not be had."""
 
@@ -106,6 +108,16 @@ def format_share(share: float | None, spread: float | None = None) -> str:
     percent = 100 * share
     doubt = 100 * spread if spread else abs(percent)
     return f"{Scale('', 1.0, min(_decimals(doubt, SIGNIFICANT), 4)).text(percent)} %"
+
+
+def bounded_text(value: float, low: float, high: float) -> str:
+    """Return the ratio `1.52 (1.40 to 1.66)`; without bounds the value alone, to three digits."""
+    if not math.isfinite(value):
+        return MISSING
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return f"{value:.3g}"
+    scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
+    return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
 
 
 def _half(low: float | None, high: float | None) -> float | None:

@@ -42,16 +42,9 @@ def find_probe() -> Path:
 
 def ask(path: Path, verb: str) -> dict[str, Any]:
     """Return the JSON object that the probe prints for `describe` or `environment`. Raises ProbeError."""
-    try:
-        # In a session of its own, a Ctrl-C at the terminal reaches the laboratory only, which waits for it.
-        answer = subprocess.run(
-            [path, verb], capture_output=True, timeout=_ANSWER_LIMIT_S, check=False, start_new_session=True
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ProbeError(f"{path} {verb} failed ({error})", remedy=_REMEDY) from error
+    answer = call(path, verb, _ANSWER_LIMIT_S)
     if answer.returncode != 0:
-        words = answer.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise ProbeError(f"{path} {verb} ended with status {answer.returncode} {' '.join(words)}".rstrip())
+        raise ProbeError(ending(path, verb, answer))
     try:
         data = json.loads(answer.stdout)
     except ValueError as error:
@@ -59,3 +52,20 @@ def ask(path: Path, verb: str) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ProbeError(f"{path} {verb} printed no JSON object", remedy=_REMEDY)
     return data
+
+
+def call(path: Path, verb: str, limit_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Run the probe with `verb` and return how it ended. Raises ProbeError where it outlasts `limit_s`."""
+    try:
+        # In a session of its own, a Ctrl-C at the terminal reaches the laboratory only, which waits for it.
+        return subprocess.run(
+            [path, verb], capture_output=True, timeout=limit_s, check=False, start_new_session=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProbeError(f"{path} {verb} failed ({error})", remedy=_REMEDY) from error
+
+
+def ending(path: Path, verb: str, answer: subprocess.CompletedProcess[bytes]) -> str:
+    """Say how the probe ended: its status and the last that it said of it."""
+    words = answer.stderr.decode(errors="replace").strip().splitlines()[-1:]
+    return f"{path} {verb} ended with status {answer.returncode} {' '.join(words)}".rstrip()

@@ -15,7 +15,7 @@ from rich.text import Text
 from oscope import digits
 
 if TYPE_CHECKING:
-    from oscope.doctor import Finding
+    from oscope.doctor.finding import Finding
     from oscope.report import document
     from oscope.store import RunEntry
 

@@ -12,9 +12,9 @@ from typing import Annotated
 
 import typer
 
-from oscope import __version__
+from oscope import __version__, early, restoring
 from oscope.cli import comparison, disk, doctor, ipc, listing, run, stored, trace
-from oscope.cli.errors import DONE, FAILED, flush_standard_output, tell
+from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
 from oscope.cli.quick import Command, Group
 from oscope.errors import UsageError
@@ -87,10 +87,13 @@ def _begin(
     del version  # Its callback has seen it.
     if context.invoked_subcommand is None:
         print(context.get_help())
+        return
+    restoring.restore(note)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
+    early.release()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -134,19 +134,9 @@ def _result(event: Mapping[str, Any]) -> str:
 
 
 def _losses(traced: Traced) -> str:
-    losses = traced.losses
-    if not losses.any:
+    if not traced.losses.any:
         return "losses: none"
-    parts = [
-        f"{format_count(losses.ring)} events that found the ring full" if losses.ring else "",
-        *(
-            f"{format_count(n)} updates refused by the full map {name}"
-            for name, n in losses.map_full.items()
-            if n
-        ),
-        f"{format_count(losses.recursion)} events that came while a program ran" if losses.recursion else "",
-    ]
-    return f"losses: {', '.join(part for part in parts if part)}; all counts are lower bounds"
+    return f"losses: {traced.losses.describe()}; all counts are lower bounds"
 
 
 def _errors(errors: Mapping[str, int]) -> str:

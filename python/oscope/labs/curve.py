@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING, Scale
+from oscope.digits import MISSING, Scale, bounded_text
 from oscope.experiment import Level
 from oscope.labs.words import counted, with_samples
 from oscope.report import plots
@@ -26,10 +25,6 @@ RATE_UNIT = "MiB/s"
 FACTORS = ("block_size", "buffer")
 """Factors that say how many bytes are moved at a time: a curve runs over the one that its points have."""
 NOT_RUN = "{} was not run: `oscope run {}` does it"
-
-
-FINEST = 0.002
-"""Share of a ratio to which its digits go, however narrow its interval."""
 
 
 @dataclass(frozen=True)
@@ -107,16 +102,6 @@ def ratios(
 def ratio_text(row: ComparedMetric | None) -> str:
     """Return `1.52 (1.40 to 1.66)`, or what can be said of it."""
     return MISSING if row is None else bounded_text(row.ratio, *row.ci95)
-
-
-def bounded_text(value: float, low: float, high: float) -> str:
-    """Return `1.52 (1.40 to 1.66)`; without bounds the value alone, to three digits."""
-    if not isfinite(value):
-        return MISSING
-    if not (isfinite(low) and isfinite(high)):
-        return f"{value:.3g}"
-    scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
-    return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
 
 
 def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oscope.labs import LABS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from oscope.samples import Results
 
 
-def write(results: Results, path: str | Path, labs: Sequence[Lab] = LABS) -> Path:
+def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
     """Write the report of `results` to the HTML file at `path`, whole or not at all, and return its path.
 
     Equal results give an equal file, byte for byte. OscopeError where it cannot be written.

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure as Canvas
 
 from oscope.errors import OscopeError
 from oscope.experiment import Lab
-from oscope.labs import LABS
 from oscope.record import write_whole
 from oscope.report import theme
 from oscope.report.build import answers, views
@@ -47,7 +46,7 @@ STYLE: dict[Any, Any] = {
 
 
 def save(
-    results: Results, folder: str | Path, formats: Sequence[str] = ("png", "svg"), labs: Sequence[Lab] = LABS
+    results: Results, folder: str | Path, labs: Sequence[Lab], formats: Sequence[str] = ("png", "svg")
 ) -> list[Path]:
     """Draw every figure of the report of `results` into `folder`, which is made if need be; return the files.
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oscope.digits import MISSING, format_count, format_share, format_value
-from oscope.labs.ipc.traced import Traced, traced
 from oscope.report.document import Table
+from oscope.report.traced import Traced, traced
 from oscope.samples import ExperimentResults
 
 MOST_CALLS = 8

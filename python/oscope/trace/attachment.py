@@ -9,7 +9,7 @@ from typing import Any
 from oscope.errors import OscopeError
 from oscope.recorder import PointState
 from oscope.trace.factor import UNTRACED
-from oscope.trace.tracer import Losses, Tracer, Tracing
+from oscope.trace.tracer import Tracer, Tracing
 
 Found = tuple[PointState, Mapping[str, Any] | None, str | None]
 """A point, what was found of it, and what is to be told of that."""
@@ -107,22 +107,12 @@ def _by_point(
         if len(expected) > 1:
             return
         readings = {token: reading for token in expected for reading in readings.values()}
-    lost = _describe(found.losses) if found.losses.any else None
+    lost = None
+    if found.losses.any:
+        lost = f"the tracer lost {found.losses.describe()}: its counts are lower bounds"
     for token, (point, about) in expected.items():
         if token in readings:
             about = {**about, "attachment": number, "losses": found.losses.to_object()}
             yield point, {**about, **readings[token]}, lost
         else:
             yield point, None, f"the tracer {tracer.name} saw nothing of it"
-
-
-def _describe(losses: Losses) -> str:
-    maps = [
-        f"{count} updates that a full map {name} refused" for name, count in losses.map_full.items() if count
-    ]
-    parts = [
-        *([f"{losses.ring} events that found the ring full"] if losses.ring else []),
-        *maps,
-        *([f"{losses.recursion} events that came while a program ran"] if losses.recursion else []),
-    ]
-    return f"the tracer lost {' and '.join(parts)}: its counts are lower bounds"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from oscope.digits import format_count
 from oscope.errors import OscopeError
 
 
@@ -30,9 +31,31 @@ class Losses:
         """Return whether anything was lost."""
         return bool(self.ring or self.recursion or any(self.map_full.values()))
 
+    def describe(self) -> str:
+        """Return what was lost, such as `3 events that found the ring full`; empty where nothing was."""
+        parts = [
+            *([f"{_events(self.ring)} that found the ring full"] if self.ring else []),
+            *(
+                f"{format_count(count)} update{'s' if count > 1 else ''} that the full map {name} refused"
+                for name, count in self.map_full.items()
+                if count
+            ),
+            *([f"{_events(self.recursion)} that came while a program ran"] if self.recursion else []),
+        ]
+        return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+    @classmethod
+    def from_object(cls, values: Mapping[str, Any]) -> Losses:
+        """Return the losses that `to_object` gave; what is not among `values` was not lost."""
+        return cls(values.get("ring", 0), values.get("map_full", {}), values.get("recursion", 0))
+
     def to_object(self) -> dict[str, Any]:
         """Return the losses as plain values for JSON."""
         return {"ring": self.ring, "map_full": dict(self.map_full), "recursion": self.recursion}
+
+
+def _events(count: int) -> str:
+    return f"{format_count(count)} event{'s' if count > 1 else ''}"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from oscope.experiment import Design, Experiment, Lab, Level
-from oscope.labs import syscalls
+from oscope.labs import memory, syscalls
 
 if TYPE_CHECKING:
     from oscope.report.document import Section
@@ -218,49 +218,6 @@ PEERS = Experiment(
 )
 
 
-def _windowless(factors: Mapping[str, Level]) -> bool:
-    """Exclude windows where nothing is copied, and but for one thread."""
-    windowed = factors.get("window", 0) != 0
-    return windowed and (factors.get("operation") != "copy" or factors.get("threads") != 1)
-
-
-def _copying_out_of_reach(factors: Mapping[str, Level]) -> bool:
-    """Leave out copying into memory that no cache holds: no read does that."""
-    return factors["operation"] == "copy" and factors["window"] == 0
-
-
-BANDWIDTH = Experiment(
-    name="memory.bandwidth",
-    workload="memory.bandwidth",
-    title="How fast memory is read and copied",
-    question="How fast can memory be streamed: what reading from the page cache can at most reach?",
-    full=Design(
-        factors={
-            "operation": ("read", "copy"),
-            "threads": (1, 0),
-            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
-            "size": (256 * MEBIBYTE,),
-        },
-        reps=20,
-        blocks=10,
-    ),
-    quick=Design(
-        factors={
-            "operation": ("read", "copy"),
-            "threads": (1, 0),
-            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
-            "size": (64 * MEBIBYTE,),
-        },
-        reps=10,
-        blocks=5,
-        omit=_copying_out_of_reach,
-    ),
-    quick_share="about 4 s: 4 points of 64 MiB, 10 times each",
-    metrics=("throughput", "time_s"),
-    exclude=_windowless,
-)
-
-
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
     from oscope.labs.disk.answers import sections
@@ -279,7 +236,7 @@ LAB = Lab(
         READ,
         PEERS,
         XOR,
-        BANDWIDTH,
+        memory.BANDWIDTH,
         syscalls.COST,
         syscalls.THROUGHPUT,
         # Last, since what they leave behind, dirty pages and empty caches, is of no use to the others.

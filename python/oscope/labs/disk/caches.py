@@ -6,12 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_share
+from oscope.digits import MISSING, bounded_text, format_count, format_share
 from oscope.labs.curve import (
     RATE,
     RATE_UNIT,
     Curves,
-    bounded_text,
     cells,
     curve,
     narrowing,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_share
-from oscope.labs.curve import RATE, bounded_text, unmeasured
+from oscope.digits import MISSING, bounded_text, format_count, format_share
+from oscope.labs.curve import RATE, unmeasured
 from oscope.labs.words import counted
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured

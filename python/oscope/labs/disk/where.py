@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_share
-from oscope.labs.curve import bounded_text, cells, narrowing, size_axis, unmeasured
+from oscope.digits import MISSING, bounded_text, format_count, format_share
+from oscope.labs.curve import cells, narrowing, size_axis, unmeasured
 from oscope.labs.disk.model import (
     CACHES,
     Bounded,

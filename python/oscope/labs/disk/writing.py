@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING, format_value
+from oscope.digits import MISSING, bounded_text, format_value
 from oscope.labs.curve import (
     NOT_RUN,
     RATE,
     RATE_UNIT,
     At,
     Curves,
-    bounded_text,
     cells,
     curve,
     narrowing,

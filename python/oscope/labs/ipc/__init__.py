@@ -207,10 +207,10 @@ COST = Experiment(
 )
 
 FAULT = Experiment(
-    name="memory.fault",
+    name="trace.fault",
     workload="memory.fault",
-    title="What a page fault costs",
-    question="How long does touching a page take that is not mapped, by what the kernel has to do for it?",
+    title="Page faults, timed and traced",
+    question="Which faults does touching a page make, and does their traced time agree with the touch?",
     full=Design(
         factors={
             "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),

@@ -9,19 +9,20 @@ from math import isfinite, nan
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_value
+from oscope.digits import MISSING, bounded_text, format_count, format_value
 from oscope.experiment import Level
-from oscope.labs.curve import best, bounded_text, curve, unmeasured
+from oscope.labs.curve import best, curve, unmeasured
 from oscope.labs.ipc import TRACERS
 from oscope.labs.ipc.points import RATE, TIME, buffers, channels, metric, only
-from oscope.labs.ipc.traced import UNTRACED, probe_effect
 from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, label, measured, paired_difference
 from oscope.report.document import Figure, Section, Table
+from oscope.report.traced import probe_effect
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.effect import LEVEL, holm
+from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
 from oscope.units import format_bytes
 

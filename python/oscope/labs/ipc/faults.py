@@ -11,16 +11,17 @@ import numpy as np
 from oscope.digits import MISSING, format_count, format_share, format_value
 from oscope.labs.ipc import histograms
 from oscope.labs.ipc.points import TIME
-from oscope.labs.ipc.traced import Traced, effect_note, losses, traced, untold
+from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
+from oscope.report.traced import Traced, traced
 from oscope.statistics import Summary
 from oscope.trace.reading import quantile
 
 TITLE = "Page faults"
-SOURCES = (("memory.fault", "time_ns"), ("ipc.trace", TIME))
+SOURCES = (("trace.fault", "time_ns"), ("ipc.trace", TIME))
 """Experiments whose faults are told, with the metric that their probe effect is of."""
 AGREE = 0.25
 """A traced time within this share of the timed touch is said to agree."""
@@ -31,7 +32,7 @@ MOST_LINES = 7
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of `memory.fault`, timed and traced."""
+    """One kind of `trace.fault`, timed and traced."""
 
     where: Traced
     row: Mapping[str, Any]
@@ -87,7 +88,7 @@ def section(results: Analysed) -> Section | None:
 
 
 def _kinds(results: Analysed, found: Iterable[Traced]) -> list[Kind]:
-    experiment = results.get("memory.fault")
+    experiment = results.get("trace.fault")
     if experiment is None:
         return []
     return [
@@ -269,7 +270,7 @@ def _rate(each: Traced) -> list[tuple[float, plots.Dot]]:
 
 def _timed(results: Analysed) -> Table | None:
     """Return what is known of faults without a trace: the timed touches."""
-    experiment = results.get("memory.fault")
+    experiment = results.get("trace.fault")
     if experiment is None:
         return None
     rows = []
@@ -283,7 +284,7 @@ def _timed(results: Analysed) -> Table | None:
 
 def _touches(results: Analysed) -> str:
     """Name the quickest and the slowest touch."""
-    experiment = results.get("memory.fault")
+    experiment = results.get("trace.fault")
     if experiment is None:
         return ""
     known = [

@@ -9,11 +9,12 @@ import numpy as np
 
 from oscope.digits import MISSING, format_share
 from oscope.labs.ipc.points import TIME, both_sides, derived, metric, plain, sides
-from oscope.labs.ipc.traced import Traced, effect_note, losses, traced, untold
+from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, label
 from oscope.report.document import Figure, Section, Table
+from oscope.report.traced import Traced, traced
 from oscope.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns

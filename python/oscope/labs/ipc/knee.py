@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, format_share, format_value
-from oscope.labs.curve import At, bounded_text, narrowing, over_sizes, sizes_of, unmeasured
+from oscope.digits import MISSING, bounded_text, format_share, format_value
+from oscope.labs.curve import At, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import MISSING
+from oscope.digits import MISSING, bounded_text
 from oscope.labs.curve import (
     At,
     best,
-    bounded_text,
     cells,
     narrowing,
     over_sizes,

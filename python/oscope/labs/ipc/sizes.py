@@ -12,11 +12,12 @@ from oscope.digits import MISSING, format_count, format_share, format_value
 from oscope.labs.curve import has, size_of
 from oscope.labs.ipc import COMPARED
 from oscope.labs.ipc.points import TIME, bytes_text, metric, plain
-from oscope.labs.ipc.traced import Traced, effect_note, losses, traced, untold
+from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, label, measured
 from oscope.report.document import Figure, Section, Table
+from oscope.report.traced import Traced, traced
 from oscope.samples import ExperimentResults, PointSamples
 
 TITLE = "What read and write return"

@@ -24,10 +24,11 @@ from oscope.labs.ipc.points import (
     shown_sizes,
     switches_per_mebibyte,
 )
-from oscope.labs.ipc.traced import Traced, effect_note, losses, traced, untold
+from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
 from oscope.report.tables import shared_scale
+from oscope.report.traced import Traced, traced
 from oscope.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import quantile
@@ -136,11 +137,11 @@ def _wakeups(points: Sequence[Traced]) -> list[str]:
         return []
     (low, first), (high, last) = (end(known, key=lambda pair: pair[0][0]) for end in (min, max))
     if low == high:
-        return [f"The median wake-up latency is {bin_text(low)} at every traced point."]
+        return [f"The median wake-up latency lies in the range {bin_text(low)} at every traced point."]
     return [
         (
-            f"The median wake-up latency, traced, is between {bin_text(low)} at {first.name} and "
-            f"{bin_text(high)} at {last.name}."
+            f"The median wake-up latency, traced, is least at {first.name}, where it lies in the range "
+            f"{bin_text(low)}, and greatest at {last.name}, in the range {bin_text(high)}."
         )
     ]
 

@@ -1,76 +1,14 @@
-"""The traced points of an experiment, each beside the same point without a tracer."""
+"""What is said of traced points: their probe effect, what was lost, and why there are none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
 
-from oscope.digits import MISSING, format_count
-from oscope.labs.curve import NOT_RUN, bounded_text, unmeasured
+from oscope.labs.curve import NOT_RUN, unmeasured
 from oscope.labs.words import listed
-from oscope.report.analysis import label, measured
-from oscope.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, compare_points
-from oscope.trace.reading import Reading, merge
-
-UNTRACED = "none"
-WITHOUT = "What follows is what is known without a tracer"
-
-
-@dataclass(frozen=True)
-class Traced:
-    """A point that was traced."""
-
-    name: str
-    """The levels that tell it from the others, but for the tracer."""
-    tracer: str
-    point: PointSamples
-    plain: PointSamples | None
-    """The same point without a tracer."""
-    reading: Reading
-    """Of all blocks together."""
-    effect: ComparedMetric | None
-    """The headline time traced over untraced, paired by block: the probe effect."""
-
-    @property
-    def effect_text(self) -> str:
-        """Return the probe effect as `1.25 (1.21 to 1.29)`."""
-        return MISSING if self.effect is None else bounded_text(self.effect.ratio, *self.effect.ci95)
-
-
-def traced(experiment: ExperimentResults, metric: str, kind: str) -> list[Traced]:
-    """Return the points whose traces hold `kind`, such as `calls`; the probe effect is on `metric`."""
-    names = [name for name in experiment.varied() if name != "tracer"]
-    found = []
-    for point in experiment.points:
-        # A tracer of the whole process saw more than the repetitions.
-        readings = [each for each in point.traces if kind in each and "scope" not in each]
-        if not readings:
-            continue
-        other = experiment.point(**{**point.factors, "tracer": UNTRACED})
-        found.append(
-            Traced(
-                label(experiment, point.factors, names) or experiment.experiment,
-                str(point.factors.get("tracer", "")),
-                point,
-                other,
-                merge(readings),
-                probe_effect(experiment, other, point, metric),
-            )
-        )
-    return found
-
-
-def probe_effect(
-    experiment: ExperimentResults, plain: PointSamples | None, point: PointSamples, metric: str
-) -> ComparedMetric | None:
-    """Return `metric` of a traced point over that of the same point untraced, paired by block."""
-    if plain is None or plain is point:
-        return None
-    if not (len(measured(plain, metric)[0]) and len(measured(point, metric)[0])):
-        return None
-    return compare_points(plain, point, experiment.metrics[metric], same_run=True)
+from oscope.report.traced import Traced
+from oscope.samples import ExperimentResults
+from oscope.trace.tracer import Losses
 
 
 def effect_note(found: Iterable[Traced]) -> str:
@@ -90,9 +28,9 @@ def losses(found: Iterable[Traced]) -> list[str]:
     """Tell what the tracers lost while attached, each loss once; nothing where nothing was lost."""
     told: dict[str, list[str]] = {}
     for each in found:
-        parts = _lost(each.reading.get("losses", {}))
-        if parts:
-            told.setdefault(listed(parts), []).append(each.name)
+        lost = Losses.from_object(each.reading.get("losses", {}))
+        if lost.any:
+            told.setdefault(lost.describe(), []).append(each.name)
     if not told:
         return []
     rows = [
@@ -100,18 +38,6 @@ def losses(found: Iterable[Traced]) -> list[str]:
         for what, names in told.items()
     ]
     return [f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."]
-
-
-def _lost(lost: Mapping[str, Any]) -> list[str]:
-    parts = [f"{format_count(lost['ring'])} events that found the ring full"] if lost.get("ring") else []
-    parts += [
-        f"{format_count(count)} updates that the full map {name} refused"
-        for name, count in lost.get("map_full", {}).items()
-        if count
-    ]
-    if lost.get("recursion"):
-        parts.append(f"{format_count(lost['recursion'])} runs of a program within another one")
-    return parts
 
 
 def untold(experiment: ExperimentResults | None, name: str, found: Sequence[Traced]) -> str:

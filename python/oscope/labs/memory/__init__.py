@@ -1,0 +1,365 @@
+"""The memory lab: access patterns, mappings, faults and pressure, and what the caches and TLBs are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, Lab, Level
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+GIBIBYTE = 1 << 30
+PAGE = 4096
+HUGE_PAGE = 2 * MEBIBYTE
+
+SETS = 1 << 20
+"""The document's working sets."""
+FEW_SETS = 1 << 15
+"""As many as a sequential pass over 1 GiB has; figures of the quick survey are compared by set."""
+PATTERNS = ("seq", "random")
+FOOTPRINTS = ("first64th", "full")
+MAPPINGS = ("anonymous", "private", "shared")
+LINE = 64
+PAGE_AND_LINE = PAGE + LINE
+"""A stride that takes another page each time, and yet uses all sets of a cache."""
+SIZES = tuple(1 << power for power in range(12, 31))
+"""4 KiB to 1 GiB."""
+FEW_SIZES = (
+    *(1 << power for power in range(13, 21)),
+    2 * MEBIBYTE,
+    8 * MEBIBYTE,
+    16 * MEBIBYTE,
+    32 * MEBIBYTE,
+    64 * MEBIBYTE,
+    128 * MEBIBYTE,
+)
+"""Close together where the first two levels of caches and TLBs end."""
+FAULTS = ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge", "swap-in")
+
+GETRUSAGE = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", "oublock")
+"""Metrics that the initialisation has, too, with `init_` before them."""
+
+
+ACCESS = Experiment(
+    name="memory.access",
+    workload="memory.access",
+    title="Walking memory in sequence and at random",
+    question="How much longer do random sets take than sequential ones, by how much memory they reach?",
+    full=Design(
+        factors={
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "mapping": ("anonymous",),
+            "counters": ("none",),
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick=Design(
+        factors={
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "mapping": ("anonymous",),
+            "counters": ("none",),
+            "sets": (FEW_SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 12 s: 4 points of 32768 sets (the document has 1048576) in 1 GiB, 5 times each",
+    metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "touched_pages", "accesses", "reads", "writes"),
+)
+
+COUNTERS = Experiment(
+    name="memory.counters",
+    workload="memory.access",
+    title="Hits and misses of caches and TLBs",
+    question="How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
+    full=Design(
+        factors={
+            "counters": ("simulated", "hardware"),
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "mapping": ("anonymous",),
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        # In one process the simulation, which is the same every time, is done once for all repetitions.
+        blocks=1,
+    ),
+    quick=Design(
+        factors={
+            "counters": ("simulated", "hardware"),
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "mapping": ("anonymous",),
+            "sets": (1 << 12,),
+            "size": (GIBIBYTE,),
+        },
+        reps=1,
+        blocks=1,
+    ),
+    quick_share="about 5 s: 4 points of 4096 sets, simulated once",
+    metrics=(
+        "simulated_l1d_read_access",
+        "simulated_l1d_write_access",
+        "simulated_l1d_read_miss",
+        "simulated_l1d_write_miss",
+        "simulated_l2_miss",
+        "simulated_dtlb_read_miss",
+        "simulated_dtlb_write_miss",
+        "simulated_stlb_miss",
+        "l1d_read_access",
+        "l1d_write_access",
+        "l1d_read_miss",
+        "dtlb_read_miss",
+        "dtlb_write_miss",
+        "simulation_rate",
+        "accesses",
+        "reads",
+        "writes",
+    ),
+)
+
+FILES = Experiment(
+    name="memory.mapping",
+    workload="memory.access",
+    title="Mapping a file instead of anonymous memory",
+    question="What do mappings of a file change: faults, resident memory, blocks read and written?",
+    full=Design(
+        factors={
+            "mapping": MAPPINGS,
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick=Design(
+        factors={
+            "mapping": MAPPINGS,
+            "pattern": PATTERNS,
+            "footprint": ("first64th",),
+            "sets": (1 << 12,),
+            "size": (256 * MEBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 5 s: 6 points of 4096 sets in 256 MiB, 5 times each",
+    metrics=("set_ns", "time_s", *GETRUSAGE, *(f"init_{name}" for name in GETRUSAGE), "touched_pages"),
+)
+
+
+def _prepared_twice(factors: Mapping[str, Level]) -> bool:
+    """Leave out what both populates and sets the memory: the setting faults in what is missing anyway."""
+    return bool(factors["populate"]) and factors["initialise"] != "none"
+
+
+INITIALISE = Experiment(
+    name="memory.initialise",
+    workload="memory.access",
+    title="Populating and setting memory before it is used",
+    question="What do MAP_POPULATE, memset and msync do at once, and what do they save later?",
+    full=Design(
+        factors={
+            "mapping": MAPPINGS,
+            "populate": (False, True),
+            "initialise": ("none", "memset", "memset+msync"),
+            "pattern": ("seq",),
+            "footprint": ("first64th",),
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick=Design(
+        factors={
+            "mapping": MAPPINGS,
+            "populate": (False, True),
+            "initialise": ("none", "memset", "memset+msync"),
+            "pattern": ("seq",),
+            "footprint": ("first64th",),
+            "sets": (1 << 12,),
+            "size": (64 * MEBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_prepared_twice,
+    ),
+    quick_share="about 8 s: 12 points of 4096 sets in 64 MiB, 5 times each",
+    metrics=(
+        "init_time_s",
+        "set_ns",
+        *(f"init_{name}" for name in GETRUSAGE),
+        *GETRUSAGE,
+        "resident_kib",
+        "touched_pages",
+    ),
+)
+
+PRESSURE = Experiment(
+    name="memory.pressure",
+    workload="memory.access",
+    title="Memory that another process wants, too",
+    question="How much longer does the same work take while another process takes all memory, and why?",
+    full=Design(
+        factors={
+            "pressure": ("none", "compete"),
+            "pattern": ("random",),
+            "footprint": ("first64th",),
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+            "wait": (5.0,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick=Design(
+        factors={
+            "pressure": ("none", "compete"),
+            "pattern": ("random",),
+            "footprint": ("first64th",),
+            "sets": (FEW_SETS,),
+            "size": (GIBIBYTE,),
+            "wait": (1.0,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 15 s: 2 points of 32768 sets, 5 times each, after a wait of 1 s or more",
+    metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "pressure_resident_kib", "pressure_wait_s"),
+)
+
+FAULT = Experiment(
+    name="memory.fault",
+    workload="memory.fault",
+    title="What a page fault costs",
+    question="How long does touching a page take that is not mapped, by what the kernel has to do for it?",
+    full=Design(
+        factors={"kind": FAULTS, "threads": (1, 2), "size": (64 * MEBIBYTE,)},
+        reps=20,
+        blocks=10,
+    ),
+    quick=Design(
+        factors={"kind": FAULTS, "threads": (1, 2), "size": (4 * MEBIBYTE,)},
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 5 s: 7 kinds by 1 and 2 threads, 4 MiB touched 5 times each",
+    metrics=("time_ns", "faults_per_s", "faults", "major"),
+)
+
+
+def _less_than_two(factors: Mapping[str, Level]) -> bool:
+    """Exclude memory that has no second place to go to."""
+    return int(factors.get("size", 2 * LINE)) < 2 * int(factors.get("stride", LINE))
+
+
+def _few_places(factors: Mapping[str, Level]) -> bool:
+    """Leave out the stride of a page where it has so few places that every TLB holds them."""
+    return factors["stride"] == PAGE_AND_LINE and int(factors["size"]) < 128 * KIBIBYTE
+
+
+LATENCY = Experiment(
+    name="memory.latency",
+    workload="memory.latency",
+    title="The time of a dependent load",
+    question="How long does a load take that waits for the one before, by size of memory, stride and page?",
+    full=Design(
+        factors={
+            "size": SIZES,
+            "stride": (LINE, 4 * LINE, PAGE_AND_LINE),
+            "pages": ("4K", "huge"),
+            "order": ("random",),
+        },
+        reps=5,
+        blocks=5,
+        min_time_ns=20_000_000,
+    ),
+    quick=Design(
+        factors={
+            "size": FEW_SIZES,
+            "stride": (LINE, PAGE_AND_LINE),
+            "pages": ("4K", "huge"),
+            "order": ("random",),
+        },
+        reps=5,
+        blocks=5,
+        min_time_ns=2_000_000,
+        omit=_few_places,
+    ),
+    quick_share="about 8 s: 48 points, 2 ms of loads 5 times each",
+    metrics=("time_ns", "cycles"),
+    exclude=_less_than_two,
+)
+
+
+def _windowless(factors: Mapping[str, Level]) -> bool:
+    """Exclude windows where nothing is copied, and but for one thread."""
+    windowed = factors.get("window", 0) != 0
+    return windowed and (factors.get("operation") != "copy" or factors.get("threads") != 1)
+
+
+BANDWIDTH = Experiment(
+    name="memory.bandwidth",
+    workload="memory.bandwidth",
+    title="How fast memory is read, written and copied",
+    question="How fast can memory be streamed: what reading from the page cache can at most reach?",
+    full=Design(
+        factors={
+            "operation": ("read", "write", "copy"),
+            "threads": (1, 0),
+            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+            "size": (256 * MEBIBYTE,),
+        },
+        reps=20,
+        blocks=10,
+    ),
+    quick=Design(
+        factors={
+            "operation": ("read", "write", "copy"),
+            "threads": (1, 0),
+            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+            "size": (64 * MEBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 4 s: 8 points of 64 MiB, 5 times each",
+    metrics=("throughput", "time_s"),
+    exclude=_windowless,
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.memory.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="memory",
+    title="Memory",
+    document=(
+        "a laboratory report that walked mapped memory in sequence and at random, counted what it cost, and "
+        "let another process compete for memory"
+    ),
+    # What writes files and swap comes before what only computes, so that the next lab finds a quiet device.
+    experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
+    sections=_sections,
+    notebook="notebooks/memory.ipynb",
+)

@@ -1,0 +1,37 @@
+"""The lab's answers, in the order of the questions: each a section, or none if its experiment was not run."""
+
+from __future__ import annotations
+
+from oscope.labs.memory import (
+    bandwidth,
+    counters,
+    counts,
+    faults,
+    footprint,
+    initialisation,
+    latency,
+    mappings,
+    patterns,
+    pressure,
+)
+from oscope.report.analysis import Analysed
+from oscope.report.document import Section
+from oscope.samples import Results
+
+
+def sections(results: Results) -> list[Section]:
+    """Return the lab's answers."""
+    analysed = Analysed.of(results)
+    answers = (
+        patterns,
+        footprint,
+        counts,
+        counters,
+        mappings,
+        initialisation,
+        pressure,
+        latency,
+        bandwidth,
+        faults,
+    )
+    return [found for answer in answers if (found := answer.section(analysed)) is not None]

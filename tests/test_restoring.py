@@ -1,0 +1,273 @@
+"""What a killed measurement left behind is undone by the next command, which says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli_driver import CommandLine
+from oscope import restoring
+from surroundings import family, surroundings
+
+DEAD = "4194305-77.json"
+"""No process has that number: it is beyond the highest there may be (proc(5), pid_max)."""
+
+
+@pytest.fixture
+def journals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Give an empty directory of journals."""
+    monkeypatch.setenv("OSCOPE_STATE", str(tmp_path / "state"))
+    folder = restoring.journals()
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def restorer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Have a probe that counts its calls and prints what the file beside it holds; give that file."""
+    program, said = tmp_path / "restorer", tmp_path / "said"
+    said.write_text("")
+    program.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\ncat {said}\n[ -e {tmp_path}/fail ] || exit 0\n'
+        "echo something broke >&2\nexit 1\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("OSCOPE_PROBE", str(program))
+    return said
+
+
+def calls(restorer: Path) -> list[str]:
+    told = restorer.parent / "calls"
+    return told.read_text().splitlines() if told.exists() else []
+
+
+def own_journal() -> str:
+    started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+    return f"{os.getpid()}-{started}.json"
+
+
+def restored() -> list[str]:
+    lines: list[str] = []
+    restoring.restore(lines.append)
+    return lines
+
+
+def test_what_was_undone_and_what_was_not_is_told_a_line_each(journals: Path, restorer: Path) -> None:
+    (journals / DEAD).touch()
+    told = [
+        {"restored": "swap file /x/swap", "of": 4194305},
+        {"failed": "cgroup /sys/x is busy", "remedy": "end process 12"},
+    ]
+    restorer.write_text("".join(f"{json.dumps(each)}\n" for each in told))
+    assert restored() == [
+        "undone, left by process 4194305 that was killed: swap file /x/swap",
+        "cannot undo what a measurement that was killed left behind: cgroup /sys/x is busy: end process 12",
+    ]
+    assert calls(restorer) == ["restore"]
+
+
+@pytest.mark.parametrize("name", [None, "living", "notes.txt"])
+def test_the_probe_is_not_asked_where_nothing_was_left(
+    name: str | None, journals: Path, restorer: Path
+) -> None:
+    if name is not None:
+        (journals / (own_journal() if name == "living" else name)).touch()
+    assert restored() == []
+    assert calls(restorer) == []
+
+
+def test_a_later_process_of_the_same_number_is_not_the_owner(journals: Path, restorer: Path) -> None:
+    pid, _, _ = own_journal().partition("-")
+    (journals / f"{pid}-1.json").touch()
+    restored()
+    assert calls(restorer) == ["restore"]
+
+
+def test_without_a_directory_of_journals_nothing_is_done(
+    restorer: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OSCOPE_STATE", str(tmp_path / "none"))
+    assert restored() == []
+    assert calls(restorer) == []
+
+
+def test_a_probe_that_fails_is_told_with_what_it_said(journals: Path, restorer: Path) -> None:
+    (journals / DEAD).touch()
+    (restorer.parent / "fail").touch()
+    (line,) = restored()
+    assert line.startswith("cannot undo what a measurement that was killed left behind: ")
+    assert line.endswith("restore ended with status 1 something broke")
+
+
+def test_an_answer_that_is_no_answer_is_told(journals: Path, restorer: Path) -> None:
+    (journals / DEAD).touch()
+    restorer.write_text("42\n")
+    (line,) = restored()
+    assert "the probe said '42'" in line
+
+
+def test_without_a_probe_the_journal_is_named(
+    journals: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (journals / DEAD).touch()
+    monkeypatch.setenv("OSCOPE_PROBE", str(tmp_path / "none"))
+    (line,) = restored()
+    assert str(journals / DEAD) in line
+    assert "OSCOPE_PROBE" in line
+
+
+def test_every_command_restores_first_and_its_data_stay_clean(journals: Path, oscope: CommandLine) -> None:
+    (journals / DEAD).touch()
+    answer = oscope("run", "syscall.cost", "--set", "call=getppid", "--reps", "2", "--json", "-")
+    assert answer.code == 0, answer.err
+    assert json.loads(answer.out)["experiment"] == "syscall.cost"
+    for err in (answer.err, oscope("runs").err, oscope("disk", "read", "none").err):
+        # The pretended probe knows no such verb.
+        first = err.splitlines()[0]
+        assert first.startswith("oscope: cannot undo what a measurement that was killed left behind: ")
+
+
+def test_help_and_version_leave_all_as_it_is(journals: Path, restorer: Path, tmp_path: Path) -> None:
+    (journals / DEAD).touch()
+    for words in ((), ("--help",), ("--version",)):
+        answer = CommandLine(tmp_path)(*words)
+        assert (answer.code, answer.err) == (0, "")
+    assert calls(restorer) == []
+
+
+def test_looking_loads_nothing_heavy(journals: Path) -> None:
+    del journals
+    script = (
+        "import sys; from oscope import restoring; restoring.restore(print); "
+        "print({'json', 'subprocess', 'oscope.probe', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=CommandLine(Path.cwd()).all_variables({}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_a_program_that_uses_the_library_restores_once(
+    journals: Path, fake_probe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import oscope
+    from cli_driver import described
+
+    del fake_probe
+    monkeypatch.setenv("FAKE_PROBE_DESCRIBE", described())
+    (journals / DEAD).touch()
+    for expected in (1, 0):
+        oscope.run("syscall.cost", call="getppid", style="loop", reps=2)
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert len(told.err.splitlines()) == expected
+
+
+# ---- with the real probe, as root
+
+LONG = {
+    "swap": ("memory.fault", "kind=swap-in", "size=64M", "swap=file"),
+    "pressure": ("memory.access", "pressure=compete", "size=64M", "limit=64M", "sets=1000000", "wait=60s"),
+}
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def killable(
+    journals: Path, probe: Path, tmp_path: Path
+) -> Iterator[tuple[CommandLine, list[subprocess.Popen[str]]]]:
+    """Give a command line, and a list of processes to be ended with the test; restore whatever it left."""
+    if os.geteuid() != 0:
+        pytest.skip("only root makes swap and control groups")
+    del journals
+    started: list[subprocess.Popen[str]] = []
+    yield CommandLine(tmp_path), started
+    for process in started:
+        process.kill()
+        process.communicate()
+    subprocess.run([probe, "restore"], capture_output=True, timeout=PATIENCE_S, check=True)
+
+
+def own_swap() -> list[str]:
+    """Return the swap in use that a journal of this test names."""
+    told = [path.read_text() for path in restoring.journals().glob("*.json")]
+    used = [line.split()[0] for line in Path("/proc/swaps").read_text().splitlines()[1:]]
+    return [path for path in used if any(path in text for text in told)]
+
+
+def in_full_swing(
+    killable: tuple[CommandLine, list[subprocess.Popen[str]]], what: str
+) -> tuple[subprocess.Popen[str], list[int]]:
+    """Begin a long measurement; return it, and the processes below it, once swap of its own is in use."""
+    command, started = killable
+    name, *levels = LONG[what]
+    settings = [word for level in levels for word in ("--set", level)]
+    process = command.start("run", name, *settings, "--reps", "100000", start_new_session=True)
+    started.append(process)
+    latest = time.monotonic() + PATIENCE_S
+    while not own_swap():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < latest, "no swap was made"
+        time.sleep(0.01)
+    return process, family(process.pid)
+
+
+def wait_for_the_end(pids: list[int]) -> None:
+    latest = time.monotonic() + PATIENCE_S
+    while any(Path(f"/proc/{pid}").exists() for pid in pids):
+        assert time.monotonic() < latest, "processes are left"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("what", LONG)
+def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
+    what: str, killable: tuple[CommandLine, list[subprocess.Popen[str]]], journals: Path
+) -> None:
+    before = surroundings()
+    process, below = in_full_swing(killable, what)
+    # The laboratory first: it cannot tell the probe any more, which dies by the second.
+    os.killpg(process.pid, signal.SIGKILL)
+    for pid in below:
+        if Path(f"/proc/{pid}").exists():
+            os.kill(pid, signal.SIGKILL)
+    process.communicate()
+    wait_for_the_end(below)
+    assert list(journals.glob("*.json"))
+    command, _ = killable
+    answer = command("runs")
+    assert answer.code == 0
+    assert all(line.startswith("oscope: undone, left by process ") for line in answer.err.splitlines())
+    assert "swap" in answer.err
+    if what == "pressure":
+        assert "cgroup" in answer.err or "control group" in answer.err
+    assert surroundings() == before
+    assert list(journals.glob("*.json")) == []
+    again = command("runs")
+    assert again.err == ""
+
+
+def test_after_a_kill_of_the_laboratory_alone_the_probe_puts_all_back(
+    killable: tuple[CommandLine, list[subprocess.Popen[str]]], journals: Path
+) -> None:
+    before = surroundings()
+    process, below = in_full_swing(killable, "swap")
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    wait_for_the_end(below)
+    assert list(journals.glob("*.json")) == []
+    assert surroundings() == before
+    command, _ = killable
+    assert command("runs").err == ""
