@@ -15,9 +15,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from oscope.probe import Probe, Request
+from oscope.wire import Refusal, Sample
+
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 CPU = max(os.sched_getaffinity(0))
+PROBE = BIN / "oscope-probe"
+LIMIT_S = 300.0
 
 
 @dataclass(frozen=True)
@@ -35,7 +40,7 @@ def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
     numbered = [{"id": i, "cpu": CPU, **request} for i, request in enumerate(requests, 1)]
     text = "".join(json.dumps(request) + "\n" for request in numbered)
     answer = subprocess.run(
-        [BIN / "oscope-probe", "run"], input=text, capture_output=True, text=True, timeout=300, check=True
+        [PROBE, "run"], input=text, capture_output=True, text=True, timeout=300, check=True
     )
     samples: list[list[dict[str, Any]]] = [[] for _ in requests]
     for line in answer.stdout.splitlines():
@@ -46,6 +51,21 @@ def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
             if event["failed"]:
                 raise RuntimeError(event["failed"])
             samples[event["request"] - 1].append(event)
+    return samples
+
+
+def measure(probe: Probe, workload: str, params: Mapping[str, Any], **more: Any) -> list[Sample]:
+    """Have the probe do one request, number 1, and return its samples."""
+    samples: list[Sample] = []
+    for events in probe.run(Request(1, workload, params, cpu=CPU, **more), silence_limit_s=LIMIT_S):
+        for event in events:
+            match event:
+                case Refusal():
+                    raise RuntimeError(event.message)
+                case Sample(failed=None):
+                    samples.append(event)
+                case Sample():
+                    raise RuntimeError(event.failed)
     return samples
 
 

@@ -4,6 +4,7 @@
  * The independent reference for `ipc.throughput` with check=none; a round lasts until the reader has everything.
  *
  * usage: ipc pipe|local 1thread|2thread|2proc BUFFER TOTAL ROUNDS [READER_CPU WRITER_CPU]      prints KiB/s, one line a round
+ * Each round waits for a line on standard input, and is run twice: once to warm up.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -89,7 +90,7 @@ static void *write_rounds(void *unused)
 	char *from = buffer();
 
 	pin(writer_cpu);
-	for (long r = 0; r <= rounds; r++) {
+	for (long r = 0; r < 2 * rounds; r++) {
 		meet(0, r + 1);
 		for (size_t done = 0; done < total;) {
 			ssize_t n = write(output, from, least(size, total - done));
@@ -135,19 +136,24 @@ static void read_rounds(int alone)
 {
 	char *to = buffer(), *from = buffer();
 
-	for (long r = 0; r <= rounds; r++) {
-		if (!alone)
-			meet(1, r + 1);
+	for (long r = 0; r < 2 * rounds; r++) {
+		if (r % 2 == 0 && getchar() == EOF)
+			exit(1);
+		/* Read before the writer is let go: it would otherwise have filled the channel by then. */
 		double begin = now();
 
+		if (!alone)
+			meet(1, r + 1);
 		if (alone)
 			round_alone(from, to);
 		else
 			read_round(to);
 		double time = now() - begin;
 
-		if (r > 0) /* the first round warms up */
+		if (r % 2 == 1) {
 			printf("%.1f\n", total / 1024.0 / time);
+			fflush(stdout);
+		}
 	}
 }
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bars import CPU, Bar, compile_c, interleaved, probe, ratio
+from bars import CPU, PROBE, Bar, compile_c, interleaved, measure, probe, ratio
+from oscope.probe import Probe
 
 KIBIBYTE = 1 << 10
 TOTAL = 32 << 20
@@ -16,7 +19,11 @@ ROUNDS = 7
 """Transfers whose median is one value."""
 PLACEMENTS = ("free", "same", "other")
 MODES = ("1thread", "2thread", "2proc")
-PAIRS = 15
+STEP = 16 << 20
+"""Bytes of a transfer beside the C program's."""
+STEPS = 40
+"""Transfers by a process."""
+PROCESSES = 4
 
 
 def ours(channel: str, mode: str, size: int, **params: Any) -> float:
@@ -36,13 +43,57 @@ def ours(channel: str, mode: str, size: int, **params: Any) -> float:
     return float(np.median([sample["metrics"]["throughput"] for sample in probe(request)[0]]))
 
 
-def reference(channel: str, mode: str, size: int) -> float:
-    """Return MiB/s of benchmarks/ipc.c."""
-    words = (channel, mode, size, TOTAL, ROUNDS, CPU, CPU)
-    answer = subprocess.run(
-        [compile_c("ipc"), *map(str, words)], capture_output=True, text=True, check=True, timeout=60
-    )
-    return float(np.median([float(line) for line in answer.stdout.split()])) / KIBIBYTE
+class Reference:
+    """benchmarks/ipc.c at work, one transfer at a time."""
+
+    def __init__(self, channel: str, mode: str, size: int) -> None:
+        words = (channel, mode, size, STEP, STEPS, CPU, CPU)
+        self._program = subprocess.Popen(
+            [compile_c("ipc"), *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def step(self) -> float:
+        """Return MiB/s of one transfer, after another that warms up."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.write("\n")
+        self._program.stdin.flush()
+        return float(self._program.stdout.readline()) / KIBIBYTE
+
+    def close(self) -> None:
+        """Wait for its end."""
+        self._program.communicate(timeout=60)
+        if self._program.returncode != 0:
+            raise RuntimeError("benchmarks/ipc.c failed")
+
+
+def step_by_step(channel: str, mode: str, size: int) -> tuple[list[float], list[float]]:
+    """Return MiB/s of the workload and of the C program, in turns of some milliseconds.
+
+    Throughput drifts by tenths within a fraction of a second here, so that longer turns compare moments.
+    """
+    params = {
+        "channel": channel,
+        "mode": mode,
+        "buffer": size,
+        "total": STEP,
+        "check": "none",
+        "placement": "same",
+    }
+
+    def transfer(process: Probe) -> float:
+        throughput = measure(process, "ipc.throughput", params)[0].metrics["throughput"]
+        assert throughput is not None
+        return throughput
+
+    found: tuple[list[float], list[float]] = ([], [])
+    for _ in range(PROCESSES):
+        with Probe(PROBE) as process, closing(Reference(channel, mode, size)) as reference:
+            for step in range(STEPS):
+                turns = (partial(transfer, process), reference.step)
+                for side in (0, 1) if step % 2 else (1, 0):
+                    found[side].append(turns[side]())
+    return found
 
 
 def beside_c() -> Iterator[Bar]:
@@ -53,16 +104,9 @@ def beside_c() -> Iterator[Bar]:
     for channel in ("pipe", "local"):
         for size in (4, 64, 128, 1024):
             for mode in MODES:
-                case = (channel, mode, size * KIBIBYTE)
-                values = interleaved(
-                    {
-                        "ours": lambda case=case: ours(*case, placement="same"),
-                        "C": lambda case=case: reference(*case),
-                    },
-                    PAIRS,
-                )
-                middle, low, high = ratio(values["ours"], values["C"])
-                text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values['C']):.0f} MiB/s"
+                one, other = step_by_step(channel, mode, size * KIBIBYTE)
+                middle, low, high = ratio(one, other)
+                text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(other):.0f} MiB/s"
                 yield Bar(f"{channel} {size} KiB {mode} / C", text, "at least 0.98", met=middle >= 0.98)
 
 

@@ -6,39 +6,21 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bars import BIN, CPU, Bar, interleaved, ratio
-from oscope.probe import Probe, Request
+from bars import PROBE, Bar, interleaved, measure, ratio
+from oscope.probe import Probe
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.tracer import Tracer, Tracing
 from oscope.trace.tracers import make
-from oscope.wire import Refusal, Sample
 
 ROUNDS = 9
 CALLS = 100_000
-PROBE = BIN / "oscope-probe"
-LIMIT_S = 300.0
-
-
-def measure(probe: Probe, workload: str, params: Mapping[str, Any], **more: Any) -> list[Sample]:
-    """Have the probe do one request, number 1, and return its samples."""
-    samples: list[Sample] = []
-    for events in probe.run(Request(1, workload, params, cpu=CPU, **more), silence_limit_s=LIMIT_S):
-        for event in events:
-            match event:
-                case Refusal():
-                    raise RuntimeError(event.message)
-                case Sample(failed=None):
-                    samples.append(event)
-                case Sample():
-                    raise RuntimeError(event.failed)
-    return samples
 
 
 def null_call_ns(probe: Probe, iterations: int) -> float:

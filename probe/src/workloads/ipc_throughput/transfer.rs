@@ -89,16 +89,8 @@ struct Shape {
     message: usize,
     /// Blocks that lie in memory, one after the other, each at a page: a channel may refer to all but one.
     slots: usize,
-}
-
-impl Shape {
     /// Bytes from the start of one block in memory to that of the next.
-    fn stride(self) -> usize {
-        match self.slots {
-            1 => self.block,
-            _ => self.block.next_multiple_of(4096),
-        }
-    }
+    stride: usize,
 }
 
 /// The sending side.
@@ -107,6 +99,12 @@ pub struct Source {
     sender: Option<Sender>,
     shape: Shape,
     memory: Mapping,
+}
+
+/// How far a side that sends has come. It is a value of the loop's own, so that it stays in registers: what lies in memory is pushed out of
+/// the caches by the data.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sending {
     /// The number of the block under way, the slot it lies in, and the bytes of it that were sent.
     number: u64,
     slot: usize,
@@ -124,20 +122,20 @@ impl Source {
             block,
             message: block,
             slots,
+            stride: match slots {
+                1 => block,
+                _ => block.next_multiple_of(4096),
+            },
         };
-        let bytes = (shape.stride() * shape.slots) as u64;
+        let bytes = (shape.stride * shape.slots) as u64;
         let mut memory = Mapping::new(bytes, Pages::Base)?;
-        for slot in memory.as_mut_slice().chunks_mut(shape.stride()) {
+        for slot in memory.as_mut_slice().chunks_mut(shape.stride) {
             pattern::fill(&mut slot[..shape.block]);
         }
         Ok(Self {
             sender: Some(sender),
             shape,
             memory,
-            number: 0,
-            slot: 0,
-            within: 0,
-            tally: Tally::default(),
         })
     }
 
@@ -151,16 +149,11 @@ impl Source {
         self.shape.message = message;
     }
 
-    fn begin(&mut self) {
-        (self.number, self.within) = (0, 0);
-        self.tally = Tally::default();
-    }
-
     /// Send all of `job`, waiting for room; what was done, and the error that ended it before its time. It has hung up then.
     pub fn send(&mut self, job: Job) -> (Tally, Option<Errno>) {
-        self.begin();
-        while self.tally.bytes < job.total {
-            let step = self.step(job);
+        let mut sending = Sending::default();
+        while sending.tally.bytes < job.total {
+            let step = self.step(&mut sending, job);
             let stop = if cancel::requested() {
                 Some(Errno::EINTR)
             } else {
@@ -168,35 +161,35 @@ impl Source {
             };
             if stop.is_some() {
                 self.sender = None;
-                return (self.tally, stop);
+                return (sending.tally, stop);
             }
         }
-        (self.tally, None)
+        (sending.tally, None)
     }
 
     /// One call.
     #[inline(always)]
-    fn step(&mut self, job: Job) -> Result<Step, Errno> {
-        let start = self.slot * self.shape.stride();
+    fn step(&mut self, sending: &mut Sending, job: Job) -> Result<Step, Errno> {
+        let start = sending.slot * self.shape.stride;
         let block = &mut self.memory.as_mut_slice()[start..start + self.shape.block];
-        if self.within == 0 && job.check != Check::None {
-            pattern::stamp(block, self.number);
+        if sending.within == 0 && job.check != Check::None {
+            pattern::stamp(block, sending.number);
         }
-        let left = job.total - self.tally.bytes;
-        let asked = (block.len() - self.within).min(self.shape.message);
+        let left = job.total - sending.tally.bytes;
+        let asked = (block.len() - sending.within).min(self.shape.message);
         let asked = asked.min(usize::try_from(left).unwrap_or(usize::MAX));
         let sender = self.sender.as_mut().ok_or(Errno::EPIPE)?;
-        let answer = sender.send(&block[self.within..self.within + asked]);
-        self.within += answer.unwrap_or(0);
-        if self.within == block.len() {
-            self.within = 0;
-            self.number += 1;
-            self.slot += 1;
-            if self.slot == self.shape.slots {
-                self.slot = 0;
+        let answer = sender.send(&block[sending.within..sending.within + asked]);
+        sending.within += answer.unwrap_or(0);
+        if sending.within == block.len() {
+            sending.within = 0;
+            sending.number += 1;
+            sending.slot += 1;
+            if sending.slot == self.shape.slots {
+                sending.slot = 0;
             }
         }
-        self.tally.count(asked, answer)
+        sending.tally.count(asked, answer)
     }
 }
 
@@ -206,7 +199,6 @@ pub struct Sink {
     receiver: Option<Receiver>,
     block: usize,
     memory: Mapping,
-    tally: Tally,
     /// Offset of the first byte that was not what it must be.
     pub wrong: Option<u64>,
 }
@@ -223,14 +215,8 @@ impl Sink {
             receiver: Some(receiver),
             block,
             memory,
-            tally: Tally::default(),
             wrong: None,
         })
-    }
-
-    fn begin(&mut self) {
-        self.tally = Tally::default();
-        self.wrong = None;
     }
 
     /// Receive all of `job`, waiting for data.
@@ -238,22 +224,23 @@ impl Sink {
     /// # Errors
     /// `Failure::Failed` if the other side went before its time, the kernel refused, or a signal came. It has hung up then.
     pub fn receive(&mut self, job: Job) -> Result<Tally, Failure> {
-        self.begin();
-        while self.tally.bytes < job.total {
-            let step = self.step(job);
+        self.wrong = None;
+        let mut tally = Tally::default();
+        while tally.bytes < job.total {
+            let step = self.step(&mut tally, job);
             if step.is_err() || cancel::requested() {
                 self.receiver = None;
                 let error = step.err().unwrap_or(Errno::EINTR);
-                return Err(self.tally.stopped("receiving", error, job));
+                return Err(tally.stopped("receiving", error, job));
             }
         }
-        Ok(self.tally)
+        Ok(tally)
     }
 
     /// One call. `EPIPE`: the other side has gone.
     #[inline(always)]
-    fn step(&mut self, job: Job) -> Result<Step, Errno> {
-        let left = job.total - self.tally.bytes;
+    fn step(&mut self, tally: &mut Tally, job: Job) -> Result<Step, Errno> {
+        let left = job.total - tally.bytes;
         let asked = self.block.min(usize::try_from(left).unwrap_or(usize::MAX));
         let into = &mut self.memory.as_mut_slice()[..asked];
         let receiver = self.receiver.as_mut().ok_or(Errno::EPIPE)?;
@@ -261,17 +248,17 @@ impl Sink {
         match answer {
             Ok(0) => return Err(Errno::EPIPE),
             Ok(count) if job.check != Check::None && self.wrong.is_none() => {
-                self.wrong = wrong(job.check, self.block, self.tally.bytes, &into[..count]);
+                self.wrong = wrong(job.check, self.block, tally.bytes, &into[..count]);
             }
             _ => {}
         }
-        self.tally.count(asked, answer)
+        tally.count(asked, answer)
     }
 }
 
 impl Tally {
     /// Why a transfer ended before its time.
-    pub fn stopped(&self, doing: &str, error: Errno, job: Job) -> Failure {
+    pub fn stopped(self, doing: &str, error: Errno, job: Job) -> Failure {
         let why = match error {
             Errno::EPIPE | Errno::ECONNRESET => "the other side has gone",
             Errno::EINTR => "interrupted by a signal",
@@ -301,31 +288,30 @@ fn wrong(check: Check, block: usize, offset: u64, data: &[u8]) -> Option<u64> {
 /// # Errors
 /// `Failure::Failed` if the kernel refused, or a signal came.
 pub fn alone(source: &mut Source, sink: &mut Sink, job: Job) -> Result<(Tally, Tally), Failure> {
-    source.begin();
-    sink.begin();
-    while sink.tally.bytes < job.total {
-        let sent = match source.tally.bytes < job.total {
-            true => source.step(job),
+    sink.wrong = None;
+    let (mut sending, mut received) = (Sending::default(), Tally::default());
+    while received.bytes < job.total {
+        let sent = match sending.tally.bytes < job.total {
+            true => source.step(&mut sending, job),
             false => Ok(Step::Refused),
         };
-        let sent = sent.map_err(|error| source.tally.stopped("sending", error, job))?;
-        let received = sink.step(job);
-        let received = received.map_err(|error| sink.tally.stopped("receiving", error, job))?;
+        let sent = sent.map_err(|error| sending.tally.stopped("sending", error, job))?;
+        let taken = sink.step(&mut received, job);
+        let taken = taken.map_err(|error| received.stopped("receiving", error, job))?;
         if cancel::requested() {
-            return Err(sink.tally.stopped("receiving", Errno::EINTR, job));
+            return Err(received.stopped("receiving", Errno::EINTR, job));
         }
-        if (sent, received) == (Step::Refused, Step::Refused) {
-            wait_for_either(source, sink, job);
+        if (sent, taken) == (Step::Refused, Step::Refused) {
+            let unsent = sending.tally.bytes < job.total;
+            wait_for_either(source.sender.as_ref().filter(|_| unsent), sink);
         }
     }
-    Ok((source.tally, sink.tally))
+    Ok((sending.tally, received))
 }
 
-/// Wait until bytes on their way have arrived, or there is room for those still to be sent.
+/// Wait until bytes on their way have arrived, or there is room at `sender` for those still to be sent.
 #[cold]
-fn wait_for_either(source: &Source, sink: &Sink, job: Job) {
-    let unsent = source.tally.bytes < job.total;
-    let sender = source.sender.as_ref().filter(|_| unsent);
+fn wait_for_either(sender: Option<&Sender>, sink: &Sink) {
     let out = sender.and_then(Sender::descriptor);
     let into = sink.receiver.as_ref().and_then(Receiver::descriptor);
     let mut ends: Vec<_> = into
