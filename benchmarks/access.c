@@ -5,6 +5,7 @@
  * `memory.access`; compile with -O2, as the document does.
  *
  * usage: access seq|random full|first64th SIZE SETS ROUNDS      prints nanoseconds a set, one line a round
+ * Each round waits for a line on standard input.
  */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -102,6 +103,7 @@ static void once(long size, long sets)
 	do_mem_access(memory, size, sets);
 	end = now();
 	printf("%.2f\n", (end - begin) / sets);
+	fflush(stdout);
 	munmap(memory, size);
 	munmap((char *)flushed, FLUSHED);
 }
@@ -121,7 +123,7 @@ int main(int argc, char **argv)
 	}
 	opt_random_access = !strcmp(argv[1], "random");
 	unit = !strcmp(argv[2], "full") ? CACHE_LINE_SIZE : 1;
-	for (long round = atol(argv[5]); round > 0; round--)
+	for (long round = atol(argv[5]); round > 0 && getchar() != EOF; round--)
 		once(size, sets);
 	return 0;
 }

@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,53 @@ def interleaved(
         for name in rng.permutation(list(sides)):
             values[name].append(sides[name]())
     return values
+
+
+class Stepped:
+    """A program that prints a figure for each line that it reads."""
+
+    def __init__(self, words: Sequence[object]) -> None:
+        self._words = [str(word) for word in words]
+        self._program = subprocess.Popen(
+            self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def step(self) -> float:
+        """Return the next figure."""
+        assert self._program.stdin is not None
+        assert self._program.stdout is not None
+        self._program.stdin.write("\n")
+        self._program.stdin.flush()
+        return float(self._program.stdout.readline())
+
+    def close(self) -> None:
+        """Wait for its end."""
+        self._program.communicate(timeout=60)
+        if self._program.returncode != 0:
+            raise RuntimeError(f"{' '.join(self._words)} failed")
+
+
+def in_turns(
+    workload: str, metric: str, params: Mapping[str, Any], words: Sequence[object], steps: int
+) -> tuple[list[float], list[float]]:
+    """Return a metric of `workload` and the figures of a stepped program, by four processes each of `steps`.
+
+    Speed drifts by tenths within a fraction of a second here, so that longer turns compare moments.
+    """
+
+    def once(process: Probe) -> float:
+        value = measure(process, workload, params)[0].metrics[metric]
+        assert value is not None
+        return value
+
+    found: tuple[list[float], list[float]] = ([], [])
+    for _ in range(4):
+        with Probe(PROBE) as process, closing(Stepped(words)) as program:
+            for step in range(steps):
+                turns = (partial(once, process), program.step)
+                for side in (0, 1) if step % 2 else (1, 0):
+                    found[side].append(turns[side]())
+    return found
 
 
 def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:

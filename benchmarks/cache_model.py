@@ -40,6 +40,7 @@ def cachegrind(pattern: str, footprint: str, sets: int, out: Path) -> None:
             f"--cachegrind-out-file={out}",
             *(compile_c("access"), pattern, footprint, str(SIZE), str(sets), "1"),
         ],
+        input=b"\n",
         capture_output=True,
         check=True,
         timeout=600,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
-from contextlib import closing
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bars import CPU, PROBE, Bar, compile_c, interleaved, measure, probe, ratio
-from oscope.probe import Probe
+from bars import CPU, Bar, compile_c, in_turns, interleaved, probe, ratio
 
 KIBIBYTE = 1 << 10
 TOTAL = 32 << 20
@@ -23,7 +19,6 @@ STEP = 16 << 20
 """Bytes of a transfer beside the C program's."""
 STEPS = 40
 """Transfers by a process."""
-PROCESSES = 4
 
 
 def ours(channel: str, mode: str, size: int, **params: Any) -> float:
@@ -43,35 +38,8 @@ def ours(channel: str, mode: str, size: int, **params: Any) -> float:
     return float(np.median([sample["metrics"]["throughput"] for sample in probe(request)[0]]))
 
 
-class Reference:
-    """benchmarks/ipc.c at work, one transfer at a time."""
-
-    def __init__(self, channel: str, mode: str, size: int) -> None:
-        words = (channel, mode, size, STEP, STEPS, CPU, CPU)
-        self._program = subprocess.Popen(
-            [compile_c("ipc"), *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def step(self) -> float:
-        """Return MiB/s of one transfer, after another that warms up."""
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write("\n")
-        self._program.stdin.flush()
-        return float(self._program.stdout.readline()) / KIBIBYTE
-
-    def close(self) -> None:
-        """Wait for its end."""
-        self._program.communicate(timeout=60)
-        if self._program.returncode != 0:
-            raise RuntimeError("benchmarks/ipc.c failed")
-
-
 def step_by_step(channel: str, mode: str, size: int) -> tuple[list[float], list[float]]:
-    """Return MiB/s of the workload and of the C program, in turns of some milliseconds.
-
-    Throughput drifts by tenths within a fraction of a second here, so that longer turns compare moments.
-    """
+    """Return MiB/s of the workload and of the C program, the two in turns."""
     params = {
         "channel": channel,
         "mode": mode,
@@ -80,20 +48,9 @@ def step_by_step(channel: str, mode: str, size: int) -> tuple[list[float], list[
         "check": "none",
         "placement": "same",
     }
-
-    def transfer(process: Probe) -> float:
-        throughput = measure(process, "ipc.throughput", params)[0].metrics["throughput"]
-        assert throughput is not None
-        return throughput
-
-    found: tuple[list[float], list[float]] = ([], [])
-    for _ in range(PROCESSES):
-        with Probe(PROBE) as process, closing(Reference(channel, mode, size)) as reference:
-            for step in range(STEPS):
-                turns = (partial(transfer, process), reference.step)
-                for side in (0, 1) if step % 2 else (1, 0):
-                    found[side].append(turns[side]())
-    return found
+    words = (compile_c("ipc"), channel, mode, size, STEP, STEPS, CPU, CPU)
+    one, other = in_turns("ipc.throughput", "throughput", params, words, STEPS)
+    return one, [kibibytes / KIBIBYTE for kibibytes in other]
 
 
 def beside_c() -> Iterator[Bar]:

@@ -20,10 +20,10 @@ _MAKER = re.compile(r"oscope\D*-(\d+)-")
 def surroundings() -> dict[str, object]:
     """Return swap, zram devices, control groups, mounts, settings and scratch files as they are now."""
     return {
-        "swap": _left(line.split()[0] for line in Path("/proc/swaps").read_text().splitlines()[1:]),
-        "zram": sorted(path.name for path in Path("/sys/block").glob("zram*")),
+        "swap": _left(path for path in _swaps() if "oscope" in path or path in _zram()),
+        "zram": _zram(),
         "groups": _left(name for name in _groups() if "oscope" in name),
-        "mounts": Path("/proc/self/mounts").read_text(),
+        "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if "oscope" in line],
         "settings": {name: Path("/proc/sys/vm", name).read_text() for name in SETTINGS},
         "files": _left(path.name for path in SCRATCH.iterdir() if "oscope" in path.name),
     }
@@ -44,6 +44,16 @@ def _left(names: Iterable[str]) -> list[str]:
     """Return the names but for those of processes that live: others measure on this machine as well."""
     makers = ((name, _MAKER.search(name)) for name in names)
     return sorted(name for name, maker in makers if not (maker and Path("/proc", maker[1]).exists()))
+
+
+def _swaps() -> list[str]:
+    return [line.split()[0] for line in Path("/proc/swaps").read_text().splitlines()[1:]]
+
+
+def _zram() -> list[str]:
+    """Return the zram devices that are in use: an idle one is nobody's, and a run may take it."""
+    devices = sorted(Path("/sys/block").glob("zram*"))
+    return [f"/dev/{path.name}" for path in devices if int((path / "disksize").read_text())]
 
 
 def _groups() -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import synthetic
 from oscope import labs
 from oscope.experiment import Level
-from oscope.labs.memory import FAULTS, FEW_SIZES, FOOTPRINTS, LINE, MAPPINGS, PAGE_AND_LINE, PATTERNS
+from oscope.labs.memory import FAULTS, FEW_SIZES, FLUSHED, FOOTPRINTS, LINE, MAPPINGS, PAGE_AND_LINE, PATTERNS
 from oscope.report.document import Section
 from oscope.samples import Column, ExperimentResults, PointSamples, Results
 from synthetic_disk import MEBIBYTE, Maker, columns
@@ -52,6 +52,7 @@ TYPES = {
     "size": "bytes",
     "stride": "bytes",
     "window": "bytes",
+    "limit": "bytes",
     "wait": "duration",
     "sets": "integer",
     "threads": "integer",
@@ -124,7 +125,10 @@ def walking(
         **dict.fromkeys(("majflt", "inblock", "oublock"), 0.0),
         "minflt": pages * (1.8 if where[0] == "random" else 1.0),
         "maxrss_kib": pages * 4,
+        # The initialisation has the flush of the L1 in it.
         **{f"init_{name}": 0.0 for name in RESOURCES},
+        "init_maxrss_kib": FLUSHED / 1024,
+        "init_minflt": FLUSHED / 4096,
         "resident_kib": pages * 4,
         "touched_pages": pages,
         "accesses": float(accesses),
@@ -245,8 +249,8 @@ def initialise(seed: int = 33, synced: float = 1.0) -> ExperimentResults:
             blocks = size / 512 * synced if kind == "shared" and how == "memset+msync" else 0.0
             changes = {
                 "init_time_s": (0.05 if prepared else 1e-5) * maker.spread(),
-                "init_maxrss_kib": size / 1024 if prepared else 0.0,
-                "init_minflt": size / 4096 if how != "none" else 0.0,
+                "init_maxrss_kib": (FLUSHED + (size if prepared else 0)) / 1024,
+                "init_minflt": (FLUSHED + (size if how != "none" else 0)) / 4096,
                 "init_oublock": blocks,
                 "minflt": 0.0 if prepared else 257.0,
             }
@@ -263,8 +267,10 @@ def pressure(seed: int = 34, slowed: float = SLOWED, major: float = MAJOR) -> Ex
             "pressure": level,
             "pattern": "random",
             "footprint": "first64th",
+            "initialise": "memset",
             "sets": SETS,
             "size": SIZE,
+            "limit": SIZE // 2,
             "wait": 1.0,
         }
         competing = level == "compete"

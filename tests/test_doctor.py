@@ -209,6 +209,7 @@ def test_where_it_cannot_be_simulated_either_it_is_missing(session_command: Comm
 MOUNTS = """\
 22 1 8:1 / / rw - ext4 /dev/vda rw
 30 22 0:25 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu
+33 22 0:28 / /mnt rw - tmpfs  rw
 31 22 0:26 / /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory
 32 22 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate
 """

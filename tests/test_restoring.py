@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -17,7 +18,9 @@ from cli_driver import CommandLine
 from oscope import restoring
 from surroundings import family, surroundings
 
-DEAD = "4194305-77.json"
+PLACE = f"{Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
+"""This boot and PID namespace, as the name of a journal has them."""
+DEAD = f"4194305-77-{PLACE}.json"
 """No process has that number: it is beyond the highest there may be (proc(5), pid_max)."""
 
 
@@ -51,7 +54,7 @@ def calls(restorer: Path) -> list[str]:
 
 def own_journal() -> str:
     started = Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
-    return f"{os.getpid()}-{started}.json"
+    return f"{os.getpid()}-{started}-{PLACE}.json"
 
 
 def restored() -> list[str]:
@@ -68,13 +71,14 @@ def test_what_was_undone_and_what_was_not_is_told_a_line_each(journals: Path, re
     ]
     restorer.write_text("".join(f"{json.dumps(each)}\n" for each in told))
     assert restored() == [
+        f"undoing what a measurement that was killed left behind ({DEAD})",
         "undone, left by process 4194305 that was killed: swap file /x/swap",
         "cannot undo what a measurement that was killed left behind: cgroup /sys/x is busy: end process 12",
     ]
     assert calls(restorer) == ["restore"]
 
 
-@pytest.mark.parametrize("name", [None, "living", "notes.txt"])
+@pytest.mark.parametrize("name", [None, "living", "notes.txt", DEAD.replace(".json", "0.json")])
 def test_the_probe_is_not_asked_where_nothing_was_left(
     name: str | None, journals: Path, restorer: Path
 ) -> None:
@@ -86,7 +90,15 @@ def test_the_probe_is_not_asked_where_nothing_was_left(
 
 def test_a_later_process_of_the_same_number_is_not_the_owner(journals: Path, restorer: Path) -> None:
     pid, _, _ = own_journal().partition("-")
-    (journals / f"{pid}-1.json").touch()
+    (journals / f"{pid}-1-{PLACE}.json").touch()
+    restored()
+    assert calls(restorer) == ["restore"]
+
+
+def test_no_process_of_another_boot_lives(journals: Path, restorer: Path) -> None:
+    boot, _, _ = PLACE.partition("-")
+    other = f"{int(boot, 16) ^ 1:08x}"
+    (journals / own_journal().replace(boot, other)).touch()
     restored()
     assert calls(restorer) == ["restore"]
 
@@ -102,7 +114,7 @@ def test_without_a_directory_of_journals_nothing_is_done(
 def test_a_probe_that_fails_is_told_with_what_it_said(journals: Path, restorer: Path) -> None:
     (journals / DEAD).touch()
     (restorer.parent / "fail").touch()
-    (line,) = restored()
+    _, line = restored()
     assert line.startswith("cannot undo what a measurement that was killed left behind: ")
     assert line.endswith("restore ended with status 1 something broke")
 
@@ -110,7 +122,7 @@ def test_a_probe_that_fails_is_told_with_what_it_said(journals: Path, restorer: 
 def test_an_answer_that_is_no_answer_is_told(journals: Path, restorer: Path) -> None:
     (journals / DEAD).touch()
     restorer.write_text("42\n")
-    (line,) = restored()
+    _, line = restored()
     assert "the probe said '42'" in line
 
 
@@ -131,8 +143,9 @@ def test_every_command_restores_first_and_its_data_stay_clean(journals: Path, os
     assert json.loads(answer.out)["experiment"] == "syscall.cost"
     for err in (answer.err, oscope("runs").err, oscope("disk", "read", "none").err):
         # The pretended probe knows no such verb.
-        first = err.splitlines()[0]
-        assert first.startswith("oscope: cannot undo what a measurement that was killed left behind: ")
+        first, second = err.splitlines()[:2]
+        assert first == f"oscope: undoing what a measurement that was killed left behind ({DEAD})"
+        assert second.startswith("oscope: cannot undo what a measurement that was killed left behind: ")
 
 
 def test_help_and_version_leave_all_as_it_is(journals: Path, restorer: Path, tmp_path: Path) -> None:
@@ -169,7 +182,7 @@ def test_a_program_that_uses_the_library_restores_once(
     del fake_probe
     monkeypatch.setenv("FAKE_PROBE_DESCRIBE", described())
     (journals / DEAD).touch()
-    for expected in (1, 0):
+    for expected in (2, 0):
         oscope.run("syscall.cost", call="getppid", style="loop", reps=2)
         told = capsys.readouterr()
         assert told.out == ""
@@ -225,6 +238,12 @@ def in_full_swing(
     return process, family(process.pid)
 
 
+def send(pid: int, number: signal.Signals) -> None:
+    """Send a signal to a process that this test started, if it still lives."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 def wait_for_the_end(pids: list[int]) -> None:
     latest = time.monotonic() + PATIENCE_S
     while any(Path(f"/proc/{pid}").exists() for pid in pids):
@@ -238,18 +257,22 @@ def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
 ) -> None:
     before = surroundings()
     process, below = in_full_swing(killable, what)
-    # The laboratory first: it cannot tell the probe any more, which dies by the second.
+    # The others stand still first: none of them may see another's end and put things back.
+    for pid in below:
+        send(pid, signal.SIGSTOP)
     os.killpg(process.pid, signal.SIGKILL)
     for pid in below:
-        if Path(f"/proc/{pid}").exists():
-            os.kill(pid, signal.SIGKILL)
+        send(pid, signal.SIGKILL)
     process.communicate()
     wait_for_the_end(below)
     assert list(journals.glob("*.json"))
     command, _ = killable
     answer = command("runs")
     assert answer.code == 0
-    assert all(line.startswith("oscope: undone, left by process ") for line in answer.err.splitlines())
+    began, *undone = answer.err.splitlines()
+    assert began.startswith("oscope: undoing what a measurement that was killed left behind (")
+    assert undone
+    assert all(line.startswith("oscope: undone, left by process ") for line in undone)
     assert "swap" in answer.err
     if what == "pressure":
         assert "cgroup" in answer.err or "control group" in answer.err

@@ -21,13 +21,27 @@ pub fn allowed() -> Result<Vec<usize>, Failure> {
 /// # Errors
 /// `Failure::Failed` if that CPU does not exist or is not allowed.
 pub fn pin(cpu: usize) -> Result<(), Failure> {
-    keep_on(&[cpu]).map_err(|error| Failure::system(&format!("pinning to CPU {cpu}"), error))
+    keep_on(THIS_THREAD, &[cpu])
+        .map_err(|error| Failure::system(&format!("pinning to CPU {cpu}"), error))
 }
 
-fn keep_on(cpus: &[usize]) -> nix::Result<()> {
+/// Keep a process of one thread on `cpus` from now on.
+///
+/// # Errors
+/// `Failure::Failed` if none of them is allowed, or it has ended.
+pub fn place(process: Pid, cpus: &[usize]) -> Result<(), Failure> {
+    keep_on(process, cpus).map_err(|error| {
+        Failure::system(
+            &format!("placing the process {process} on CPUs {cpus:?}"),
+            error,
+        )
+    })
+}
+
+fn keep_on(thread: Pid, cpus: &[usize]) -> nix::Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().try_for_each(|&cpu| set.set(cpu))?;
-    sched_setaffinity(THIS_THREAD, &set)
+    sched_setaffinity(thread, &set)
 }
 
 /// Keeps the calling thread on one CPU, or on several; dropping it gives back the CPUs the thread had before.
@@ -53,7 +67,7 @@ impl Pinned {
     /// `Failure::Failed` if none of them is allowed, or one cannot be.
     pub fn over(cpus: &[usize]) -> Result<Self, Failure> {
         let before = current()?;
-        keep_on(cpus)
+        keep_on(THIS_THREAD, cpus)
             .map_err(|error| Failure::system(&format!("spreading over CPUs {cpus:?}"), error))?;
         Ok(Self { before })
     }

@@ -111,7 +111,7 @@ fn restore_in(directory: &Path, tell: &mut dyn FnMut(Value)) -> Result<bool, Fai
         let Some(owner) = Owner::of_file(&path) else {
             continue;
         };
-        if owner.is_alive() {
+        if owner.may_live()? {
             continue;
         }
         clean &= restore_one(&path, owner.process, tell)?;

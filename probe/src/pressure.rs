@@ -15,12 +15,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigHandler, Signal};
+use nix::unistd::Pid;
 use serde::Deserialize;
 
-use crate::cancel;
 use crate::error::Failure;
 use crate::workload::Context;
+use crate::workloads::ipc::being::is_dead;
 use competitor::{Competitor, Since};
 use group::Group;
 use kills::Kills;
@@ -55,6 +55,8 @@ pub struct Plan {
     pub wait: Duration,
     /// Where a swap file is made.
     pub directory: PathBuf,
+    /// Bytes that the process measured takes beside the competitor.
+    pub beside: u64,
 }
 
 /// Swap and group for one request. They exist while this lives.
@@ -77,8 +79,6 @@ impl Pressure {
     /// # Errors
     /// `Failure::Unavailable` where this machine cannot, with the remedy. What was made so far is undone.
     pub fn prepare(plan: Plan, context: &Context) -> Result<Self, Failure> {
-        // Ignored, as it may have been inherited, it would have the kernel reap the competitor unseen (waitpid(2)).
-        cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let bytes = match (plan.limit, plan.scope) {
             (0, Scope::Group) => USUAL_LIMIT,
             (0, Scope::Machine) => Machine::now()?.total,
@@ -86,18 +86,17 @@ impl Pressure {
         };
         refuse_panic(plan.scope)?;
         if plan.scope == Scope::Machine {
-            Machine::now()?.judge(bytes, plan.swap, plan.swap_bytes)?;
+            Machine::now()?.judge(bytes, &plan)?;
         }
         let swap = swap_for(plan.swap, plan.swap_bytes, &plan.directory)?;
+        let (cpus, crowded) = seats(context.cpu, context.allowed());
         let group = match plan.scope {
-            Scope::Group => Some(Group::make(bytes)?),
+            Scope::Group => Some(Group::make(bytes, &cpus)?),
             Scope::Machine => None,
         };
-        let others: Vec<usize> = context.allowed().to_vec();
-        let (cpus, crowded) = seats(context.cpu, &others);
         let mut notes = vec![swap.note().to_owned()];
         notes.extend(crowded);
-        notes.extend(group.as_ref().map(|group| group.note().to_owned()));
+        notes.extend(group.iter().flat_map(Group::notes));
         Ok(Self {
             group,
             _swap: swap,
@@ -118,9 +117,10 @@ impl Pressure {
             None => Kills::of_machine(),
         };
         let kills = Since::now(kills)?;
+        self.group.as_ref().map_or(Ok(()), Group::arm)?;
         let mut competitor = Competitor::fork(self.bytes, &self.cpus)?;
         if let Some(group) = &self.group {
-            group.take(competitor.process())?;
+            group.admit_competitor(competitor.process())?;
         }
         let started = Instant::now();
         competitor.start()?;
@@ -135,6 +135,7 @@ impl Pressure {
         Ok(Competition {
             resident_kib,
             waited,
+            keeper: self.group.as_ref().and_then(Group::keeper),
             competitor,
             kills,
         })
@@ -163,15 +164,22 @@ pub struct Competition {
     /// How long that took, from its start.
     pub waited: Duration,
     competitor: Competitor,
+    /// Without it, who finds no memory would sleep for ever.
+    keeper: Option<Pid>,
     kills: Since,
 }
 
 impl Competition {
-    /// Make sure that it still competes.
+    /// Make sure that it still competes, and that its group is looked after.
     ///
     /// # Errors
     /// `Failure::Failed` that says how it ended.
     pub fn check(&mut self) -> Result<(), Failure> {
+        if self.keeper.is_some_and(is_dead) {
+            return Err(Failure::failed(
+                "the process that keeps the group from the OOM killer has ended: somebody killed it; measure again",
+            ));
+        }
         self.competitor.check(&self.kills)
     }
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import subprocess
 
 _STATE = "/var/lib/oscope"
-_JOURNAL = re.compile(r"(?P<pid>\d+)-(?P<started>\d+)\.json")
+_JOURNAL = re.compile(r"(?P<pid>\d+)-(?P<started>\d+)-(?P<boot>[0-9a-f]{8})-(?P<namespace>\d+)\.json")
+"""Names the process, the boot of the machine, and the PID namespace in which the number means something."""
 _START_TIME = 19
 """Index of the start time among the fields of /proc/PID/stat that follow the name (proc(5): field 22)."""
 _ENDED = frozenset("ZXx")
@@ -51,6 +52,8 @@ def restore(tell: Callable[[str], None]) -> None:
 
     try:
         path = find_probe()
+        # Before the call: what is in a swap file is read back, and nothing else is heard meanwhile.
+        tell(f"undoing what a measurement that was killed left behind ({left[0].name})")
         answer = call(path, "restore", _LIMIT_S)
     except OscopeError as error:
         tell(f"what a measurement that was killed left behind stays, see {left[0]}: {error}")
@@ -75,7 +78,20 @@ def _left_behind(directory: Path) -> list[Path]:
         # Mostly there is none. One that may not be read is another user's, and so is what it tells of.
         return []
     found = ((directory / name, _JOURNAL.fullmatch(name)) for name in names)
-    return [path for path, match in found if match and not _alive(match["pid"], match["started"])]
+    return [path for path, match in found if match and not _may_live(match)]
+
+
+def _may_live(owner: re.Match[str]) -> bool:
+    """Say whether the process lives, as far as can be known: of another PID namespace it may."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        # Without /proc nothing can be restored either.
+        return True
+    if not boot.startswith(owner["boot"]):
+        return False
+    return int(owner["namespace"]) != namespace or _alive(owner["pid"], owner["started"])
 
 
 def _alive(pid: str, started: str) -> bool:

@@ -60,6 +60,7 @@ impl Journal {
     pub fn create(directory: &Path) -> Result<Self, Failure> {
         prepare(directory)?;
         let path = directory.join(Owner::this()?.file_name());
+        let boot = owner::boot()?;
         let mut options = OpenOptions::new();
         let file = options
             .append(true)
@@ -68,18 +69,25 @@ impl Journal {
             .open(&path);
         let file = file.map_err(|error| refused(&path, &error))?;
         let mut journal = Self {
-            boot: owner::boot()?,
+            boot,
             path,
             file,
             entries: Vec::new(),
             next: 0,
         };
-        journal.append(&Line::Boot(journal.boot.clone()))?;
+        journal.begin(directory).inspect_err(|_| {
+            // A name without a journal, of no use. If it stays, it is told as such.
+            let _ = journal.remove();
+        })?;
+        Ok(journal)
+    }
+
+    fn begin(&mut self, directory: &Path) -> Result<(), Failure> {
+        self.append(&Line::Boot(self.boot.clone()))?;
         // The name has to be on the device as well.
         File::open(directory)
             .and_then(|directory| directory.sync_all())
-            .map_err(|error| refused(directory, &error))?;
-        Ok(journal)
+            .map_err(|error| refused(directory, &error))
     }
 
     /// The journal that a dead process left.
@@ -135,10 +143,16 @@ impl Journal {
         let mut text = serde_json::to_string(line)
             .map_err(|error| Failure::system("writing an entry of the journal", error))?;
         text.push('\n');
-        self.file
-            .write_all(text.as_bytes())
+        let before = self.file.metadata();
+        let before = before.map_err(|error| refused(&self.path, &error))?.len();
+        let written = self.file.write_all(text.as_bytes());
+        written
             .and_then(|()| self.file.sync_data())
-            .map_err(|error| refused(&self.path, &error))
+            .map_err(|error| {
+                // A line cut short would spoil the next one. What was not announced is not made either.
+                let _ = self.file.set_len(before);
+                refused(&self.path, &error)
+            })
     }
 
     /// Enter a thing; its number.

@@ -1,6 +1,7 @@
 //! Which process a journal belongs to, and whether it lives.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::error::Failure;
@@ -12,6 +13,33 @@ pub struct Owner {
     pub process: u32,
     /// When it started, in clock ticks after boot.
     start_time: u64,
+    /// Where the number means something.
+    place: Place,
+}
+
+/// A boot of a machine, and a PID namespace there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    /// The first 8 digits of the boot's name.
+    boot: u32,
+    /// The inode of the namespace (namespaces(7)).
+    namespace: u64,
+}
+
+impl Place {
+    /// Of this process.
+    fn here() -> Result<Self, Failure> {
+        let boot = boot()?;
+        let digits = boot
+            .get(..8)
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let namespace = fs::metadata("/proc/self/ns/pid")
+            .map_err(|error| Failure::system("looking at /proc/self/ns/pid", error))?;
+        Ok(Self {
+            boot: digits.ok_or_else(|| Failure::failed(format!("the boot's name is {boot:?}")))?,
+            namespace: namespace.ino(),
+        })
+    }
 }
 
 impl Owner {
@@ -28,31 +56,54 @@ impl Owner {
         Ok(Self {
             process,
             start_time,
+            place: Place::here()?,
         })
     }
 
     /// The owner that the name of a journal tells; `None` if it is none of a journal.
     pub fn of_file(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
-        let (process, start_time) = name.split_once('-')?;
+        let parts: Vec<&str> = name.split('-').collect();
+        let [process, start_time, boot, namespace] = parts[..] else {
+            return None;
+        };
         Some(Self {
             process: process.parse().ok()?,
             start_time: start_time.parse().ok()?,
+            place: Place {
+                boot: u32::from_str_radix(boot, 16).ok()?,
+                namespace: namespace.parse().ok()?,
+            },
         })
     }
 
     /// The name of its journal.
     pub fn file_name(self) -> String {
-        format!("{}-{}.json", self.process, self.start_time)
+        let Place { boot, namespace } = self.place;
+        format!(
+            "{}-{}-{boot:08x}-{namespace}.json",
+            self.process, self.start_time
+        )
     }
 
-    /// Whether it runs. One that has ended and was not yet waited for does not.
-    pub fn is_alive(self) -> bool {
+    /// Whether it runs, as far as can be known: of another PID namespace the numbers mean nothing here, so that its processes may. One that has ended
+    /// and was not yet waited for does not.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if `/proc` does not tell where this process is.
+    pub fn may_live(self) -> Result<bool, Failure> {
+        let here = Place::here()?;
+        if self.place.boot != here.boot {
+            return Ok(false);
+        }
+        if self.place.namespace != here.namespace {
+            return Ok(true);
+        }
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.process));
-        match stat.ok().as_deref().and_then(parse) {
+        Ok(match stat.ok().as_deref().and_then(parse) {
             Some((state, start_time)) => start_time == self.start_time && !"ZXx".contains(state),
             None => false,
-        }
+        })
     }
 }
 
@@ -86,17 +137,29 @@ mod tests {
     }
 
     #[test]
-    fn this_process_lives_and_an_earlier_one_of_its_number_does_not() {
+    fn this_process_lives_and_others_only_where_they_can() {
         let this = Owner::this().expect("it is told");
-        assert!(this.is_alive());
+        assert_eq!(this.may_live(), Ok(true));
         let path = Path::new("/x").join(this.file_name());
         assert_eq!(Owner::of_file(&path), Some(this));
         let earlier = Owner {
             start_time: this.start_time - 1,
             ..this
         };
-        assert!(!earlier.is_alive());
-        assert_eq!(Owner::of_file(Path::new("/x/notes.json")), None);
+        assert_eq!(earlier.may_live(), Ok(false));
+        let elsewhere = |boot, namespace| Owner {
+            place: Place {
+                boot: this.place.boot ^ boot,
+                namespace: this.place.namespace ^ namespace,
+            },
+            ..earlier
+        };
+        assert_eq!(elsewhere(0, 1).may_live(), Ok(true));
+        assert_eq!(elsewhere(1, 0).may_live(), Ok(false));
+        assert_eq!(elsewhere(1, 1).may_live(), Ok(false));
+        for none in ["notes.json", "7-77.json", "7-77-0a-x.json"] {
+            assert_eq!(Owner::of_file(Path::new(none)), None);
+        }
     }
 
     #[test]
@@ -112,8 +175,9 @@ mod tests {
         let owner = Owner {
             process: child.id(),
             start_time: stat().1,
+            place: Place::here().expect("it is told"),
         };
-        assert!(!owner.is_alive());
+        assert_eq!(owner.may_live(), Ok(false));
         child.wait().expect("it ended");
     }
 }

@@ -5,10 +5,19 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::wait::WaitStatus;
+
 use super::*;
+use crate::workloads::disk::scratch::survive_size_limit;
+use crate::workloads::ipc::being::Child;
 
 /// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
-const DEAD: &str = "4194305-77.json";
+fn dead() -> String {
+    let this = Owner::this().expect("it is told").file_name();
+    let place = this.splitn(3, '-').nth(2).expect("it is there");
+    format!("4194305-77-{place}")
+}
 
 /// A folder that goes with its value.
 pub struct Folder(pub PathBuf);
@@ -45,7 +54,7 @@ fn leave(directory: &Path, boot: &str, things: &[Thing]) {
     for (number, thing) in things.iter().enumerate() {
         lines.push(json!({"made": [number, thing]}).to_string());
     }
-    fs::write(directory.join(DEAD), lines.join("\n") + "\n").expect("it can be written");
+    fs::write(directory.join(dead()), lines.join("\n") + "\n").expect("it can be written");
 }
 
 fn this_boot() -> String {
@@ -144,7 +153,7 @@ fn what_is_gone_already_is_struck_in_silence() {
     ];
     leave(&folder.0, &this_boot(), &gone);
     assert_eq!(restored(&folder.0), (vec![], true));
-    assert!(!folder.0.join(DEAD).exists());
+    assert!(!folder.0.join(dead()).exists());
 }
 
 #[test]
@@ -171,22 +180,68 @@ fn another_zram_device_of_the_number_is_not_touched() {
 }
 
 #[test]
+fn what_another_pid_namespace_left_is_not_touched() {
+    let folder = Folder::new();
+    let path = folder.0.join(".oscope-swap-4194305-0");
+    leave(&folder.0, &this_boot(), &[file(path.clone(), 0o600)]);
+    let elsewhere = folder.0.join(dead().replace(".json", "0.json"));
+    fs::rename(folder.0.join(dead()), &elsewhere).expect("it is ours");
+    assert_eq!(restored(&folder.0), (vec![], true));
+    assert!(path.exists() && elsewhere.exists());
+}
+
+#[test]
+fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
+    let folder = Folder::new();
+    let mut journal = Journal::create(&folder.0).expect("it can be kept");
+    let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+    journal.enter(&thing).expect("it can be written");
+    let path = journal::paths(&folder.0).expect("they are told");
+    let path = path.into_iter().find(|path| Owner::of_file(path).is_some());
+    let path = path.expect("it is there");
+    let before = fs::read(&path).expect("it can be read");
+    // In a process of its own, as the limit holds for all threads. Half a line fits.
+    let most = before.len() as u64 + 5;
+    let mut child = Child::fork(|| {
+        survive_size_limit().expect("it can be survived");
+        setrlimit(Resource::RLIMIT_FSIZE, most, most).expect("it can be lowered");
+        let refused = journal.enter(&thing);
+        assert!(
+            matches!(refused, Err(Failure::Unavailable { .. })),
+            "{refused:?}"
+        );
+    })
+    .expect("a process can be made");
+    let status = loop {
+        match child.ended().expect("it is told") {
+            Some(status) => break status,
+            None => std::thread::yield_now(),
+        }
+    };
+    assert_eq!(status, WaitStatus::Exited(child.process(), 0));
+    assert_eq!(fs::read(&path).expect("it can be read"), before);
+    journal.enter(&thing).expect("it can be written again");
+    let again = Journal::open(&path).expect("it can be read");
+    assert_eq!(again.newest_first().len(), 2);
+}
+
+#[test]
 fn a_line_cut_short_was_not_acted_upon() {
     let folder = Folder::new();
     let path = folder.0.join(".oscope-swap-4194305-0");
     leave(&folder.0, &this_boot(), &[file(path.clone(), 0o600)]);
-    let whole = fs::read_to_string(folder.0.join(DEAD)).expect("it is there");
-    fs::write(folder.0.join(DEAD), whole.trim_end()).expect("it can be written");
+    let whole = fs::read_to_string(folder.0.join(dead())).expect("it is there");
+    fs::write(folder.0.join(dead()), whole.trim_end()).expect("it can be written");
     assert_eq!(restored(&folder.0), (vec![], true));
-    assert!(path.exists() && !folder.0.join(DEAD).exists());
+    assert!(path.exists() && !folder.0.join(dead()).exists());
 }
 
 #[test]
 fn a_journal_that_is_none_is_told_and_kept() {
     let folder = Folder::new();
-    fs::write(folder.0.join(DEAD), "{}\n").expect("it can be written");
+    fs::write(folder.0.join(dead()), "{}\n").expect("it can be written");
     let (told, clean) = restored(&folder.0);
-    assert!(!clean && told.len() == 1 && folder.0.join(DEAD).exists());
+    assert!(!clean && told.len() == 1 && folder.0.join(dead()).exists());
     assert!(told[0]["remedy"].is_string(), "{told:?}");
 }
 

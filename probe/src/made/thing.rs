@@ -201,7 +201,11 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
     }
 }
 
-fn swap_off(path: &Path) -> nix::Result<()> {
+/// Switch off the swap area at `path`.
+///
+/// # Errors
+/// That of swapoff(2).
+pub fn swap_off(path: &Path) -> nix::Result<()> {
     use nix::NixPath;
     // SAFETY: the text lives during the call, and ends with a NUL.
     let answer = path.with_nix_path(|path| unsafe { libc::swapoff(path.as_ptr()) })?;

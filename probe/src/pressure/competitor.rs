@@ -1,23 +1,21 @@
 //! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of the document does.
 
-use std::fs;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, pipe2, write};
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
+use nix::unistd::{Pid, pipe2, read, write};
 
-use super::kills::Kills;
+use super::kills::{Kills, Victim};
 use super::xorshift::Xorshift;
+use crate::affinity;
 use crate::cancel;
 use crate::error::{Failure, words};
 use crate::workloads::disk::residency::page_bytes;
-use crate::workloads::ipc::being::{depend_on, reap, refused};
+use crate::workloads::ipc::being::{Child, told};
 use crate::workloads::mapping::mapped_by;
 
 /// Longest wait for a stable resident set.
@@ -28,17 +26,14 @@ const LOOK: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(20);
 /// Every how many steps the document's code writes.
 const WRITES: usize = 8;
-/// The first whom the OOM killer takes (proc_pid_oom_score_adj(5)): rather this than somebody's work.
-const FIRST_VICTIM: &str = "1000";
 
 /// The process. It ends with this one, or when dropped, and is reaped.
 #[derive(Debug)]
 pub struct Competitor {
-    process: Pid,
+    child: Child,
     /// Where the memory lies that it competes for.
     start: u64,
     bytes: u64,
-    ended: Option<WaitStatus>,
     /// What it waits for until it may start.
     gate: Option<OwnedFd>,
 }
@@ -52,44 +47,21 @@ impl Competitor {
         let (gate, opener) = pipe2(OFlag::O_CLOEXEC)
             .map_err(|error| Failure::system("making a pipe for the competitor", error))?;
         let memory = Reserved::new(bytes)?;
-        let parent = nix::unistd::getpid();
-        // SAFETY: the child calls async-signal-safe functions only, and ends by a signal or `_exit`.
-        let process = match unsafe { libc::fork() } {
-            0 => {
-                drop(opener);
-                wait_and_compete(parent, &gate, &memory)
-            }
-            number @ 1.. => Pid::from_raw(number),
-            _ => return Err(refused("process", &std::io::Error::last_os_error())),
-        };
-        let competitor = Self {
-            process,
+        let child = Child::fork(|| wait_and_compete(&gate, &memory))?;
+        affinity::place(child.process(), cpus)?;
+        // Rather this than somebody's work.
+        Victim::First.mark(child.process())?;
+        Ok(Self {
+            child,
             start: memory.address.as_ptr() as u64,
             bytes,
-            ended: None,
             gate: Some(opener),
-        };
-        competitor.place(cpus)?;
-        Ok(competitor)
-    }
-
-    /// Choose where it runs, and that it is the first to go where memory runs out.
-    fn place(&self, cpus: &[usize]) -> Result<(), Failure> {
-        let mut set = CpuSet::new();
-        cpus.iter()
-            .try_for_each(|&cpu| set.set(cpu))
-            .and_then(|()| sched_setaffinity(self.process, &set))
-            .map_err(|error| {
-                Failure::system(&format!("placing the competitor on CPUs {cpus:?}"), error)
-            })?;
-        let path = format!("/proc/{}/oom_score_adj", self.process);
-        fs::write(&path, FIRST_VICTIM)
-            .map_err(|error| Failure::failed(format!("writing {path}: {}", words(&error))))
+        })
     }
 
     /// Its number.
     pub fn process(&self) -> Pid {
-        self.process
+        self.child.process()
     }
 
     /// Let it start.
@@ -139,7 +111,7 @@ impl Competitor {
 
     /// Resident memory that it competes for, in KiB: what it inherited is its parent's.
     fn resident_kib(&self) -> Result<u64, Failure> {
-        let mapped = mapped_by(self.process, self.start, self.bytes)?;
+        let mapped = mapped_by(self.process(), self.start, self.bytes)?;
         Ok(mapped.resident_bytes / 1024)
     }
 
@@ -148,34 +120,17 @@ impl Competitor {
     /// # Errors
     /// `Failure::Failed` that says how it ended.
     pub fn check(&mut self, kills: &Since) -> Result<(), Failure> {
-        if self.ended.is_none() {
-            match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
-                Ok(status) => self.ended = Some(status),
-                Err(error) => return Err(Failure::system("looking after the competitor", error)),
-            }
-        }
-        match self.ended {
+        match self.child.ended()? {
             None => Ok(()),
             Some(WaitStatus::Signaled(_, Signal::SIGKILL, _)) if kills.count()? > 0 => {
                 Err(Failure::failed(
                     "the kernel killed the competitor for want of memory: choose more with --set swap_size=SIZE or --set limit=SIZE",
                 ))
             }
-            Some(WaitStatus::Signaled(_, signal, _)) => Err(Failure::failed(format!(
-                "the competitor was killed by {signal}, which was not for want of memory"
+            Some(status) => Err(Failure::failed(format!(
+                "{}, which was not for want of memory",
+                told("the competitor", status)
             ))),
-            Some(status) => Err(Failure::failed(format!("the competitor ended: {status:?}"))),
-        }
-    }
-}
-
-impl Drop for Competitor {
-    fn drop(&mut self) {
-        if self.ended.is_none() {
-            // It has not been reaped, so its number is not another's.
-            let _ = kill(self.process, Signal::SIGKILL);
-            let _ = reap(self.process);
         }
     }
 }
@@ -241,17 +196,11 @@ impl Drop for Reserved {
     }
 }
 
-/// In the child: end with the parent, wait for the gate, compete.
-fn wait_and_compete(parent: Pid, gate: &OwnedFd, memory: &Reserved) -> ! {
-    let mut opened = 0_u8;
-    let ready = depend_on(parent).is_ok();
-    // SAFETY: one byte is read to where there is one. The child must not unwind into the copy of its parent's frames.
-    unsafe {
-        if !ready || libc::read(gate.as_raw_fd(), (&raw mut opened).cast(), 1) != 1 {
-            libc::_exit(1);
-        }
+/// In the child: wait for the gate, compete.
+fn wait_and_compete(gate: &OwnedFd, memory: &Reserved) {
+    if read(gate, &mut [0]) == Ok(1) {
+        compete(memory);
     }
-    compete(memory)
 }
 
 /// `compete_for_memory` of the document: a page at random is read at each step, and written at every eighth. The sum keeps the reads.

@@ -30,11 +30,11 @@ pub struct Group {
 }
 
 impl Group {
-    /// Make a group whose members together may have `limit` bytes of memory.
+    /// Make a group whose members together may have `limit` bytes of memory; who keeps it runs on `cpus`.
     ///
     /// # Errors
     /// `Failure::Unavailable` where none can be made, with the remedy.
-    pub fn make(limit: u64) -> Result<Self, Failure> {
+    pub fn make(limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
         let groups = environment::own_groups("memory").map_err(|reason| {
             Failure::unavailable(reason, "mount cgroup2, or choose --set pressure=none")
         })?;
@@ -48,10 +48,10 @@ impl Group {
             ));
         }
         let parent = parent(&groups)?;
-        Self::make_below(parent, groups.version, limit)
+        Self::make_below(parent, groups.version, limit, cpus)
     }
 
-    fn make_below(parent: &Path, version: u8, limit: u64) -> Result<Self, Failure> {
+    fn make_below(parent: &Path, version: u8, limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{GROUP_PREFIX}{}-{number}", std::process::id()));
@@ -67,7 +67,7 @@ impl Group {
             1 => {
                 group.set("memory.limit_in_bytes", &limit.to_string())?;
                 group.set("memory.swappiness", SWAPPINESS)?;
-                group.keeper = Some(Keeper::fork(&group.path, limit)?);
+                group.keeper = Some(Keeper::fork(&group.path, limit, cpus)?);
             }
             // Beyond `high` a member is slowed down and made to reclaim, which keeps the OOM killer away while swap has room.
             _ => {
@@ -107,16 +107,45 @@ impl Group {
         })
     }
 
-    /// How the limit is held, in a line.
-    pub fn note(&self) -> &'static str {
-        match self.version {
+    /// Put the group into the state in which each repetition is to begin.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the kernel's reason.
+    pub fn arm(&self) -> Result<(), Failure> {
+        self.keeper.as_ref().map_or(Ok(()), Keeper::arm)
+    }
+
+    /// The process that keeps the group from the OOM killer, where it needs one.
+    pub fn keeper(&self) -> Option<Pid> {
+        self.keeper.as_ref().map(Keeper::process)
+    }
+
+    /// How the limit is held.
+    pub fn notes(&self) -> Vec<String> {
+        let how = match self.version {
             1 => {
-                "pressure: a control group of version 1; where the kernel finds nothing to reclaim, the limit is exceeded by 2 MiB for some milliseconds instead of killing"
+                "pressure: a control group of version 1; where the kernel finds nothing to reclaim, the limit is exceeded by 2 MiB for some milliseconds, and the competitor stopped, instead of killing"
             }
             _ => {
                 "pressure: a control group of version 2; its limit is memory.high, and memory.max a quarter more"
             }
+        };
+        let keeper = self.keeper.as_ref().and_then(Keeper::note);
+        [how.to_owned()]
+            .into_iter()
+            .chain(keeper.cloned())
+            .collect()
+    }
+
+    /// As [`Group::take`], of the competitor.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn admit_competitor(&self, process: Pid) -> Result<(), Failure> {
+        if let Some(keeper) = &self.keeper {
+            keeper.stop_at_times(process);
         }
+        self.take(process)
     }
 
     /// Where the kernel counts the processes that it killed for this group.

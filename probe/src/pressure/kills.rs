@@ -1,9 +1,40 @@
-//! How many processes the kernel killed for want of memory.
+//! Whom the kernel kills for want of memory, and how many it killed.
 
 use std::fs;
 use std::path::PathBuf;
 
+use nix::unistd::Pid;
+
 use crate::error::{Failure, words};
+
+/// How willingly the kernel kills a process for want of memory (proc_pid_oom_score_adj(5)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Victim {
+    /// Before all others.
+    First,
+    /// Not at all.
+    Never,
+}
+
+impl Victim {
+    /// Have the kernel treat the process so.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where it must not be asked.
+    pub fn mark(self, process: Pid) -> Result<(), Failure> {
+        let path = format!("/proc/{process}/oom_score_adj");
+        let score = match self {
+            Self::First => "1000",
+            Self::Never => "-1000",
+        };
+        fs::write(&path, score).map_err(|error| {
+            Failure::unavailable(
+                format!("writing {score} to {path}: {}", words(&error)),
+                "run as root with CAP_SYS_RESOURCE",
+            )
+        })
+    }
+}
 
 /// A counter of the kernel's.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use super::swap::SwapKind;
+use super::{Plan, SwapKind};
 use crate::environment;
 use crate::error::Failure;
 
-/// Least memory left for what is measured and for everybody else, in bytes.
+/// Least memory left for everybody else, in bytes.
 const LEAST_RESERVE: u64 = 1 << 30;
 
 /// What the machine has, in bytes.
@@ -39,26 +39,29 @@ impl Machine {
         })
     }
 
-    /// Refuse a competitor for `bytes` where memory and swap are not enough for it and for a reserve: a sixteenth of the memory, at least
+    /// Refuse a competitor for `bytes` where memory and swap are not enough for it, for what is measured beside it, and for a reserve: a sixteenth of the memory, at least
     /// 1 GiB. Swap in zram counts as nothing, since it may take as much memory as it holds.
     ///
     /// # Errors
     /// `Failure::Unavailable`, with the swap that would do.
-    pub fn judge(self, bytes: u64, swap: SwapKind, swap_bytes: u64) -> Result<(), Failure> {
-        if swap != SwapKind::File {
+    pub fn judge(self, bytes: u64, plan: &Plan) -> Result<(), Failure> {
+        let &Plan {
+            swap_bytes, beside, ..
+        } = plan;
+        if plan.swap != SwapKind::File {
             return Err(Failure::unavailable(
                 "scope=machine needs swap on a device, and zram takes the memory that it is to relieve",
                 "choose --set swap=file",
             ));
         }
-        let needed = bytes + (self.total / 16).max(LEAST_RESERVE);
+        let needed = bytes + beside + (self.total / 16).max(LEAST_RESERVE);
         let there = self.available + self.swap_free;
         if there + swap_bytes >= needed {
             return Ok(());
         }
         Err(Failure::unavailable(
             format!(
-                "the competitor for {bytes} B and a reserve need {needed} B, and {there} B of memory and swap are free beside the {swap_bytes} B to be made"
+                "the competitor for {bytes} B, {beside} B measured and a reserve need {needed} B, and {there} B of memory and swap are free beside the {swap_bytes} B to be made"
             ),
             format!(
                 "choose --set swap_size={} or more, --set limit=SIZE, or --set scope=group",
@@ -70,6 +73,10 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use super::super::Scope;
     use super::*;
 
     const MACHINE: Machine = Machine {
@@ -78,24 +85,42 @@ mod tests {
         swap_free: 0,
     };
 
+    fn plan(swap: SwapKind, swap_bytes: u64, beside: u64) -> Plan {
+        Plan {
+            scope: Scope::Machine,
+            limit: 0,
+            swap,
+            swap_bytes,
+            wait: Duration::ZERO,
+            directory: PathBuf::new(),
+            beside,
+        }
+    }
+
     #[test]
     fn too_little_swap_is_refused_with_what_would_do() {
-        let failure = MACHINE
-            .judge(16 << 30, SwapKind::File, 2 << 30)
-            .expect_err("it is not enough");
-        let Failure::Unavailable { remedy, .. } = failure else {
-            panic!("{failure}");
+        let judged = |bytes, swap_bytes, beside| {
+            MACHINE.judge(bytes, &plan(SwapKind::File, swap_bytes, beside))
         };
-        let remedy = remedy.expect("there is one");
-        assert!(remedy.contains(&(5_u64 << 30).to_string()), "{remedy}");
-        assert!(MACHINE.judge(16 << 30, SwapKind::File, 5 << 30).is_ok());
-        assert!(MACHINE.judge(8 << 30, SwapKind::File, 64 << 20).is_ok());
+        let remedy = |judged: Result<(), Failure>| match judged.expect_err("it is not enough") {
+            Failure::Unavailable {
+                remedy: Some(remedy),
+                ..
+            } => remedy,
+            other => panic!("{other}"),
+        };
+        let told = remedy(judged(16 << 30, 2 << 30, 0));
+        assert!(told.contains(&(5_u64 << 30).to_string()), "{told}");
+        assert!(judged(16 << 30, 5 << 30, 0).is_ok());
+        assert!(judged(8 << 30, 64 << 20, 0).is_ok());
+        let told = remedy(judged(16 << 30, 5 << 30, 3 << 30));
+        assert!(told.contains(&(8_u64 << 30).to_string()), "{told}");
     }
 
     #[test]
     fn zram_is_no_relief_for_the_machine() {
         for swap in [SwapKind::Zram, SwapKind::Auto] {
-            assert!(MACHINE.judge(1 << 30, swap, 64 << 30).is_err());
+            assert!(MACHINE.judge(1 << 30, &plan(swap, 64 << 30, 0)).is_err());
         }
     }
 

@@ -206,7 +206,9 @@ fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {
     let uuid = swap_area::new_uuid()?;
     swap_area::format(&file, bytes, page_bytes(), &uuid)
         .map_err(|error| refused("writing its header", &error))?;
-    let on = switch_on(&path, uuid)?;
+    // The file itself, also where somebody has renamed a folder above it meanwhile.
+    let through = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let on = switch_on(&path, through.as_ref(), uuid)?;
     Ok(Swap {
         note: format!("swap: a file of {bytes} B in {}", folder.display()),
         path,
@@ -293,7 +295,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
             "swap: zram of {bytes} B, compressed by {}",
             algorithm.ok().flatten().unwrap_or("an unknown algorithm")
         ),
-        _on: switch_on(&path, uuid)?,
+        _on: switch_on(&path, &path, uuid)?,
         path,
         _below: below,
         _turn: turn,
@@ -310,15 +312,24 @@ fn must_be_root() -> Result<(), Failure> {
     ))
 }
 
-fn switch_on(path: &Path, uuid: String) -> Result<Made, Failure> {
+/// Switch on what is open or lies at `through`. The kernel has to list it as `path`, by which it is undone.
+fn switch_on(path: &Path, through: &Path, uuid: String) -> Result<Made, Failure> {
     let made = Made::announce(Thing::Swap {
         path: path.to_owned(),
         uuid,
     })?;
     // SAFETY: the text lives during the call, and ends with a NUL.
-    let answer = path.with_nix_path(|path| unsafe { libc::swapon(path.as_ptr(), FIRST) });
+    let answer = through.with_nix_path(|path| unsafe { libc::swapon(path.as_ptr(), FIRST) });
     let error = match answer.and_then(Errno::result) {
-        Ok(_) => return Ok(made),
+        Ok(_) if swap_area::used_kib(path)?.is_some() => return Ok(made),
+        Ok(_) => {
+            thing::swap_off(through)
+                .map_err(|error| Failure::system("switching renamed swap off", error))?;
+            return Err(Failure::failed(format!(
+                "{} was renamed while it was made swap",
+                path.display()
+            )));
+        }
         Err(error) => error,
     };
     let remedy = match error {

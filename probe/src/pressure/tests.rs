@@ -1,11 +1,13 @@
 //! Real pressure, and what is left of it: after dropping it, and after a kill.
 
+mod keeper;
+
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::*;
@@ -29,6 +31,7 @@ fn plan(folder: &Folder, swap: SwapKind, swap_bytes: u64) -> Plan {
         swap_bytes,
         wait: Duration::ZERO,
         directory: folder.0.clone(),
+        beside: 0,
     }
 }
 
@@ -252,52 +255,21 @@ fn victim() {
 
 #[test]
 fn a_kill_leaves_nothing_once_restored() {
-    for kind in ["file", "zram"] {
+    for (kind, name) in [(SwapKind::File, "file"), (SwapKind::Zram, "zram")] {
         let folder = Folder::new();
         let state = Folder::new();
-        if prepared(plan(&folder, SwapKind::Auto, 64 << 20)).is_none() {
-            return;
+        if prepared(plan(&folder, kind, 64 << 20)).is_none() {
+            continue;
         }
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("it is there");
-        let mut child = Command::new(std::env::current_exe().expect("this program"))
-            .args([
-                "--exact",
-                "pressure::tests::victim",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env("OSCOPE_STATE", &state.0)
-            .env("OSCOPE_TEST_FOLDER", &folder.0)
-            .env("OSCOPE_TEST_SWAP", kind)
-            .stdout(Stdio::piped())
-            .process_group(0)
-            .spawn()
-            .expect("it starts");
-        let output = child.stdout.take().expect("piped");
-        let competitor = std::io::BufRead::lines(std::io::BufReader::new(output))
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("competes ")?.parse::<i32>().ok())
-            .expect("it competes");
+        let (mut child, competitor) = start_victim(&folder, &state, name);
         let directory = state.0.join("made");
         let things = entries(&directory);
         assert!(things.len() >= 3, "{things:?}");
         assert_eq!(restored(&directory), (vec![], true), "it lives");
         child.kill().expect("it lives");
         child.wait().expect("it ended");
-        let (told, clean) = restored(&directory);
-        assert!(clean, "{told:?}");
-        let told: Vec<_> = told
-            .iter()
-            .map(|line| line["restored"].as_str().expect("all went well"))
-            .collect();
-        assert!(
-            told.iter().any(|line| line.starts_with("control group")),
-            "{told:?}"
-        );
-        assert!(
-            told.iter().any(|line| line.starts_with("swap on")),
-            "{told:?}"
-        );
+        restores(&directory);
         gone(&things);
         let ended = |process| nix::sys::signal::kill(Pid::from_raw(process), None).is_err();
         let latest = Instant::now() + PATIENCE;
@@ -313,6 +285,43 @@ fn a_kill_leaves_nothing_once_restored() {
             std::fs::read_to_string("/proc/self/mountinfo").expect("it is there"),
             mounts
         );
+    }
+}
+
+/// Start the victim, and wait until it competes: it, and its competitor's number.
+fn start_victim(folder: &Folder, state: &Folder, kind: &str) -> (Child, i32) {
+    let mut child = Command::new(std::env::current_exe().expect("this program"))
+        .args([
+            "--exact",
+            "pressure::tests::victim",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env("OSCOPE_STATE", &state.0)
+        .env("OSCOPE_TEST_FOLDER", &folder.0)
+        .env("OSCOPE_TEST_SWAP", kind)
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .expect("it starts");
+    let output = child.stdout.take().expect("piped");
+    let competitor = std::io::BufRead::lines(std::io::BufReader::new(output))
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("competes ")?.parse::<i32>().ok())
+        .expect("it competes");
+    (child, competitor)
+}
+
+/// Panics unless all that a dead process left is undone and told.
+fn restores(directory: &Path) {
+    let (told, clean) = restored(directory);
+    assert!(clean, "{told:?}");
+    let told: Vec<_> = told
+        .iter()
+        .map(|line| line["restored"].as_str().expect("all went well"))
+        .collect();
+    for kind in ["control group", "swap on"] {
+        assert!(told.iter().any(|line| line.starts_with(kind)), "{told:?}");
     }
 }
 

@@ -8,12 +8,10 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
+use nix::sys::wait::WaitStatus;
 
-use super::ipc::being::{forked, reap};
+use super::ipc::being::{self, Child};
 use super::ipc::futex;
 use super::ipc::shared::Shared;
 use crate::cancel;
@@ -117,66 +115,27 @@ impl Told {
     }
 }
 
-/// The measured process. Dropping it kills it, if it still lives, and reaps it.
-struct Child {
-    process: Pid,
-    reaped: bool,
-}
-
-impl Child {
-    /// How it ended, if it did.
-    fn ended(&mut self) -> Result<Option<WaitStatus>, Failure> {
-        match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {
-            Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => Ok(None),
-            Ok(status) => {
-                self.reaped = true;
-                Ok(Some(status))
-            }
-            Err(error) => Err(Failure::system("waiting for the measured process", error)),
-        }
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        if self.reaped {
-            return;
-        }
-        // It has not been reaped, so its number is not another's.
-        let ended = kill(self.process, Signal::SIGKILL).and_then(|()| reap(self.process));
-        if let Err(error) = ended {
-            eprintln!(
-                "oscope-probe: cannot end the process {}: {error}",
-                self.process
-            );
-        }
-    }
-}
-
 /// Do `work` in a forked process that measures with its own copy of `region`, and take over what it measured. What `work` changes in memory
-/// is the child's own. The calling process has one thread.
+/// is the child's own. The calling process has one thread. Meanwhile the parent asks `watch` now and then whether going on has a meaning.
 ///
 /// # Errors
-/// What `work` gave; `Failure::Unavailable` where no process can be made; `Failure::Failed` that says how the child died, or after a signal,
-/// with which the child ends at once.
+/// What `work` or `watch` gave; `Failure::Unavailable` where no process can be made; `Failure::Failed` that says how the child died, or after a
+/// signal, with which the child ends at once.
 pub fn in_fresh_process<T: Copy + Send + 'static>(
     region: &mut Region,
+    watch: impl FnMut() -> Result<(), Failure>,
     work: impl FnOnce(&mut Region) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
     let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
-    let process = forked(|| {
+    let mut child = Child::fork(|| {
         let given = work(region).map_err(|failure| Told::of(&failure));
         // SAFETY: the parent leaves the answer alone until it is told.
         unsafe { (*board.answer.get()).write((region.measured(), given)) };
         board.done.store(1, Ordering::Release);
         futex::wake(&board.done);
     })?;
-    let mut child = Child {
-        process,
-        reaped: false,
-    };
-    wait_for(&mut child, &board.done)?;
+    wait_for(&mut child, &board.done, watch)?;
     // SAFETY: the child has written the answer, and does not touch it again.
     let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
     region.take_over(measured);
@@ -184,7 +143,11 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
 }
 
 /// Sleep until the child has answered.
-fn wait_for(child: &mut Child, done: &AtomicU32) -> Result<(), Failure> {
+fn wait_for(
+    child: &mut Child,
+    done: &AtomicU32,
+    mut watch: impl FnMut() -> Result<(), Failure>,
+) -> Result<(), Failure> {
     loop {
         // Looked at before the answer: a child that ended has answered before, or never will.
         let ended = child.ended()?;
@@ -197,6 +160,7 @@ fn wait_for(child: &mut Child, done: &AtomicU32) -> Result<(), Failure> {
         if let Some(status) = ended {
             return Err(Failure::failed(told(status)));
         }
+        watch()?;
         let _ = futex::wait(done, 0, NAP);
     }
 }
@@ -212,13 +176,10 @@ fn told(status: WaitStatus) -> String {
             "the measured process was killed by SIGBUS: a page of the mapped file could not be had; look for room on its file system and for errors in dmesg"
                 .to_owned()
         }
-        WaitStatus::Signaled(_, signal, _) => {
-            format!("the measured process was killed by {signal}")
-        }
-        WaitStatus::Exited(_, code) => {
-            format!("the measured process ended with status {code} before it had answered")
-        }
-        other => format!("the measured process ended: {other:?}"),
+        other => format!(
+            "{}, before it had answered",
+            being::told("the measured process", other)
+        ),
     }
 }
 
@@ -226,10 +187,15 @@ fn told(status: WaitStatus) -> String {
 mod tests {
     use std::path::Path;
 
+    use nix::sys::signal::kill;
     use nix::unistd::getpid;
 
     use super::*;
     use crate::clock::{Clock, Wanted};
+
+    fn unwatched() -> Result<(), Failure> {
+        Ok(())
+    }
 
     fn with(act: impl FnOnce(&mut Region)) {
         let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
@@ -245,7 +211,7 @@ mod tests {
         with(|region| {
             let own = getpid().as_raw();
             let mut changed = 1;
-            let (process, answer) = in_fresh_process(region, |region| {
+            let (process, answer) = in_fresh_process(region, unwatched, |region| {
                 region.measure(|| changed += 1);
                 Ok((getpid().as_raw(), changed))
             })
@@ -260,11 +226,11 @@ mod tests {
     #[test]
     fn what_was_not_measured_once_is_no_measurement_here_either() {
         with(|region| {
-            in_fresh_process(region, |_| Ok(())).expect("it works");
+            in_fresh_process(region, unwatched, |_| Ok(())).expect("it works");
             assert!(region.raw().is_err());
         });
         with(|region| {
-            let twice = in_fresh_process(region, |region| {
+            let twice = in_fresh_process(region, unwatched, |region| {
                 region.measure(|| ());
                 region.measure(|| ());
                 Ok(())
@@ -285,12 +251,13 @@ mod tests {
                 },
                 Failure::request("size", "must be more"),
             ] {
-                let answer = in_fresh_process::<u8>(region, |_| Err(failure.clone()));
+                let answer = in_fresh_process::<u8>(region, unwatched, |_| Err(failure.clone()));
                 assert_eq!(answer, Err(failure));
             }
             let long = "ä".repeat(LONGEST_TEXT);
-            let answer =
-                in_fresh_process::<u8>(region, |_| Err(Failure::failed(format!("x{long}"))));
+            let answer = in_fresh_process::<u8>(region, unwatched, |_| {
+                Err(Failure::failed(format!("x{long}")))
+            });
             let message = answer.expect_err("it failed").to_string();
             assert!(message.len() == LONGEST_TEXT - 1 && message.ends_with('ä'));
         });
@@ -304,7 +271,7 @@ mod tests {
             (Signal::SIGSEGV, "SIGSEGV"),
         ] {
             with(|region| {
-                let answer = in_fresh_process::<u8>(region, |_| {
+                let answer = in_fresh_process::<u8>(region, unwatched, |_| {
                     // The handler of the test program would be of no use to the child.
                     // SAFETY: the default action needs no function.
                     unsafe { libc::signal(signal as libc::c_int, libc::SIG_DFL) };
@@ -316,7 +283,7 @@ mod tests {
             });
         }
         with(|region| {
-            let answer = in_fresh_process::<u8>(region, |_| {
+            let answer = in_fresh_process::<u8>(region, unwatched, |_| {
                 // SAFETY: ends the child at once.
                 unsafe { libc::_exit(3) }
             });
@@ -330,17 +297,34 @@ mod tests {
     }
 
     #[test]
+    fn a_child_is_given_up_where_the_watch_says_so() {
+        with(|region| {
+            let mut looks = 0;
+            let watch = || {
+                looks += 1;
+                match looks {
+                    1 => Ok(()),
+                    _ => Err(Failure::failed("it has no meaning")),
+                }
+            };
+            let answer = in_fresh_process::<u8>(region, watch, |_| {
+                loop {
+                    nix::unistd::pause();
+                }
+            });
+            assert_eq!(answer, Err(Failure::failed("it has no meaning")));
+        });
+    }
+
+    #[test]
     fn a_child_that_is_given_up_is_gone() {
-        let process = forked(|| {
+        let child = Child::fork(|| {
             loop {
                 nix::unistd::pause();
             }
         })
         .expect("a process can be made");
-        let child = Child {
-            process,
-            reaped: false,
-        };
+        let process = child.process();
         drop(child);
         assert!(ends(process.as_raw()));
     }

@@ -3,6 +3,7 @@
 mod area;
 mod expected;
 mod parameters;
+mod patience;
 mod presence;
 mod repetition;
 mod simulation;
@@ -16,6 +17,7 @@ use super::disk::residency::page_bytes;
 use super::fresh_process::in_fresh_process;
 use super::mapping::Pages;
 use crate::cache_model::Geometry;
+use crate::cancel;
 use crate::counters::{Counters, MEMORY_NAMES};
 use crate::description::Description;
 use crate::error::Failure;
@@ -26,6 +28,7 @@ use area::{Backing, Wanted};
 use expected::Expected;
 pub use parameters::Parameters;
 use parameters::{Pressed, Source};
+use presence::Presence;
 use repetition::{Found, Lent, Plan};
 use simulation::{Addresses, Simulated};
 use walk::{Accesses, Bases};
@@ -59,7 +62,10 @@ impl Workload for MemoryAccess {
                 they meet; some 10 instructions a line, as gcc -O2 makes them. Each repetition runs in a forked process of its own: its page tables are new, and pages of \
                 the program that it writes to for the first time fault a few times as well. In it, outside the clock: mapping, populating and initialising the memory, then \
                 writing over 16 MiB (together the init_ figures); getrusage just before and after the walk, beside the marks of the region; reading smaps and \
-                pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first. Covariates are those of the waiting parent, not of the measured process. \
+                pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first: a fault on a page \
+                that is not in the page cache counts as major although no device is read. With pressure=compete the walk waits for memory inside the clock: in a group of version 1 asleep, until \
+                a helper process raises the limit for a moment (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
+                each time), so that time_s tells of this regime as well as of swapping. Covariates are those of the waiting parent, not of the measured process. \
                 Simulated counts are a model's, made once a request.",
             parameters: parameters::parameters(),
             metrics: parameters::metrics(),
@@ -69,11 +75,15 @@ impl Workload for MemoryAccess {
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
         let wanted = wanted(&parameters)?;
-        let competes = parameters.pressure == Pressed::Compete;
-        let more_swap = if competes { parameters.swap_size } else { 0 };
+        let more_swap = if wanted.pressed {
+            parameters.swap_size
+        } else {
+            0
+        };
         area::check_room(wanted.bytes(), more_swap)?;
         let mut notes = Vec::new();
         let geometry = geometry(&parameters, &mut notes)?;
+        notes.extend(geometry.map(|geometry| format!("simulated: {geometry}")));
         let counters = hardware(parameters.counters, &mut notes)?;
         let bases = Bases::new(parameters.pattern, parameters.footprint, parameters.size);
         let plan = Plan {
@@ -81,8 +91,9 @@ impl Workload for MemoryAccess {
             bases,
             sets: parameters.sets,
         };
-        let pressure = competes
-            .then(|| Pressure::prepare(pressing(&parameters), context))
+        let pressure = wanted
+            .pressed
+            .then(|| Pressure::prepare(pressing(&parameters, &plan), context))
             .transpose()?;
         Ok(Self {
             touched: touched(&plan),
@@ -121,11 +132,15 @@ impl Workload for MemoryAccess {
             counters: self.counters.as_ref(),
         };
         let plan = &self.plan;
-        let found = in_fresh_process(region, |region| plan.carry_out(lent, region))
-            .map_err(|failure| blame(failure, competition.as_ref()))?;
+        let watch = || competition.as_mut().map_or(Ok(()), Competition::check);
+        let found = in_fresh_process(region, watch, |region| plan.carry_out(lent, region))
+            .map_err(|failure| blame(failure, competition.as_mut()))?;
         if let Some(competition) = &mut competition {
             competition.check()?;
         }
+        let pressed = pressed(competition.as_ref());
+        // It presses no longer than is measured: not while the walk is simulated.
+        drop(competition);
         self.found = Some(found);
         let simulated = self.simulate(found.at)?;
         let seconds = region.clock().nanoseconds(region.corrected()?) / 1e9;
@@ -133,7 +148,7 @@ impl Workload for MemoryAccess {
             metrics: figures(seconds, &found)
                 .into_iter()
                 .chain(simulated.iter().flat_map(Simulated::metrics))
-                .chain(pressed(competition.as_ref()))
+                .chain(pressed)
                 .collect(),
             done: found.done,
             wanted: self.plan.sets,
@@ -150,34 +165,39 @@ impl Workload for MemoryAccess {
                 found.wrong
             )));
         }
-        let presence = found.presence;
-        if let Some(touched) = self.touched.filter(|&touched| touched != presence.touched) {
-            return Err(Failure::failed(format!(
-                "{} pages are there, and {touched} must have been touched",
-                presence.touched
-            )));
-        }
-        match self.plan.wanted.pages {
-            Pages::Base if presence.huge_kib > 0 => Err(Failure::failed(format!(
-                "{} KiB are in huge pages, and none was to be",
-                presence.huge_kib
-            ))),
-            // What is swapped out is split before.
-            Pages::Huge if presence.huge_kib < presence.resident_kib && self.pressure.is_none() => {
-                Err(Failure::unavailable(
-                    format!(
-                        "of {} KiB resident, {} KiB are in huge pages: memory is fragmented, or huge pages are held back",
-                        presence.resident_kib, presence.huge_kib
-                    ),
-                    "as root: sysctl vm.compact_memory=1; or choose pages=4K",
-                ))
-            }
-            _ => Ok(()),
-        }
+        self.judge(found.presence)
     }
 }
 
 impl MemoryAccess {
+    /// Judge what was there after the walk: pages of the kind wanted first, since of others another number is touched.
+    fn judge(&self, presence: Presence) -> Result<(), Failure> {
+        let Presence {
+            resident_kib,
+            huge_kib,
+            touched,
+        } = presence;
+        match self.plan.wanted.pages {
+            Pages::Base if huge_kib > 0 => Err(Failure::failed(format!(
+                "{huge_kib} KiB are in huge pages, and none was to be"
+            ))),
+            // What is swapped out is split before, and may come back in base pages.
+            Pages::Huge if self.pressure.is_some() => Ok(()),
+            Pages::Huge if huge_kib < resident_kib => Err(Failure::unavailable(
+                format!(
+                    "of {resident_kib} KiB resident, {huge_kib} KiB are in huge pages: memory is fragmented, or huge pages are held back"
+                ),
+                "as root: sysctl vm.compact_memory=1; or choose pages=4K",
+            )),
+            _ => match self.touched.filter(|&wanted| wanted != touched) {
+                Some(wanted) => Err(Failure::failed(format!(
+                    "{touched} pages are there, and {wanted} must have been touched"
+                ))),
+                None => Ok(()),
+            },
+        }
+    }
+
     /// What the model counts for these addresses, if it is asked; it is fed once for the same ones.
     fn simulate(&mut self, at: Addresses) -> Result<Option<Simulated>, Failure> {
         let Some(geometry) = &self.geometry else {
@@ -229,6 +249,7 @@ fn wanted(parameters: &Parameters) -> Result<Wanted, Failure> {
         pages: parameters.pages,
         size: parameters.size,
         granule: parameters.pages.granule()?.max(page),
+        pressed: parameters.pressure == Pressed::Compete,
     })
 }
 
@@ -246,7 +267,7 @@ fn touched(plan: &Plan) -> Option<u64> {
     Some(granules * (wanted.granule / page_bytes()))
 }
 
-fn pressing(parameters: &Parameters) -> pressure::Plan {
+fn pressing(parameters: &Parameters, plan: &Plan) -> pressure::Plan {
     pressure::Plan {
         scope: parameters.scope,
         limit: parameters.limit,
@@ -254,6 +275,7 @@ fn pressing(parameters: &Parameters) -> pressure::Plan {
         swap_bytes: parameters.swap_size,
         wait: Duration::from_secs_f64(parameters.wait),
         directory: parameters.directory.clone(),
+        beside: plan.wanted.bytes() + area::FLUSHED_BYTES,
     }
 }
 
@@ -298,10 +320,14 @@ fn hardware(source: Source, notes: &mut Vec<String>) -> Result<Option<Counters>,
     ))
 }
 
-/// Why the measured process failed: if the kernel killed somebody for want of memory meanwhile, that is why.
-fn blame(failure: Failure, competition: Option<&Competition>) -> Failure {
-    match competition.map(Competition::oom_kills) {
-        Some(Ok(kills)) if kills > 0 => Failure::failed(format!(
+/// Why the measured process failed: if the competitor has ended, or the kernel killed somebody for want of memory meanwhile, that is why.
+fn blame(failure: Failure, competition: Option<&mut Competition>) -> Failure {
+    let Some(competition) = competition.filter(|_| !cancel::requested()) else {
+        return failure;
+    };
+    match (competition.check(), competition.oom_kills()) {
+        (Err(why), _) => why,
+        (Ok(()), Ok(kills)) if kills > 0 => Failure::failed(format!(
             "{failure}; the kernel killed {kills} processes for want of memory: give more limit or swap_size"
         )),
         _ => failure,

@@ -9,7 +9,6 @@ mod touch;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use nix::sys::signal::{SigHandler, Signal};
 use serde::Deserialize;
 
 use super::disk::scratch::Scratch;
@@ -17,7 +16,6 @@ use super::disk::source::Place;
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::cancel;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::pressure::SwapKind;
@@ -118,27 +116,10 @@ impl Workload for MemoryFault {
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        // Ignored, as it may have been inherited, it would have the kernel reap a child unseen (waitpid(2)).
-        cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
         let kind = parameters.kind;
         let page = page_of(kind)?;
         let pages = parameters.size.div_ceil(page);
-        let (most, each) = match kind {
-            FaultKind::File | FaultKind::FileMajor => (
-                (parameters.size / fresh::PIECE_BYTES as u64).max(1),
-                "2 MiB",
-            ),
-            _ => (pages, "page"),
-        };
-        if parameters.threads as u64 > most {
-            return Err(Failure::request(
-                "threads",
-                format!(
-                    "must be at most {most}, one for each {each} of size, not {}",
-                    parameters.threads
-                ),
-            ));
-        }
+        check_threads(&parameters, pages)?;
         let scratch = match kind {
             FaultKind::File | FaultKind::FileMajor => Some(
                 context
@@ -242,6 +223,27 @@ impl Workload for MemoryFault {
             self.kind.writes().then_some(mark(self.repetitions)),
         )
     }
+}
+
+/// Refuse more threads than there are units to share.
+fn check_threads(parameters: &Parameters, pages: u64) -> Result<(), Failure> {
+    let (most, each) = match parameters.kind {
+        FaultKind::File | FaultKind::FileMajor => (
+            (parameters.size / fresh::PIECE_BYTES as u64).max(1),
+            "2 MiB",
+        ),
+        _ => (pages, "page"),
+    };
+    if parameters.threads as u64 <= most {
+        return Ok(());
+    }
+    Err(Failure::request(
+        "threads",
+        format!(
+            "must be at most {most}, one for each {each} of size, not {}",
+            parameters.threads
+        ),
+    ))
 }
 
 fn parameters() -> Vec<Parameter> {

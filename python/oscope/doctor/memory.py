@@ -91,8 +91,9 @@ def hierarchies(mounts: str, groups: str) -> Iterator[Hierarchy]:
     own = {line.split(":", 2)[1]: line.split(":", 2)[2] for line in groups.splitlines()}
     for line in mounts.splitlines():
         mount, _, kind = line.partition(" - ")
-        kind, _, options = kind.split(maxsplit=2)
-        root, place = mount.split()[3:5]
+        # Single spaces part the fields (proc(5)): the source, which is not needed, may be empty.
+        kind, _, options = kind.split(" ", 2)
+        root, place = mount.split(" ")[3:5]
         if kind == "cgroup2":
             version, group = 2, own.get("", "/")
         elif kind == "cgroup" and "memory" in options.split(","):

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING, Scale, bounded_text
+from oscope.digits import MISSING, Scale, bounded_text, format_count
 from oscope.experiment import Level
 from oscope.labs.words import counted, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, levels, measured
 from oscope.report.document import Figure
 from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within, summarise
 from oscope.statistics.effect import LEVEL, holm
 from oscope.units import format_bytes
 
@@ -66,6 +66,29 @@ def size_of(point: PointSamples) -> int | None:
 def has(point: PointSamples, factors: Mapping[str, Level]) -> bool:
     """Say whether the point has these levels."""
     return all(point.factors.get(name) == level for name, level in factors.items())
+
+
+def derived(
+    experiment: ExperimentResults, point: PointSamples, value: Callable[[PointSamples], Floats]
+) -> Summary | None:
+    """Summarise what `value` computes for each sample of the point; None where no sample has it."""
+    if not len(point) or not point.metrics:
+        return None
+    values = value(point)
+    if not np.isfinite(values).any():
+        return None
+    return summarise(values, point.block, boot=point.boot, seed=experiment.seed)
+
+
+def metric(point: PointSamples, name: str) -> Floats:
+    """Return the values of a metric; NaN where the point has none."""
+    return point.metrics.get(name, np.full(len(point), np.nan))
+
+
+def bytes_text(size: float) -> str:
+    """Return a number of bytes: `64 KiB` where it is a whole number of KiB, else in B to the last one."""
+    whole = int(size)
+    return format_bytes(whole) if whole % 1024 == 0 else f"{format_count(whole)} B"
 
 
 def narrowing(experiment: ExperimentResults, known: Sequence[str]) -> list[str]:

@@ -48,7 +48,7 @@ fn a_group_that_cannot_have_a_limit_is_removed_again() {
     if controllers.map_or(true, |all| all.contains("memory")) || !nix::unistd::geteuid().is_root() {
         return;
     }
-    let failure = Group::make_below(top, 2, 1 << 20).expect_err("there is no memory.max");
+    let failure = Group::make_below(top, 2, 1 << 20, &[0]).expect_err("there is no memory.max");
     assert!(
         matches!(
             failure,
@@ -71,7 +71,7 @@ fn a_group_that_cannot_have_a_limit_is_removed_again() {
 
 #[test]
 fn more_than_the_machine_has_is_refused() {
-    let failure = Group::make(1 << 50).expect_err("no machine has a PiB");
+    let failure = Group::make(1 << 50, &[0]).expect_err("no machine has a PiB");
     assert!(
         matches!(
             failure,

@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigHandler, Signal};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 
@@ -15,8 +15,8 @@ use crate::error::Failure;
 pub enum Being {
     /// A thread, until it is joined.
     Thread(Option<JoinHandle<()>>),
-    /// A forked process, and how it ended once that is known.
-    Process(Pid, Option<WaitStatus>),
+    /// A forked process.
+    Process(Child),
 }
 
 impl Being {
@@ -30,36 +30,103 @@ impl Being {
                 let ended = thread.as_ref().is_none_or(JoinHandle::is_finished);
                 Ok(ended.then(|| "the other thread ended before its time".to_owned()))
             }
-            Self::Process(process, ended) => {
-                if ended.is_none() {
-                    match waitpid(*process, Some(WaitPidFlag::WNOHANG)) {
-                        Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
-                        Ok(status) => *ended = Some(status),
-                        Err(error) => {
-                            return Err(Failure::system("waiting for the other process", error));
-                        }
-                    }
-                }
-                Ok(ended.map(told))
+            Self::Process(child) => {
+                let ended = child.ended()?;
+                Ok(ended.map(|status| told("the other process", status)))
             }
         }
     }
 }
 
-/// How a process ended, in words.
-fn told(status: WaitStatus) -> String {
+/// A forked process. Dropping it kills it, if it still lives, and reaps it.
+#[derive(Debug)]
+pub struct Child {
+    process: Pid,
+    /// How it ended, once that is known: it is reaped then.
+    ended: Option<WaitStatus>,
+}
+
+impl Child {
+    /// Fork a child that lives `life`, ends with the thread that made it, and leaves without running what this process would run at its end. The
+    /// calling process has one thread.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where a limit forbids one more process.
+    pub fn fork(life: impl FnOnce()) -> Result<Self, Failure> {
+        // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
+        cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
+        let parent = getpid();
+        // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any case; the child
+        // uses nothing else that another thread could hold, and leaves by `_exit`.
+        match unsafe { fork() } {
+            Ok(ForkResult::Parent { child }) => Ok(Self {
+                process: child,
+                ended: None,
+            }),
+            Ok(ForkResult::Child) => {
+                let lived = catch_unwind(AssertUnwindSafe(|| {
+                    if depend_on(parent).is_ok() {
+                        life();
+                    }
+                }));
+                // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
+                unsafe { libc::_exit(i32::from(lived.is_err())) }
+            }
+            Err(error) => Err(refused("process", &error.into())),
+        }
+    }
+
+    /// Its number, which is no other's while this lives and it has not been found to have ended.
+    pub fn process(&self) -> Pid {
+        self.process
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn ended(&mut self) -> Result<Option<WaitStatus>, Failure> {
+        if self.ended.is_none() {
+            match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {
+                Ok(WaitStatus::StillAlive) | Err(Errno::EINTR) => {}
+                Ok(status) => self.ended = Some(status),
+                Err(error) => {
+                    let doing = format!("waiting for the process {}", self.process);
+                    return Err(Failure::system(&doing, error));
+                }
+            }
+        }
+        Ok(self.ended)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
+        // It has not been reaped, so its number is not another's.
+        let ended = kill(self.process, Signal::SIGKILL).and_then(|()| reap(self.process));
+        if let Err(error) = ended {
+            eprintln!(
+                "oscope-probe: cannot end the process {}: {error}",
+                self.process
+            );
+        }
+    }
+}
+
+/// How a process ended, in words; `who` is what it is called.
+pub fn told(who: &str, status: WaitStatus) -> String {
     match status {
-        WaitStatus::Signaled(_, signal, _) => format!("the other process was killed by {signal}"),
-        WaitStatus::Exited(_, code) => format!("the other process ended with status {code}"),
-        other => format!("the other process ended: {other:?}"),
+        WaitStatus::Signaled(_, signal, _) => format!("{who} was killed by {signal}"),
+        WaitStatus::Exited(_, code) => format!("{who} ended with status {code}"),
+        other => format!("{who} ended: {other:?}"),
     }
 }
 
 /// Wait for the end of a process that was killed, whatever signals come.
-///
-/// # Errors
-/// That of waitpid(2).
-pub fn reap(process: Pid) -> nix::Result<()> {
+fn reap(process: Pid) -> nix::Result<()> {
     loop {
         match waitpid(process, None) {
             Err(Errno::EINTR) => {}
@@ -77,37 +144,11 @@ pub fn is_dead(process: Pid) -> bool {
     )
 }
 
-/// Fork a child that lives `life`, ends with this process, and then leaves without running what this process would run at its end. The
-/// calling process has one thread, and must reap the child.
-///
-/// # Errors
-/// `Failure::Unavailable` where a limit forbids one more process.
-pub fn forked(life: impl FnOnce()) -> Result<Pid, Failure> {
-    // Ignored, as it may have been inherited, it would have the kernel reap the child unseen (waitpid(2)).
-    cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
-    let parent = getpid();
-    // SAFETY: the probe has one thread when it forks. The C library keeps the child's memory allocator whole in any case; the child
-    // uses nothing else that another thread could hold, and leaves by `_exit`.
-    match unsafe { fork() } {
-        Ok(ForkResult::Parent { child }) => Ok(child),
-        Ok(ForkResult::Child) => {
-            let lived = catch_unwind(AssertUnwindSafe(|| {
-                if depend_on(parent).is_ok() {
-                    life();
-                }
-            }));
-            // SAFETY: `_exit` ends the process at once; it runs no handler and flushes no buffer of the parent's.
-            unsafe { libc::_exit(i32::from(lived.is_err())) }
-        }
-        Err(error) => Err(refused("process", &error.into())),
-    }
-}
-
 /// In the child: end with the parent, and by every signal that would end a process; this one has nothing to clean up.
 ///
 /// # Errors
 /// `Failure::Failed` if the parent has ended already, or the kernel refuses.
-pub fn depend_on(parent: Pid) -> Result<(), Failure> {
+fn depend_on(parent: Pid) -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL)
         .map_err(|error| Failure::system("asking for a signal at the parent's end", error))?;
     for signal in cancel::SIGNALS {

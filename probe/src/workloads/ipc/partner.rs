@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::being::{Being, forked, reap, refused};
+use super::being::{Being, Child, refused};
 use super::futex;
 use super::placement::Seats;
 use super::shared::Shared;
@@ -147,8 +146,8 @@ where
 
     /// The partner's process, if it is one.
     pub fn process(&self) -> Option<Pid> {
-        match self.being {
-            Being::Process(process, _) => Some(process),
+        match &self.being {
+            Being::Process(child) => Some(child.process()),
             Being::Thread(_) => None,
         }
     }
@@ -276,20 +275,12 @@ where
 
 impl<J, R> Drop for Partner<J, R> {
     fn drop(&mut self) {
-        match &mut self.being {
-            Being::Thread(thread) => {
-                self.board.state.store(DISMISSED, Ordering::Release);
-                futex::wake(&self.board.state);
-                // A panic of the thread has been told already, by its message and as the death of the partner.
-                thread.take().map(JoinHandle::join);
-            }
-            Being::Process(_, Some(_)) => {}
-            Being::Process(process, None) => {
-                let ended = kill(*process, Signal::SIGKILL).and_then(|()| reap(*process));
-                if let Err(error) = ended {
-                    eprintln!("oscope-probe: cannot end the process {process}: {error}");
-                }
-            }
+        // A process ends with its value.
+        if let Being::Thread(thread) = &mut self.being {
+            self.board.state.store(DISMISSED, Ordering::Release);
+            futex::wake(&self.board.state);
+            // A panic of the thread has been told already, by its message and as the death of the partner.
+            thread.take().map(JoinHandle::join);
         }
     }
 }
@@ -331,7 +322,7 @@ fn process<J: Copy, R: Copy>(
         crowded: seats.crowded,
         marks: true,
     };
-    forked(|| live(board, life, work)).map(|process| Being::Process(process, None))
+    Child::fork(|| live(board, life, work)).map(Being::Process)
 }
 
 /// How a partner lives.

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::ptr::write_volatile;
+use std::ptr::{read_volatile, write_volatile};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 use nix::errno::Errno;
 use nix::fcntl::posix_fallocate;
 use serde::Deserialize;
 
+use super::patience::{is_want_of_memory, patiently};
+use super::presence::look;
 use super::walk::LINE_BYTES;
 use crate::environment;
 use crate::error::Failure;
@@ -60,6 +62,8 @@ pub struct Wanted {
     pub size: u64,
     /// What the start and length of its mapping are a multiple of, in bytes.
     pub granule: u64,
+    /// Whether it is made under pressure, where the kernel may populate a part only, and say nothing.
+    pub pressed: bool,
 }
 
 impl Wanted {
@@ -102,16 +106,25 @@ impl Area {
         };
         let mut area = Self { map, offset, bytes };
         area.advise(wanted)?;
+        if wanted.populate && wanted.pressed {
+            area.finish_populating(wanted.backing)?;
+        }
         area.initialise(wanted.initialise)?;
         Ok(area)
     }
 
     fn advise(&self, wanted: &Wanted) -> Result<(), Failure> {
         let advise = |advice, name: &str, remedy: &str| {
-            self.map
-                .advise_range(advice, self.offset, self.bytes)
-                .map_err(|error| Failure::unavailable(format!("madvise({name}): {error}"), remedy))
+            let answer = self.map.advise_range(advice, self.offset, self.bytes);
+            answer.map_err(|error| {
+                let message = format!("madvise({name}): {error}");
+                match wanted.pressed && is_want_of_memory(&error) {
+                    true => Failure::failed(message),
+                    false => Failure::unavailable(message, remedy),
+                }
+            })
         };
+        let advise = |advice, name: &str, remedy: &str| patiently(|| advise(advice, name, remedy));
         // Otherwise the kernel may merge it with the flushed buffer beside it, and smaps shows both as one.
         advise(Advice::DontDump, "MADV_DONTDUMP", "run Linux 3.4 or later")?;
         if wanted.pages == Pages::Huge {
@@ -124,6 +137,26 @@ impl Area {
             }
         }
         Ok(())
+    }
+
+    /// Touch the pages that are not there as populating would: faults in user mode wait for memory, where those of the kernel give up.
+    fn finish_populating(&mut self, backing: Backing) -> Result<(), Failure> {
+        let (start, bytes) = (self.start(), self.bytes as u64);
+        let touch = |place: u64, there: bool| {
+            if there {
+                return;
+            }
+            // SAFETY: the place lies within the memory, which is readable and writable, and which nothing else refers to.
+            unsafe {
+                let place = start.add(place as usize);
+                let value = read_volatile(place);
+                if backing != Backing::Shared {
+                    write_volatile(place, value);
+                }
+            }
+        };
+        // What one try has touched, the next finds there.
+        patiently(|| look(start as u64, bytes, touch))
     }
 
     fn initialise(&mut self, how: Initialise) -> Result<(), Failure> {
@@ -259,14 +292,18 @@ mod tests {
         assert!(judge_room(1 << 30, 2 << 30, 0).is_ok());
         assert!(judge_room(1 << 30, 1 << 30, 0).is_err());
         assert!(judge_room(1 << 30, 1 << 30, 1 << 30).is_ok());
-        let refused = check_room(1 << 50, 0).expect_err("no machine has that");
-        assert!(matches!(
-            refused,
-            Failure::Unavailable {
-                remedy: Some(_),
-                ..
-            }
-        ));
+        let Err(Failure::Unavailable {
+            message,
+            remedy: Some(_),
+        }) = judge_room(128 << 30, 24 << 30, 0)
+        else {
+            panic!("it does not fit");
+        };
+        assert!(message.contains("page tables and margin"), "{message}");
+        assert!(
+            check_room(1 << 50, 0).is_err(),
+            "no machine has that much memory"
+        );
     }
 
     #[test]

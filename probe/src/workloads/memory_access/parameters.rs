@@ -266,7 +266,12 @@ fn used(names: [&'static str; 7]) -> [Metric; 7] {
             "1",
             "Page faults that needed no device (getrusage).",
         ),
-        found(majflt, "1", "Page faults that waited for one (getrusage)."),
+        found(
+            majflt,
+            "1",
+            "Page faults that the kernel calls major (getrusage): those that read swap, and of a mapped file each that finds its page not in the page \
+                cache, although nothing is read from a device for the file made here, which has room and was never written.",
+        ),
         found(
             maxrss,
             "KiB",

@@ -1,8 +1,10 @@
 //! Which pages of the memory are there.
 
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
+use super::patience::patiently;
 use crate::error::Failure;
 use crate::workloads::disk::residency::page_bytes;
 use crate::workloads::mapping::mapped;
@@ -25,15 +27,14 @@ impl Presence {
     /// Of `memory`, a mapping of this process, which begins and ends at a page.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the kernel does not tell.
+    /// `Failure::Unavailable` where the kernel does not tell; `Failure::Failed` where it finds no memory for it.
     pub fn of(memory: &[u8]) -> Result<Self, Failure> {
         let (start, bytes) = (memory.as_ptr() as u64, memory.len() as u64);
-        let mapped = mapped(start, bytes)?;
-        let touched = touched(start, bytes).map_err(|error| {
-            Failure::unavailable(
-                format!("reading /proc/self/pagemap: {error}"),
-                "run a kernel with CONFIG_PROC_PAGE_MONITOR",
-            )
+        let mapped = patiently(|| mapped(start, bytes))?;
+        let touched = patiently(|| {
+            let mut touched = 0;
+            look(start, bytes, |_, there| touched += u64::from(there))?;
+            Ok(touched)
         })?;
         Ok(Self {
             resident_kib: mapped.resident_bytes / 1024,
@@ -43,20 +44,35 @@ impl Presence {
     }
 }
 
-/// Pages of the range that are present or swapped: bits 63 and 62 of an entry of 64 bits (Documentation/admin-guide/mm/pagemap.rst).
-fn touched(start: u64, bytes: u64) -> std::io::Result<u64> {
-    let pagemap = File::open("/proc/self/pagemap")?;
+/// Hand `each` the place of every page of the range, in bytes from `start`, and whether it is present or swapped: bits 63 and 62 of an entry
+/// of 64 bits (Documentation/admin-guide/mm/pagemap.rst).
+///
+/// # Errors
+/// As [`Presence::of`].
+pub fn look(start: u64, bytes: u64, mut each: impl FnMut(u64, bool)) -> Result<(), Failure> {
+    let refused = |error: io::Error| {
+        let message = format!("reading /proc/self/pagemap: {error}");
+        match error.kind() {
+            ErrorKind::NotFound => {
+                Failure::unavailable(message, "run a kernel with CONFIG_PROC_PAGE_MONITOR")
+            }
+            _ => Failure::failed(message),
+        }
+    };
+    let pagemap = File::open("/proc/self/pagemap").map_err(refused)?;
     let (first, pages) = (start / page_bytes(), (bytes / page_bytes()) as usize);
     let mut chunk = vec![0_u8; 8 * CHUNK];
-    let mut touched = 0;
     for page in (0..pages).step_by(CHUNK) {
         let entries = &mut chunk[..8 * CHUNK.min(pages - page)];
-        pagemap.read_exact_at(entries, 8 * (first + page as u64))?;
+        pagemap
+            .read_exact_at(entries, 8 * (first + page as u64))
+            .map_err(refused)?;
         // The bits in question lie in the last byte of an entry.
-        let there = entries.iter().skip(7).step_by(8);
-        touched += there.filter(|&&byte| byte & 0xc0 != 0).count() as u64;
+        for (number, byte) in entries.iter().skip(7).step_by(8).enumerate() {
+            each((page + number) as u64 * page_bytes(), byte & 0xc0 != 0);
+        }
     }
-    Ok(touched)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -15,8 +15,9 @@ use crate::pressure::Pressure;
 use crate::region::Region;
 use crate::workloads::mapping::Pages;
 
-/// Working sets of which it is checked that they were written: the first, and the one reached last.
-const CHECKED: u64 = 1024;
+/// Of the first working sets so many, and of the last, are checked to have been written.
+const FIRST_CHECKED: u64 = 1024;
+const LAST_CHECKED: u64 = 64;
 /// Bytes of stack written before faults are counted: after a fork, the first write to each page of it is one.
 const STACK_BYTES: usize = 16 << 10;
 
@@ -108,10 +109,13 @@ impl Plan {
         })
     }
 
-    /// Lines that must have been written and were not, of the first working sets.
+    /// Lines that must have been written and were not, of the first working sets and of the last.
     pub fn wrong_lines(&self, memory: &[u8]) -> u64 {
         let mut bases = self.bases.clone();
-        let sets = (0..self.sets.min(CHECKED)).map(|_| bases.next());
+        let sets = (0..self.sets).filter_map(|number| {
+            let base = bases.next();
+            (number < FIRST_CHECKED || self.sets - number <= LAST_CHECKED).then_some(base)
+        });
         let wrong = |base| {
             lines(base)
                 .filter(|&(place, writes)| writes && memory[place as usize] != WRITTEN)

@@ -12,6 +12,8 @@ use crate::workload::Shared;
 const STRAYS: f64 = 64.0;
 /// What the kernel may tell the resident set too low or too high by, for each CPU and reading: two readings of some 100 pages, doubled.
 const SLACK_KIB: f64 = 4.0 * 400.0;
+/// Most of that for all CPUs together: half of the least resident set that is judged.
+const MOST_SLACK_KIB: f64 = 8192.0;
 
 /// Hands `act` what preparing with these parameters gave, and a clock.
 fn with(given: Value, act: impl FnOnce(Result<MemoryAccess, Failure>, &Clock)) {
@@ -107,7 +109,7 @@ fn the_document_s_resident_sets_come_out() {
     let near = |value: Option<f64>, wanted: f64| {
         let value = value.expect("it is given");
         assert!(
-            (value - wanted).abs() < SLACK_KIB * cpus,
+            (value - wanted).abs() < (SLACK_KIB * cpus).min(MOST_SLACK_KIB),
             "{value} KiB, not {wanted}"
         );
     };
@@ -199,9 +201,6 @@ fn what_cannot_be_is_refused_with_its_field_or_remedy() {
         } => message,
         other => panic!("{other:?}"),
     };
-    assert!(
-        unavailable(json!({"size": 128_u64 << 30, "sets": 1})).contains("page tables and margin")
-    );
     assert!(
         unavailable(json!({"mapping": "private", "directory": "/proc", "size": 1 << 20}))
             .contains("scratch file")

@@ -14,7 +14,8 @@ pub struct Usage {
     pub stime_s: f64,
     /// Page faults that needed no device.
     pub minflt: f64,
-    /// Page faults that waited for one.
+    /// Page faults that waited for one, and every fault on a page of a file that is not in the page cache (`filemap_fault`, mm/filemap.c), also
+    /// where nothing need be read, as of a part of a file that has room and was never written.
     pub majflt: f64,
     /// Highest resident set so far in KiB; a difference says by how much it grew.
     ///

@@ -156,7 +156,7 @@ fn a_child_that_ended_early_is_noticed_and_none_is_left() {
     let mut holder = holder::Holder::fork().expect("a child can be made");
     assert_eq!(holder.check(), Ok(()));
     let process = holder.process();
-    nix::sys::signal::kill(process, Signal::SIGKILL).expect("it lives");
+    nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL).expect("it lives");
     while holder.check().is_ok() {
         std::thread::yield_now();
     }

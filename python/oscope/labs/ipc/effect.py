@@ -11,9 +11,9 @@ import numpy as np
 
 from oscope.digits import MISSING, bounded_text, format_count, format_value
 from oscope.experiment import Level
-from oscope.labs.curve import best, curve, unmeasured
+from oscope.labs.curve import best, curve, metric, unmeasured
 from oscope.labs.ipc import TRACERS
-from oscope.labs.ipc.points import RATE, TIME, buffers, channels, metric, only
+from oscope.labs.ipc.points import RATE, TIME, buffers, channels, only
 from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, label, measured, paired_difference

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.digits import MISSING, format_share
-from oscope.labs.ipc.points import TIME, both_sides, derived, metric, plain, sides
+from oscope.labs.curve import derived, metric
+from oscope.labs.ipc.points import TIME, both_sides, plain, sides
 from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed
 from oscope.report import plots

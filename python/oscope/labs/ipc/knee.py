@@ -8,16 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.digits import MISSING, bounded_text, format_share, format_value
-from oscope.labs.curve import At, narrowing, over_sizes, sizes_of, unmeasured
+from oscope.labs.curve import At, bytes_text, derived, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,
     MODE_WORDS,
     RATE,
-    bytes_text,
     calls_per_mebibyte,
     curves,
-    derived,
     modes,
     only,
     switches_per_mebibyte,

@@ -10,6 +10,7 @@ from oscope.labs.curve import (
     At,
     best,
     cells,
+    derived,
     narrowing,
     over_sizes,
     sizes_of,
@@ -24,7 +25,6 @@ from oscope.labs.ipc.points import (
     cpu_per_mebibyte,
     cpus_busy,
     curves,
-    derived,
     modes,
     plain,
 )

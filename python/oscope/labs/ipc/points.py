@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from oscope.digits import format_count
 from oscope.experiment import Level
-from oscope.labs.curve import At, curve, size_of
+from oscope.labs.curve import At, curve, metric, size_of
 from oscope.labs.ipc import CHANNELS, COMPARED, MODES
 from oscope.report.analysis import Analysed
 from oscope.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics import Summary, summarise
-from oscope.units import format_bytes
 
 MEBIBYTE = 1 << 20
 BUFFER = "buffer"
@@ -57,23 +54,6 @@ def curves(
     return {channel: each for channel, each in found.items() if each}
 
 
-def derived(
-    experiment: ExperimentResults, point: PointSamples, value: Callable[[PointSamples], Floats]
-) -> Summary | None:
-    """Summarise what `value` computes for each sample of the point; None where no sample has it."""
-    if not len(point) or not point.metrics:
-        return None
-    values = value(point)
-    if not np.isfinite(values).any():
-        return None
-    return summarise(values, point.block, boot=point.boot, seed=experiment.seed)
-
-
-def metric(point: PointSamples, name: str) -> Floats:
-    """Return the values of a metric; NaN where the point has none."""
-    return point.metrics.get(name, np.full(len(point), np.nan))
-
-
 def both_sides(point: PointSamples, *names: str) -> Floats:
     """Return the sum of `sender_NAME` and `receiver_NAME` over `names`; in one thread the sender is both."""
     sides = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
@@ -114,12 +94,6 @@ def calls_per_mebibyte(point: PointSamples) -> Floats:
 def switches_per_mebibyte(point: PointSamples) -> Floats:
     """Return context switches of both sides for a MiB."""
     return switches(point) / mebibytes(point)
-
-
-def bytes_text(size: float) -> str:
-    """Return a number of bytes: `64 KiB` where it is a whole number of KiB, else in B to the last one."""
-    whole = int(size)
-    return format_bytes(whole) if whole % 1024 == 0 else f"{format_count(whole)} B"
 
 
 def shown_sizes(found: Sequence[At]) -> list[At]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from oscope.digits import MISSING, format_count, format_share, format_value
-from oscope.labs.curve import has, size_of
+from oscope.labs.curve import bytes_text, has, metric, size_of
 from oscope.labs.ipc import COMPARED
-from oscope.labs.ipc.points import TIME, bytes_text, metric, plain
+from oscope.labs.ipc.points import TIME, plain
 from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed
 from oscope.report import plots

@@ -8,9 +8,9 @@ from math import isfinite
 import numpy as np
 
 from oscope.digits import MISSING
-from oscope.labs.curve import NOT_RUN, cells, curve, ratio_text, ratios, size_axis, unmeasured
+from oscope.labs.curve import NOT_RUN, bytes_text, cells, curve, ratio_text, ratios, size_axis, unmeasured
 from oscope.labs.ipc import SOCKETS
-from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, bytes_text, channels, modes, only, untraced
+from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, channels, modes, only, untraced
 from oscope.labs.words import counted, listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured

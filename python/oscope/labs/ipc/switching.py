@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from oscope.digits import format_count, format_value
-from oscope.labs.curve import At, cells, narrowing, over_sizes, sizes_of, unmeasured
+from oscope.labs.curve import At, cells, derived, metric, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc import histograms
 from oscope.labs.ipc.histograms import bin_text
 from oscope.labs.ipc.points import (
@@ -17,8 +17,6 @@ from oscope.labs.ipc.points import (
     TIME,
     both_sides,
     curves,
-    derived,
-    metric,
     modes,
     plain,
     shown_sizes,

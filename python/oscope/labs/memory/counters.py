@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_share, format_value
-from oscope.labs.curve import unmeasured
-from oscope.labs.ipc.points import metric
+from oscope.digits import MISSING, bounded_text, format_share
+from oscope.labs.curve import metric, unmeasured
 from oscope.labs.memory import reference
 from oscope.labs.memory.patterns import ENDS, WORDS, footprints
-from oscope.labs.memory.sides import Quantity, each_set, figure, shown
+from oscope.labs.memory.sides import Quantity, cite, each_set, figure, shown, walked
+from oscope.labs.words import share
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
@@ -95,7 +95,6 @@ def section(results: Analysed) -> Section | None:
                 "is not quite LRU."
             ),
             *_geometry(experiment),
-            reference.WHERE,
         ],
         tables=[_table(experiment, found)],
         figures=_figures(experiment, found),
@@ -139,11 +138,15 @@ def _value(
 
 
 def _cell(summary: Summary | None, quantity: Quantity) -> str:
+    """Return the median with its interval; what is the same in every sample stands alone."""
     if summary is None:
         return MISSING
     if quantity.key == "rate":
-        return format_share(summary.median)
-    return figure(summary, "") if summary.median >= 10 or not summary.median else f"{summary.median:.3g}"
+        if summary.ci95 is None or summary.minimum == summary.maximum:
+            return format_share(summary.median)
+        return share(summary.median, *summary.ci95)
+    alone = summary.minimum == summary.maximum
+    return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else figure(summary, "")
 
 
 def _answer(experiment: ExperimentResults, found: Sequence[Where]) -> list[str]:
@@ -160,8 +163,8 @@ def _answer(experiment: ExperimentResults, found: Sequence[Where]) -> list[str]:
             )
             if None in rates or None in tlbs:
                 continue
-            shares = [format_share(each.median) for each in rates if each is not None]
-            tlb = [f"{each.median:.3g}" for each in tlbs if each is not None]
+            shares = [_cell(each, RATE.simulated) for each in rates]
+            tlb = [_cell(each, TLB_MISSES.simulated) for each in tlbs]
             told.append(
                 f"{word}, over {footprint}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at "
                 f"random; the dTLB misses {tlb[0]} and {tlb[1]} reads a set."
@@ -182,7 +185,7 @@ def _error(experiment: ExperimentResults, found: Sequence[Where]) -> list[str]:
                 errors.append(
                     (
                         model.median / counted.median - 1,
-                        f"{event.simulated.name}, {each.pattern}, {each.footprint}",
+                        f"{_off(model, counted)}, {event.simulated.name}, {each.pattern}, {each.footprint}",
                     )
                 )
     if not errors:
@@ -232,7 +235,10 @@ def _table(experiment: ExperimentResults, found: Sequence[Where]) -> Table:
         "simulated / hardware",
         "document (hardware)",
     ]
-    note = f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the document."
+    note = (
+        f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the document. "
+        f"{walked(shown(experiment))} {reference.WHERE}"
+    )
     return Table("Events of a working set, simulated and counted", columns, rows, frozenset(), note)
 
 
@@ -245,13 +251,12 @@ def _off(model: Summary | None, counted: Summary | None) -> str:
 
 
 def _cited(event: Event, each: Where) -> str:
-    known = reference.PATTERN[each.pattern]
     if each.footprint != "first64th":
         return MISSING
     if event is RATE:
-        return format_share(known["l1d_read_miss"] / known["l1d_read_access"])
-    value = known.get(event.simulated.key)
-    return MISSING if value is None else format_value(value / reference.SETS, None, "")
+        known = reference.PATTERN[each.pattern]
+        return format_share(known["l1d_read_miss"].mean / known["l1d_read_access"].mean)
+    return cite(reference.PATTERN, event.simulated, each.pattern)
 
 
 def _figures(experiment: ExperimentResults, found: Sequence[Where]) -> list[Figure]:
@@ -270,7 +275,7 @@ def _figures(experiment: ExperimentResults, found: Sequence[Where]) -> list[Figu
                     series.append(plots.Bars(f"{WORDS[ENDS.index(each.pattern)]} ({kind})", bars))
         if series:
             names = [event.simulated.name for event in DRAWN]
-            note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known."
+            note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(shown(experiment))}"
             title = f"Misses of a working set over {footprint}"
             figures.append(plots.bars(title, plots.axis("misses a set", scale="log"), names, series, note))
     return figures

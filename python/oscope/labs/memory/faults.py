@@ -38,16 +38,17 @@ def section(results: Analysed) -> Section | None:
     if experiment is None:
         return None
     missing = unmeasured(experiment)
-    found = [
-        (point, each)
-        for point in shown(experiment, threads=1)
-        if (each := results.summary(experiment, point, "time_ns")) is not None
-    ]
-    known = found or [
-        (point, each)
-        for point in shown(experiment)
-        if (each := results.summary(experiment, point, "time_ns")) is not None
-    ]
+    counts = sorted({int(point.factors.get("threads", 1)) for point in shown(experiment)})
+    known: list[tuple[PointSamples, Summary]] = []
+    for threads in counts:
+        known = [
+            (point, each)
+            for point in shown(experiment)
+            if point.factors.get("threads", 1) == threads
+            and (each := results.summary(experiment, point, "time_ns")) is not None
+        ]
+        if known:
+            break
     if not known:
         return Section(TITLE, "", missing=missing) if missing else None
     rows = compared(experiment, [RATE], "threads", ENDS)
@@ -73,7 +74,9 @@ def _span(known: Sequence[tuple[PointSamples, Summary]]) -> str:
     """Name the quickest and the slowest kind, and every one between."""
     ordered = sorted(known, key=lambda pair: pair[1].median)
     told_kinds = [f"{point.factors.get('kind')} {median(each, 'ns')}" for point, each in ordered]
-    return f"A fault by one thread takes, by kind: {listed(told_kinds)}." if ordered else ""
+    threads = int(ordered[0][0].factors.get("threads", 1))
+    who = "one thread" if threads == 1 else f"{threads} threads at once"
+    return f"A fault by {who} takes, by kind: {listed(told_kinds)}."
 
 
 def _scaling(experiment: ExperimentResults, rows: Sequence[ComparedMetric]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oscope.digits import MISSING, format_count, format_share
 from oscope.labs.curve import unmeasured
-from oscope.labs.memory import LINE, PAGE
+from oscope.labs.memory import LINE, PAGE, SET_LINES
 from oscope.labs.memory.counters import MISSES, SIMULATED
 from oscope.labs.memory.sides import (
     RESOURCES,
@@ -21,6 +21,7 @@ from oscope.labs.memory.sides import (
     shown,
     table,
     told,
+    walked,
 )
 from oscope.report.analysis import Analysed
 from oscope.report.document import Section, Table
@@ -28,8 +29,6 @@ from oscope.samples import ExperimentResults, PointSamples
 
 TITLE = "What the address arithmetic touches"
 ENDS = ("first64th", "full")
-LINES = 512
-"""Lines of a working set."""
 TOUCHED = plain("pages touched", "touched_pages")
 RESIDENT = plain("resident memory of the mapping", "resident_kib", "KiB")
 QUANTITIES = (TOUCHED, RESIDENT, *RESOURCES[:4], RESOURCES[4], TIME)
@@ -50,18 +49,18 @@ class Reach:
 def reach(pattern: str, footprint: str, size: int, count: int) -> Reach:
     """Return what `count` sets reach in `size` bytes."""
     step = 1 if footprint == "first64th" else LINE
-    bases = size // LINE - LINES
-    span = (LINES - 1) * LINE + 1
+    bases = size // LINE - SET_LINES
+    span = (SET_LINES - 1) * LINE + 1
     last = ((bases - 1) * step + span - 1) // PAGE + 1
     if pattern == "seq":
-        distinct = -(-bases // LINES)
-        low = LINES * step if count < distinct else 0
-        high = min(count, distinct - 1) * LINES * step + span - 1
+        distinct = -(-bases // SET_LINES)
+        low = SET_LINES * step if count < distinct else 0
+        high = min(count, distinct - 1) * SET_LINES * step + span - 1
         touched = float(high // PAGE - low // PAGE + 1)
     else:
         # A page is missed by a set unless its base is one of those from which the set reaches the page.
         near = (span - 1 + PAGE) / step
-        touched = last * (1 - (1 - near / bases) ** count)
+        touched = last * (1 - max(0.0, 1 - near / bases) ** count)
     return Reach(last, touched, size // PAGE)
 
 
@@ -178,6 +177,7 @@ def _pages(experiment: ExperimentResults, points: Sequence[PointSamples]) -> Tab
     ]
     note = (
         "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
-        "last address that the loop can form. Pages of 4 KiB."
+        "last address that the loop can form. Pages of 4 KiB. "
+        f"{walked(points)}"
     )
     return Table("Pages touched, counted and by arithmetic", columns, rows, frozenset({2, 4, 5, 6}), note)

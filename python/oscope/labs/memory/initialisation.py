@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import format_share
+from oscope.digits import MISSING, format_share
 from oscope.labs.curve import narrowing, unmeasured
-from oscope.labs.memory import reference
-from oscope.labs.memory.mappings import BLOCK, FACTORS, MAJOR, NEAR, OUT
-from oscope.labs.memory.sides import Quantity, number, plain, shown
+from oscope.labs.memory import FLUSHED, reference
+from oscope.labs.memory.mappings import BLOCK, FACTORS, INIT_FLUSHES, MAJOR, NEAR, OUT
+from oscope.labs.memory.sides import number, plain, shown, walked
 from oscope.labs.words import listed
 from oscope.report import plots
-from oscope.report.analysis import Analysed, label
+from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
 from oscope.report.tables import shared_scale
 from oscope.samples import ExperimentResults, PointSamples
@@ -85,6 +85,7 @@ def section(results: Analysed) -> Section | None:
                 "writes every byte, so that it faults in all pages by writing. msync(MS_SYNC) writes dirty "
                 "pages of a shared mapping to the file; on other memory it has nothing to do."
             ),
+            f"{INIT_FLUSHES} What is said to be resident is without them.",
             _document(),
             *narrowing(experiment, (*FACTORS, "populate", "initialise", "sets", "size", "tracer")),
         ],
@@ -98,20 +99,16 @@ def _name(point: PointSamples) -> str:
     return f"{point.factors.get('mapping')}, {Prepared.of(point).name}"
 
 
-def _middle(experiment: ExperimentResults, quantity: Quantity, point: PointSamples) -> float | None:
-    summary = quantity.summary(experiment, point)
-    return None if summary is None else summary.median
-
-
 def _resident(experiment: ExperimentResults, points: Sequence[PointSamples]) -> list[str]:
     """Say which ways bring the whole buffer into memory at the initialisation."""
     whole: list[tuple[str, float]] = []
     less: list[tuple[str, float]] = []
     for point in points:
-        grown = _middle(experiment, INIT_RSS, point)
+        grown = INIT_RSS.median(experiment, point)
         if grown is None or Prepared.of(point).name == "nothing":
             continue
-        share = grown * 1024 / int(point.factors["size"])
+        # The flush of the L1 is part of the initialisation.
+        share = (grown * 1024 - FLUSHED) / int(point.factors["size"])
         (whole if share >= 1 - NEAR else less).append((_name(point), share))
     told = []
     if whole:
@@ -152,7 +149,7 @@ def _synced(experiment: ExperimentResults, points: Sequence[PointSamples]) -> li
     for point in points:
         if Prepared.of(point).initialise != "memset+msync" or point.factors.get("mapping") != "shared":
             continue
-        blocks = _middle(experiment, INIT_OUT, point)
+        blocks = INIT_OUT.median(experiment, point)
         if blocks is None:
             continue
         wanted = int(point.factors["size"]) / BLOCK
@@ -169,26 +166,43 @@ def _synced(experiment: ExperimentResults, points: Sequence[PointSamples]) -> li
 def _document() -> str:
     """Explain the document's blocks by its own arithmetic."""
     whole = (1 << 30) / BLOCK
-    rest = whole - reference.SYNCED_OUBLOCK
+    populated = reference.PREPARED["private", True, "none"]["init_maxrss_kib"]
+    synced = reference.PREPARED["shared", False, "memset+msync"]["init_oublock"]
+    rest = whole - synced.mean
     return (
-        f"The document's maxrss is {number(reference.POPULATED_MAXRSS_KIB, 'KiB')} after populating 1 GiB, "
-        f"and memset with msync of a shared mapping writes {number(reference.SYNCED_OUBLOCK)} blocks. That "
+        f"The document's maxrss is {populated.text('KiB')} after populating 1 GiB, the flush of the L1 "
+        f"included, and memset with msync of a shared mapping writes {synced.text()} blocks. That "
         f"is 1 GiB over 512 B, {number(whole)}, less {number(rest)}: exactly the blocks that its function "
         "dirties in a shared mapping. A run before had left those pages dirty, so they were not charged "
         "again."
     )
 
 
+def _known(point: PointSamples) -> Mapping[str, reference.Known]:
+    """Return the document's figures of a point prepared in this way."""
+    factors, way = point.factors, Prepared.of(point)
+    if factors.get("pattern") != "seq" or factors.get("footprint") != "first64th":
+        return {}
+    return reference.PREPARED.get((str(factors.get("mapping")), way.populate, way.initialise), {})
+
+
 def _table(experiment: ExperimentResults, points: Sequence[PointSamples], part: str) -> Table:
     quantities = INIT if part == "init" else FUNCTION
     rows = []
     for point in points:
-        values = [quantity.text(experiment, point) for quantity in quantities]
-        rows.append([str(point.factors.get("mapping")), Prepared.of(point).name, *values])
+        names = [str(point.factors.get("mapping")), Prepared.of(point).name]
+        rows.append([*names, "here", *(quantity.text(experiment, point) for quantity in quantities)])
+        known = _known(point)
+        if any(each.key in known for each in quantities):
+            cited = [known[each.key].text(each.unit) if each.key in known else MISSING for each in quantities]
+            rows.append([*names, "document", *cited])
     word = "Initialisation" if part == "init" else "The function after it"
-    size = listed(sorted({label(experiment, point.factors, ("size",)) for point in points}))
-    columns = ["mapping", "prepared with", *(each.name for each in quantities)]
-    note = f"Medians with their 95 % intervals, of {size}, walked in sequence."
+    columns = ["mapping", "prepared with", "measured", *(each.name for each in quantities)]
+    note = (
+        f"Medians with their 95 % intervals, walked in sequence. {INIT_FLUSHES if part == 'init' else ''} "
+        f"{walked(points)} {reference.WHERE} Its table is "
+        "damaged: which column is which follows from its text."
+    )
     return Table(f"{word}, by mapping", columns, rows, frozenset(), note)
 
 

@@ -7,26 +7,30 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from oscope.digits import MISSING, format_count, format_share
-from oscope.labs.curve import At, narrowing, over_sizes, ratio_text, unmeasured
+from oscope.labs.curve import At, bytes_text, narrowing, over_sizes, ratio_text, unmeasured
 from oscope.labs.memory import LINE, PAGE
 from oscope.labs.memory.levels import Levels, Plateau, levels
 from oscope.labs.memory.sides import compared, plain, row_of, shown
 from oscope.labs.words import listed, median
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults, Floats
+from oscope.samples import ExperimentResults
 from oscope.statistics import ComparedMetric
 from oscope.units import format_bytes
 
 TITLE = "Levels of caches and TLBs"
 METRIC = "time_ns"
 LOAD = plain("time of a load", METRIC, "ns")
+CYCLES = plain("cycles of a load", "cycles")
 ORDER = "random"
 SLOWER = 1.1
 """Base pages are said to cost more from this ratio to huge ones on."""
+TLBS = (
+    "What the CPU says of its TLBs is not among what it names beside its caches: it is known only as the "
+    'geometry of the model, in the note "simulated: …" of memory.counters. What is found here is set beside '
+    "it by the reader."
+)
 KNOWN = ("size", "stride", "pages", "tracer")
 
 
@@ -42,7 +46,7 @@ class Chase:
     @property
     def name(self) -> str:
         """Return stride and pages."""
-        return f"stride {_size(self.stride)}, {self.pages} pages"
+        return f"stride {bytes_text(self.stride)}, {self.pages} pages"
 
 
 def section(results: Analysed) -> Section | None:
@@ -71,20 +75,18 @@ def section(results: Analysed) -> Section | None:
                 "A level is found from the curve alone: neighbouring sizes whose times differ by noise. "
                 "The cut between two levels is the best fit of steps to the logarithm of the time, where a "
                 "further step must explain a change of 30 % between two sizes (15 % between three and "
-                "three), and the segments on both sides must be told apart (paired by block, Holm). A size "
+                "three), and must be clearer than the best step that chance finds when the sizes are "
+                "permuted within each block (p corrected for all steps: Bonferroni). A size "
                 "between two levels has part of each."
             ),
+            TLBS,
             *_untold(chases),
             *narrowing(experiment, KNOWN),
         ],
-        tables=[_table(chases), *_page_tables(chases, rows)],
+        tables=[_table(experiment, chases), *_page_tables(chases, rows)],
         figures=_figures(chases),
         missing=missing,
     )
-
-
-def _size(size: int) -> str:
-    return format_bytes(size) if size % 1024 == 0 else f"{format_count(size)} B"
 
 
 def _chases(results: Analysed, experiment: ExperimentResults) -> list[Chase]:
@@ -154,9 +156,16 @@ def _caches_told(experiment: ExperimentResults, chases: Sequence[Chase]) -> list
         known = listed([f"the {name} of {format_bytes(size)}" for name, size in inside])
         told.append(f"{where} lies {known}" if inside else f"{where} lies no cache that the CPU names")
     text = f"Beside what the CPU says: {'; '.join(told)}." if told else ""
-    rest = [f"{name} ({format_bytes(size)})" for name, size in caches if name not in seen]
-    if rest:
-        text += f" No change of its own was found for {listed(rest)}."
+    largest = chosen.found[-1].size
+    rest = {name: size for name, size in caches if name not in seen}
+    unseen, beyond = (
+        [f"{name} ({format_bytes(size)})" for name, size in rest.items() if (size < largest) == reached]
+        for reached in (True, False)
+    )
+    if unseen:
+        text += f" No change of its own was found for {listed(unseen)}."
+    if beyond:
+        text += f" Not reached, since the curve ends at {format_bytes(largest)}: {listed(beyond)}."
     return [text.strip()]
 
 
@@ -176,19 +185,21 @@ def _reach_told(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> list
     slow = [size for size in sizes if _slower(row_of(rows, LOAD, size=size, stride=stride))]
     if not slow:
         more = format_share(SLOWER - 1)
-        return [f"With a stride of {_size(stride)}, no size was found at which 4 KiB pages cost {more} more."]
+        return [
+            f"With a stride of {bytes_text(stride)}, no size was found at which 4 KiB pages cost {more} more."
+        ]
     start = slow[0]
     below = [size for size in sizes if size < start]
-    text = f"With a stride of {_size(stride)}, 4 KiB pages cost more than huge ones "
+    text = f"With a stride of {bytes_text(stride)}, 4 KiB pages cost more than huge ones "
     text += f"from {format_bytes(start)} on"
     row = row_of(rows, LOAD, size=start, stride=stride)
     text += f" ({ratio_text(row)} times)"
     if below:
-        entries = [format_count(size / PAGE) for size in (below[-1], start)]
-        text += (
-            f", at {format_bytes(below[-1])} that is not found: the first TLB reaches between "
-            f"{entries[0]} and {entries[1]} pages of 4 KiB"
-        )
+        text += f", at {format_bytes(below[-1])} the two are not told apart by {format_share(SLOWER - 1)}"
+        if stride >= PAGE:
+            # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
+            entries = [format_count(size / PAGE) for size in (below[-1], start)]
+            text += f": the first TLB reaches between {entries[0]} and {entries[1]} pages of 4 KiB"
     most = max(sizes, key=lambda size: _ratio(row_of(rows, LOAD, size=size, stride=stride)))
     if most != start:
         row = row_of(rows, LOAD, size=most, stride=stride)
@@ -214,27 +225,27 @@ def _untold(chases: Sequence[Chase]) -> list[str]:
     return [f"Not told apart, so taken as one level: {'; '.join(parts)}."] if parts else []
 
 
-def _table(chases: Sequence[Chase]) -> Table:
+def _table(experiment: ExperimentResults, chases: Sequence[Chase]) -> Table:
     rows = []
     for each in chases:
         for plateau in each.levels.plateaus:
-            cycles = plateau.middle.point.metrics.get("cycles")
+            cycles = CYCLES.median(experiment, plateau.middle.point)
             low, high = (end(one.summary.median for one in plateau.found) for end in (min, max))
             rows.append(
                 [
-                    _size(each.stride),
+                    bytes_text(each.stride),
                     each.pages,
                     format_bytes(plateau.low),
                     format_bytes(plateau.high),
                     median(plateau.middle.summary, "ns"),
                     f"{low:.3g} to {high:.3g}",
-                    MISSING if cycles is None else _middle(cycles),
+                    f"{cycles:.3g}" if cycles is not None else MISSING,
                 ]
             )
         for one in each.levels.between:
             rows.append(
                 [
-                    _size(each.stride),
+                    bytes_text(each.stride),
                     each.pages,
                     format_bytes(one.size),
                     format_bytes(one.size),
@@ -258,11 +269,6 @@ def _table(chases: Sequence[Chase]) -> Table:
     return Table("Levels found from the curve", columns, rows, frozenset(), note)
 
 
-def _middle(values: Floats) -> str:
-    finite = values[np.isfinite(values)]
-    return f"{float(np.median(finite)):.3g}" if len(finite) else MISSING
-
-
 def _page_tables(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> list[Table]:
     found = []
     for stride in _paged(chases):
@@ -283,7 +289,7 @@ def _page_tables(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> lis
             )
         columns = ["size", "4 KiB pages", "huge pages", "4 KiB / huge (95 %)", "different"]
         note = "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm)."
-        found.append(Table(f"Time of a load, stride {_size(stride)}", columns, lines, frozenset(), note))
+        found.append(Table(f"Time of a load, stride {bytes_text(stride)}", columns, lines, frozenset(), note))
     return found
 
 
@@ -292,6 +298,6 @@ def _figures(chases: Sequence[Chase]) -> list[Figure]:
     for stride in dict.fromkeys(each.stride for each in chases):
         curves = {f"{each.pages} pages": each.found for each in chases if each.stride == stride}
         figures.append(
-            over_sizes(f"Time of a dependent load, stride {_size(stride)}", curves, "ns", name="size")
+            over_sizes(f"Time of a dependent load, stride {bytes_text(stride)}", curves, "ns", name="size")
         )
     return figures

@@ -3,8 +3,14 @@
 The sizes are cut into neighbouring segments, so that the sum of the squares of ln(time) around each segment's
 mean, with `CHANGE` added for each cut, is least (optimal partitioning: Jackson et al., IEEE Signal Processing
 Letters 12, 2005). A cut between two sizes alone is worth it from 30 % on, between three and three from 15 %
-on. A cut stays only if the segments on its two sides can be told apart (paired by block, p corrected: Holm).
-A segment of one size is no level: the size lies on the way between two.
+on.
+
+The cuts are chosen on the data that have to prove them, so each is tested against what choosing alone would
+find: the sizes are permuted within each block, and the best single cut is sought anew each time (permutation
+test of the largest statistic: Good, Permutation, Parametric and Bootstrap Tests of Hypotheses, 3rd ed.). The
+whole curve comes first; where it can be told from a flat one, its clearest cut stays, and the parts on both
+sides are tested in turn (p corrected for all cuts: Bonferroni). Two single sizes leave nothing to choose:
+they are compared paired by block. A segment of one size is no level: the size lies on the way between two.
 """
 
 from __future__ import annotations
@@ -19,9 +25,16 @@ import numpy as np
 
 from oscope.labs.curve import At
 from oscope.report.analysis import block_medians
-from oscope.statistics.effect import LEVEL, holm, paired
+from oscope.samples import Floats
+from oscope.statistics.effect import LEVEL, paired
 
 CHANGE = log(1.3) ** 2 / 2
+FEWEST_BLOCKS = 2
+PERMUTATIONS = 999
+SEED = 1
+"""The same curve has the same levels each time."""
+TIE = 1e-9
+"""Relative rounding error below which two statistics are the same."""
 
 
 @dataclass(frozen=True)
@@ -102,27 +115,49 @@ def _told_apart(
     """Join the neighbouring segments that cannot be told apart."""
     if len(cuts) < 2:
         return list(cuts), []
-    tests = [_p(found[slice(*first)], found[slice(*second)], metric) for first, second in pairwise(cuts)]
-    apart = holm(np.array(tests)) < LEVEL
     edges = [start for start, _ in cuts[1:]]
-    starts = [0, *(edge for edge, told in zip(edges, apart, strict=True) if told)]
-    untold = [
-        (found[edge - 1].size, found[edge].size) for edge, told in zip(edges, apart, strict=True) if not told
-    ]
-    return list(zip(starts, [*starts[1:], len(found)], strict=True)), untold
+    kept = _kept(found, edges, metric, LEVEL / len(edges))
+    untold = [(found[edge - 1].size, found[edge].size) for edge in edges if edge not in kept]
+    return list(pairwise([0, *kept, len(found)])), untold
 
 
-def _p(first: Sequence[At], second: Sequence[At], metric: str) -> float:
-    """Return the p of no difference between two segments, paired by block."""
-    one, other = (_by_block(part, metric) for part in (first, second))
-    shared = sorted(one.keys() & other.keys())
-    if len(shared) < 2:
+def _kept(piece: Sequence[At], edges: Sequence[int], metric: str, level: float) -> list[int]:
+    """Return those of the edges in a piece that are told from noise: the clearest, then those beside it."""
+    if not edges or _p(piece, metric) >= level:
+        return []
+    means = _times(piece, metric).mean(axis=0)
+    best = max(edges, key=lambda edge: _gains(means)[edge - 1])
+    before = _kept(piece[:best], [edge for edge in edges if edge < best], metric, level)
+    after = _kept(piece[best:], [edge - best for edge in edges if edge > best], metric, level)
+    return [*before, best, *(edge + best for edge in after)]
+
+
+def _p(piece: Sequence[At], metric: str) -> float:
+    """Return the p of all sizes of a piece taking the same time, against one cut somewhere."""
+    times = _times(piece, metric)
+    if len(times) < FEWEST_BLOCKS:
         return 1.0
-    return paired(np.array([other[block] - one[block] for block in shared])).p
+    if len(piece) == 2:
+        return paired(times[:, 1] - times[:, 0]).p
+    generator = np.random.default_rng(SEED)
+    drawn = generator.permuted(np.broadcast_to(times, (PERMUTATIONS, *times.shape)), axis=2)
+    found, by_chance = (_gains(each.mean(axis=-2)).max(axis=-1) for each in (times, drawn))
+    reached = int(np.count_nonzero(by_chance >= found * (1 - TIE)))
+    return (1 + reached) / (1 + PERMUTATIONS)
 
 
-def _by_block(part: Sequence[At], metric: str) -> dict[int, float]:
-    """Return the mean ln(time) of a segment in each block that has all of its sizes."""
-    medians = [block_medians(each.point, metric) for each in part]
-    shared = set.intersection(*(set(each) for each in medians))
-    return {block: float(np.mean([log(each[block]) for each in medians])) for block in shared}
+def _gains(means: Floats) -> Floats:
+    """Return by how much each single cut lowers the sum of squares; the last axis is that of the sizes."""
+    means = means - means.mean(axis=-1, keepdims=True)
+    count = means.shape[-1]
+    left = np.arange(1, count)
+    sums = np.cumsum(means, axis=-1)[..., :-1]
+    # The sum of all is 0, so that of the right side is minus that of the left.
+    return np.asarray(sums**2 * (1 / left + 1 / (count - left)), dtype=float)
+
+
+def _times(piece: Sequence[At], metric: str) -> Floats:
+    """Return ln(time) of each size (columns) in each block (rows) that has all of them."""
+    medians = [block_medians(each.point, metric) for each in piece]
+    shared = sorted(set.intersection(*(set(each) for each in medians)))
+    return np.array([[log(each[block]) for each in medians] for block in shared]).reshape(-1, len(piece))

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from oscope.digits import MISSING, format_share
-from oscope.labs.curve import narrowing, unmeasured
-from oscope.labs.ipc.points import metric
-from oscope.labs.memory import reference
-from oscope.labs.memory.sides import TIME, Quantity, compared, number, plain, row_of, shown, told
-from oscope.labs.words import listed
+from oscope.labs.curve import metric, narrowing, unmeasured
+from oscope.labs.memory import FLUSHED, FOOTPRINTS, PAGE, PATTERNS, reference
+from oscope.labs.memory.sides import TIME, Quantity, compared, number, plain, row_of, shown, told, walked
 from oscope.report.analysis import Analysed, label
 from oscope.report.document import Section, Table
 from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.units import format_bytes
 
 TITLE = "Mapping a file"
 FACTORS = ("mapping", "pattern", "footprint")
@@ -22,6 +21,10 @@ KNOWN = (*FACTORS, "sets", "size", "tracer")
 BLOCK = 512
 """Bytes of a block that getrusage counts."""
 PAGE_BLOCKS = 4096 // BLOCK
+INIT_FLUSHES = (
+    f"Figures with (init) include the {format_bytes(FLUSHED)} that flush the L1: {number(FLUSHED / PAGE)} "
+    f"minor faults, {number(FLUSHED / 1024, 'KiB')} of resident memory, and their time."
+)
 NEAR = 0.02
 """Share within which a count is said to be what arithmetic says."""
 OUT = plain("blocks written (oublock)", "oublock")
@@ -37,8 +40,8 @@ def _each_page(name: str, key: str, factor: float = 1.0) -> Quantity:
     return Quantity(name, "", of)
 
 
-FAULTS_EACH_PAGE = _each_page("minor faults for a page touched", "minflt")
-BLOCKS_EACH_PAGE = _each_page("blocks written for 8 a page touched", "oublock", PAGE_BLOCKS)
+FAULTS_EACH_PAGE = _each_page("minor faults for a page mapped", "minflt")
+BLOCKS_EACH_PAGE = _each_page("blocks written for 8 a page mapped", "oublock", PAGE_BLOCKS)
 QUANTITIES = (
     plain("maxrss (init)", "init_maxrss_kib", "KiB"),
     plain("inblock (init)", "init_inblock"),
@@ -48,7 +51,7 @@ QUANTITIES = (
     OUT,
     plain("minflt (fun)", "minflt"),
     MAJOR,
-    plain("pages touched", "touched_pages"),
+    plain("pages mapped", "touched_pages"),
     FAULTS_EACH_PAGE,
     TIME,
 )
@@ -82,60 +85,62 @@ def section(results: Analysed) -> Section | None:
     )
 
 
-def _middle(experiment: ExperimentResults, quantity: Quantity, point: PointSamples) -> float | None:
-    summary = quantity.summary(experiment, point)
-    return None if summary is None else summary.median
-
-
 def _written(experiment: ExperimentResults, points: Sequence[PointSamples]) -> list[str]:
-    """Say what each mapping writes, and whether it is 8 blocks for each page touched."""
+    """Say what each mapping writes, and whether it is 8 blocks for each page mapped."""
     told_points = []
     for mapping in dict.fromkeys(str(point.factors.get("mapping")) for point in points):
         own = [point for point in points if point.factors.get("mapping") == mapping]
-        blocks = [value for point in own if (value := _middle(experiment, OUT, point)) is not None]
+        blocks = [each for point in own if (each := OUT.summary(experiment, point)) is not None]
         if not blocks:
             continue
-        if max(blocks) == 0:
+        if max(each.maximum for each in blocks) == 0:
             told_points.append(f"With {mapping} memory no block is charged to the function.")
             continue
-        span = " to ".join(number(end) for end in dict.fromkeys((min(blocks), max(blocks))))
-        shares = [
-            value for point in own if (value := _middle(experiment, BLOCKS_EACH_PAGE, point)) is not None
-        ]
+        medians = [each.median for each in blocks]
+        span = " to ".join(number(end) for end in dict.fromkeys((min(medians), max(medians))))
+        shares = [value for point in own if (value := BLOCKS_EACH_PAGE.median(experiment, point)) is not None]
         text = f"With {mapping} memory the function is charged {span} blocks"
         if shares and all(abs(share - 1) <= NEAR for share in shares):
-            text += f", within {format_share(NEAR)} of 8 for each page that it touches"
-            text += ": every page became dirty once"
+            text += f", within {format_share(NEAR)} of 8 for each page mapped"
         elif shares:
-            text += f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page that it touches"
+            text += f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped"
         told_points.append(f"{text}.")
     return told_points
 
 
 def _times(experiment: ExperimentResults) -> list[str]:
     """Hold a set of each mapping of a file against one of anonymous memory."""
+    footprints = [
+        each for each in FOOTPRINTS if any(p.factors.get("footprint") == each for p in shown(experiment))
+    ]
     parts = []
     for mapping in ("private", "shared"):
         rows = compared(experiment, [TIME], "mapping", ("anonymous", mapping))
-        for pattern in ("seq", "random"):
-            row = row_of(rows, TIME, pattern=pattern)
-            if row is not None:
-                parts.append(f"{mapping}, {pattern}, {told(row)}")
+        for footprint in footprints:
+            for pattern in PATTERNS:
+                row = row_of(rows, TIME, pattern=pattern, footprint=footprint)
+                if row is not None:
+                    where = (
+                        f"{mapping}, {pattern}, {footprint}"
+                        if len(footprints) > 1
+                        else f"{mapping}, {pattern}"
+                    )
+                    parts.append(f"{where}, {told(row)}")
     return [f"A set takes, against anonymous memory: {'; '.join(parts)}."] if parts else []
 
 
 def _document() -> list[str]:
     """Explain the document's odd figure by its own arithmetic."""
     pages = reference.FUNCTION_OUBLOCK / PAGE_BLOCKS
-    share = reference.MAPPING["shared", "seq"]["oublock"] / reference.FUNCTION_OUBLOCK
+    cited = reference.FIFTH
+    share = cited.mean / reference.FUNCTION_OUBLOCK
     return [
         (
-            f"The document has {reference.MAPPING['shared', 'seq']['oublock']:g} blocks with a deviation of "
-            f"twice as much, both for sequential and random sets. That is {share:g} of "
-            f"{number(reference.FUNCTION_OUBLOCK)}, which are 8 blocks for each of {number(pages)} pages, "
-            "16 MiB and 32 KiB: one of its five runs found the pages clean and was charged for all, the "
-            "other four found them dirty still and were charged nothing. The pattern has no part in it, "
-            "since both touch the same pages."
+            f"The document has {cited.mean:g} ± {cited.deviation:g} blocks, both for sequential and random "
+            f"sets. That is {share:g} of {number(reference.FUNCTION_OUBLOCK)}, which are 8 blocks for each "
+            f"of {number(pages)} pages, 16 MiB and 32 KiB: one of its five runs found the pages clean and "
+            "was charged for all, the other four found them dirty still and were charged nothing. The "
+            "pattern has no part in it, since both touch the same pages."
         )
     ]
 
@@ -147,11 +152,12 @@ def _table(experiment: ExperimentResults, points: Sequence[PointSamples]) -> Tab
         rows.append([*row, *(quantity.text(experiment, point) for quantity in QUANTITIES)])
         cited = reference.MAPPING.get((str(point.factors.get("mapping")), str(point.factors.get("pattern"))))
         if cited is not None and point.factors.get("footprint") == "first64th":
-            known = [
-                number(cited[each.key], each.unit) if each.key in cited else MISSING for each in QUANTITIES
-            ]
+            known = [cited[each.key].text(each.unit) if each.key in cited else MISSING for each in QUANTITIES]
             rows.append([row[0], "document", *known])
     columns = ["mapping", "measured", *(each.name for each in QUANTITIES)]
-    sizes = listed(sorted({label(experiment, point.factors, ("size",)) for point in points}))
-    note = f"Medians with their 95 % intervals, of {sizes}. {reference.WHERE} Its buffer has 1 GiB."
+    note = (
+        f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those that the page table has "
+        "after the function; a fault on a file maps some of its neighbours with it. "
+        f"{walked(points)} {reference.WHERE}"
+    )
     return Table("Faults, resident memory and blocks by mapping", columns, rows, frozenset(), note)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from oscope.digits import MISSING, format_value
-from oscope.experiment import Level
 from oscope.labs.curve import narrowing, unmeasured
 from oscope.labs.memory import FOOTPRINTS, reference
-from oscope.labs.memory.mappings import FAULTS_EACH_PAGE
+from oscope.labs.memory.mappings import FAULTS_EACH_PAGE, NEAR
 from oscope.labs.memory.sides import (
     RESOURCES,
     TIME,
-    Quantity,
     Sides,
+    cite,
     compared,
     first,
     number,
@@ -24,11 +23,13 @@ from oscope.labs.memory.sides import (
     shown,
     table,
     told,
+    walked,
 )
 from oscope.labs.words import listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
+from oscope.report.experiments import dot
 from oscope.report.tables import shared_scale
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
@@ -71,7 +72,7 @@ def section(results: Analysed) -> Section | None:
             *narrowing(experiment, KNOWN),
         ],
         tables=tables,
-        figures=[_figure(experiment, points)],
+        figures=[_figure(results, experiment, points)],
         missing=missing,
     )
 
@@ -97,8 +98,8 @@ def _answer(experiment: ExperimentResults, rows: Sequence[ComparedMetric]) -> st
         ]
         ratio = f": random / sequential is {told(row)}" if row is not None else ""
         parts.append(f"{here}, {listed(known)}{ratio}.")
-    cited = reference.PATTERN["random"]["utime_s"] / reference.PATTERN["seq"]["utime_s"]
-    return " ".join([*parts, f"The document has {cited:.2f} times (user time, first64th)."])
+    random, seq = (reference.PATTERN[end]["utime_s"].mean for end in reversed(ENDS))
+    return " ".join([*parts, f"The document has {random / seq:.2f} times (user time, first64th)."])
 
 
 def _cold(points: Sequence[PointSamples]) -> list[str]:
@@ -108,7 +109,7 @@ def _cold(points: Sequence[PointSamples]) -> list[str]:
     text = f"Here a repetition walks {told_sets} sets"
     if counts == {reference.SETS}:
         return [f"{text}, as the document's do."]
-    most = max(points, key=lambda point: _faults(point))
+    most = max(points, key=_faults)
     return [
         (
             f"{text}; the document's walk {number(reference.SETS)}, so figures are given for a set. A set's "
@@ -121,23 +122,36 @@ def _cold(points: Sequence[PointSamples]) -> list[str]:
 
 def _twice(experiment: ExperimentResults, points: Sequence[PointSamples]) -> list[str]:
     """Explain more faults than pages, where there are."""
-    parts = []
-    for point in points:
-        faults = FAULTS_EACH_PAGE.summary(experiment, point)
-        if faults is not None:
-            parts.append(
-                f"{faults.median:.2f} ({point.factors.get('pattern')}, {point.factors.get('footprint')})"
-            )
-    if not parts:
-        return []
-    return [
-        (
-            f"Minor faults for each page touched: {listed(parts)}. A page that is written first faults "
-            "once. One that is read first is given the page of zeros, and its first write faults again: "
-            "sequential sets enter a page at a line that is written, random ones mostly at one that is "
-            "read."
-        )
+    told_points = [
+        (point, faults.median)
+        for point in points
+        if (faults := FAULTS_EACH_PAGE.summary(experiment, point)) is not None
     ]
+    if not told_points:
+        return []
+    parts = [
+        f"{faults:.2f} ({point.factors.get('pattern')}, {point.factors.get('footprint')})"
+        for point, faults in told_points
+    ]
+    text = f"Minor faults for each page touched: {listed(parts)}."
+    if any(_fresh(point) and faults > 1 + NEAR for point, faults in told_points):
+        text += (
+            " A page that is written first faults once. One that is read first is given the page of zeros, "
+            "and its first write faults again: sequential sets enter a page at a line that is written, "
+            "random ones mostly at one that is read."
+        )
+    return [text]
+
+
+def _fresh(point: PointSamples) -> bool:
+    """Say whether the walk itself faults in anonymous pages of 4 KiB: others know no page of zeros."""
+    factors = point.factors
+    return (
+        factors.get("mapping", "anonymous") == "anonymous"
+        and not factors.get("populate", False)
+        and factors.get("initialise", "none") == "none"
+        and factors.get("pages", "4K") == "4K"
+    )
 
 
 def _faults(point: PointSamples) -> float:
@@ -146,35 +160,26 @@ def _faults(point: PointSamples) -> float:
     return float(np.median(values)) / sets(point) if len(values) else 0.0
 
 
-def cite(quantity: Quantity, level: Level) -> str:
-    """Return the document's figure of Figure 2, its times for a set."""
-    value = reference.PATTERN.get(str(level), {}).get(quantity.key)
-    if value is None:
-        return MISSING
-    if quantity.key.endswith("_s"):
-        return format_value(value / reference.SETS * 1e9, None, quantity.unit)
-    return number(value, quantity.unit)
-
-
 def _table(experiment: ExperimentResults, rows: Sequence[ComparedMetric], footprint: str) -> Table | None:
-    cited = cite if footprint == "first64th" else None
+    cited = partial(cite, reference.PATTERN) if footprint == "first64th" else None
     sides = Sides("pattern", ENDS, WORDS, QUANTITIES, cited)
     title = f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}"
     return table(title, experiment, rows, sides, footprint=footprint)
 
 
-def _figure(experiment: ExperimentResults, points: Sequence[PointSamples]) -> Figure:
+def _figure(results: Analysed, experiment: ExperimentResults, points: Sequence[PointSamples]) -> Figure:
     known = [(point, each) for point in points if (each := TIME.summary(experiment, point)) is not None]
     scale = shared_scale([each for _, each in known], "ns")
     dots = [
-        plots.Dot(
-            f"{point.factors.get('pattern')}, {point.factors.get('footprint')}",
-            each.median / scale.factor,
-            each.ci95 and (each.ci95[0] / scale.factor, each.ci95[1] / scale.factor),
-            TIME.of(point)[np.isfinite(TIME.of(point))] / scale.factor,
-            ENDS.index(str(point.factors.get("pattern"))),
+        dot(
+            results,
+            experiment,
+            (point, TIME.key),
+            scale,
+            name=f"{point.factors.get('pattern')}, {point.factors.get('footprint')}",
+            colour=ENDS.index(str(point.factors.get("pattern"))),
         )
-        for point, each in known
+        for point, _ in known
     ]
-    note = "Faint: single repetitions. Diamond: median with its 95 % interval."
+    note = f"Faint: single repetitions. Diamond: median with its 95 % interval. {walked(points)}"
     return plots.strips("Time of a working set", f"[{scale.unit}]", dots, note)

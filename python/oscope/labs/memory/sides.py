@@ -9,12 +9,13 @@ import numpy as np
 
 from oscope.digits import MISSING, format_count, format_value
 from oscope.experiment import Level
-from oscope.labs.curve import has, ratio_text
-from oscope.labs.ipc.points import derived, metric
-from oscope.labs.words import median
+from oscope.labs.curve import derived, has, metric, ratio_text
+from oscope.labs.memory import reference
+from oscope.labs.words import listed, median
 from oscope.report.document import Table
 from oscope.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.statistics import ComparedMetric, Summary, compare_within
+from oscope.units import format_bytes
 
 Levels = Mapping[str, Level]
 
@@ -33,6 +34,11 @@ class Quantity:
     def summary(self, experiment: ExperimentResults, point: PointSamples) -> Summary | None:
         """Return its summary; None where no sample has it."""
         return derived(experiment, point, self.of)
+
+    def median(self, experiment: ExperimentResults, point: PointSamples) -> float | None:
+        """Return the median; None where no sample has it."""
+        summary = self.summary(experiment, point)
+        return None if summary is None else summary.median
 
     def text(self, experiment: ExperimentResults, point: PointSamples | None) -> str:
         """Return the median with its interval, or that it is missing."""
@@ -69,6 +75,22 @@ def number(value: float, unit: str = "") -> str:
     return format_value(value, None, unit)
 
 
+def walked(points: Sequence[PointSamples]) -> str:
+    """Tell how many sets were walked, in how much memory; the document's beside them."""
+    counts = {sets(point) for point in points}
+    sizes = {int(point.factors["size"]) for point in points}
+    told_sets = listed([number(count) for count in sorted(counts)])
+    told_sizes = listed([format_bytes(size) for size in sorted(sizes)])
+    if counts == {reference.SETS} and sizes == {reference.SIZE}:
+        return f"Here, as in the document, {told_sets} sets are walked in {told_sizes}."
+    cited = f"{number(reference.SETS)} in {format_bytes(reference.SIZE)}"
+    return f"Here {told_sets} sets are walked in {told_sizes}, in the document {cited}."
+
+
+TICKS = (
+    "User and system time: most kernels find out by ticks of their timer which of the two a process is in, "
+    "so that times of a few ticks (of 1 to 10 ms) are rough."
+)
 TIME = plain("time of a set", "set_ns", "ns")
 RESOURCES = (
     each_set("user time of a set", "utime_s", "ns", 1e9),
@@ -79,6 +101,18 @@ RESOURCES = (
     plain("blocks read (inblock)", "inblock"),
     plain("blocks written (oublock)", "oublock"),
 )
+
+
+def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: Quantity, level: Level) -> str:
+    """Return the document's figure of a quantity at a level, its times and events for a set."""
+    known = figures.get(str(level), {}).get(quantity.key)
+    if known is None:
+        return MISSING
+    if quantity.key.endswith("_s"):
+        return known.text("ns", 1e9 / reference.SETS)
+    if quantity.key.startswith(("l1d_", "dtlb_")):
+        return known.text("", 1 / reference.SETS)
+    return known.text(quantity.unit)
 
 
 def shown(experiment: ExperimentResults, **levels: Level) -> list[PointSamples]:
@@ -177,17 +211,23 @@ def table(
     lines = []
     for quantity in sides.quantities:
         found = [None if point is None else quantity.summary(experiment, point) for point in points]
-        if found == [None, None]:
+        known = [sides.cited(quantity, end) for end in sides.ends] if sides.cited else []
+        if found == [None, None] and not any(each != MISSING for each in known):
             continue
         values = [MISSING if each is None else figure(each, quantity.unit) for each in found]
         line = [quantity.name, *values, *_verdict(found[0], found[1], row_of(rows, quantity, **levels))]
-        lines.append([*line, *([sides.cited(quantity, end) for end in sides.ends] if sides.cited else [])])
+        lines.append([*line, *known])
     columns = ["", *sides.words, f"{sides.words[1]} / {sides.words[0]} (95 %)", "different"]
     columns += [f"document, {word}" for word in sides.words] if sides.cited else []
     note = (
         "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A count that "
-        "is the same in every repetition stands alone, and two such are compared as they are."
+        "is the same in every repetition stands alone, and two such are compared as they are. "
+        f"{walked([point for point in points if point is not None])}"
     )
+    if any(each.key in ("utime_s", "stime_s") for each in sides.quantities):
+        note += f" {TICKS}"
+    if sides.cited:
+        note += f" {reference.WHERE}"
     return Table(title, columns, lines, frozenset(), note) if lines else None
 
 

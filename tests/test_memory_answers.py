@@ -1,0 +1,261 @@
+"""The memory lab on mappings, pressure, levels and faults: its answers follow results that are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import synthetic_memory
+from oscope.labs.curve import At
+from oscope.labs.memory import FEW_SIZES, reference
+from oscope.labs.memory.levels import levels, segments
+from oscope.report.document import Section
+from oscope.samples import PointSamples
+from synthetic_disk import changed
+from synthetic_memory import sections
+
+PATTERNS = "Sequential and random access"
+MAPPING, PREPARED = "Mapping a file", "Populating and setting memory first"
+PRESSURE, LEVELS = "Memory pressure", "Levels of caches and TLBs"
+BANDWIDTH, FAULTS = "Bandwidth", "What a page fault costs by its kind"
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return sections(*synthetic_memory.survey().experiments)
+
+
+# ---- mappings and initialisation
+
+
+def test_blocks_of_a_shared_mapping_are_tied_to_its_pages(survey: dict[str, Section]) -> None:
+    answer = survey[MAPPING].answer
+    assert "With private memory no block is charged" in answer
+    assert "within 2.0 % of 8 for each page mapped" in answer
+    assert "shared, seq, 1.4" in answer or "shared, seq, 1.5" in answer
+
+
+def test_other_blocks_are_not_tied_to_pages() -> None:
+    answer = sections(synthetic_memory.mapping(dirtied=0.5))[MAPPING].answer
+    assert "0.5 to 0.5 times 8 for each page" in answer
+
+
+def test_a_block_in_one_repetition_is_not_none() -> None:
+    def once(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"oublock": 8 * np.eye(1, len(point), 2)[0]}
+
+    found = changed(synthetic_memory.mapping(), once, mapping="private", pattern="seq")
+    assert "With private memory no block is charged" not in sections(found)[MAPPING].answer
+
+
+def test_both_footprints_of_a_mapping_are_told() -> None:
+    made = synthetic_memory.mapping()
+    points = [
+        dataclasses.replace(point, factors={**point.factors, "footprint": footprint})
+        for footprint in ("first64th", "full")
+        for point in made.points
+    ]
+    answer = sections(dataclasses.replace(made, points=tuple(points)))[MAPPING].answer
+    for name in ("shared, seq, first64th, ", "shared, seq, full, ", "private, random, full, "):
+        assert name in answer
+
+
+def test_the_flush_is_not_taken_for_the_buffer() -> None:
+    def only_flushed(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"init_maxrss_kib": np.full(len(point), 16384.0)}
+
+    found = changed(synthetic_memory.initialise(), only_flushed, mapping="shared", initialise="memset")
+    answer = sections(found)[PREPARED].answer
+    assert "not all of it with shared, memset (0.0 %)" in answer or "shared, memset (0 %)" in answer
+
+
+def test_the_page_of_zeros_explains_fresh_anonymous_memory_alone(survey: dict[str, Section]) -> None:
+    assert any("page of zeros" in text for text in survey[PATTERNS].text)
+    made = synthetic_memory.access()
+    for other in ({"populate": True}, {"mapping": "shared"}, {"pages": "huge"}):
+        points = [dataclasses.replace(each, factors={**each.factors, **other}) for each in made.points]
+        text = sections(dataclasses.replace(made, points=tuple(points)))[PATTERNS].text
+        assert not any("page of zeros" in each for each in text), other
+
+
+def test_the_documents_blocks_follow_from_its_pages() -> None:
+    assert reference.FUNCTION_OUBLOCK == (16 * 1024 + 32) * 1024 / 512
+    assert 5 * reference.FIFTH.mean == pytest.approx(reference.FUNCTION_OUBLOCK)
+    synced = reference.PREPARED["shared", False, "memset+msync"]["init_oublock"]
+    assert (1 << 30) / 512 - synced.mean == reference.FUNCTION_OUBLOCK
+
+
+def test_what_preparing_does_and_saves_is_told(survey: dict[str, Section]) -> None:
+    answer = survey[PREPARED].answer
+    assert "The whole buffer is resident after the initialisation with 9 of the ways" in answer
+    assert "shared 257 without, 0 after memset, 0 after memset+msync and 0 after MAP_POPULATE" in answer
+    assert "shared, memset+msync: what the size of the file over 512 B says" in answer
+
+
+def test_fewer_blocks_than_the_file_has_are_not_explained_away() -> None:
+    answer = sections(synthetic_memory.initialise(synced=0.25))[PREPARED].answer
+    assert "0.25 times the size of the file over 512 B" in answer
+
+
+# ---- pressure
+
+
+def test_pressure_slows_down_by_what_was_put_in(survey: dict[str, Section]) -> None:
+    answer = survey[PRESSURE].answer
+    assert answer.startswith("The time of a set with a competitor over that without is 1.397 (1.36")
+    assert "Major faults of the function are 0 alone and 24 beside it" in answer
+    rows = {row[0]: row for row in survey[PRESSURE].tables[0].rows}
+    assert rows["major faults (majflt)"][1:3] == ["0", "24"]
+    assert rows["major faults (majflt)"][-3:] == ["yes", "0", "16.2 ± 2.5"]
+
+
+def test_pressure_that_does_nothing_is_not_said_to() -> None:
+    answer = sections(synthetic_memory.pressure(slowed=1.0, major=0.0))[PRESSURE].answer
+    assert "cannot be told from 1" in answer or "no difference" in answer
+    assert "no page had to be brought back" in answer
+
+
+def test_a_single_major_fault_is_not_none() -> None:
+    def once(point: PointSamples) -> dict[str, np.ndarray]:
+        return {"majflt": np.eye(1, len(point), 2)[0]}
+
+    found = changed(synthetic_memory.pressure(major=0.0), once, pressure="compete")
+    answer = sections(found)[PRESSURE].answer
+    assert "are 0 alone and 0 beside it (0 to 1)" in answer
+    assert "no page had to be brought back" not in answer
+
+
+def test_each_combination_of_the_other_factors_is_told() -> None:
+    one, two = synthetic_memory.pressure(), synthetic_memory.pressure(slowed=3.0)
+    points = [
+        dataclasses.replace(point, factors={**point.factors, "mapping": mapping})
+        for mapping, each in (("private", one), ("shared", two))
+        for point in each.points
+    ]
+    section = sections(dataclasses.replace(one, points=tuple(points)))[PRESSURE]
+    for lead in ("private: The time of a set", "shared: The time of a set"):
+        assert lead in section.answer
+    assert len(section.tables) == 2
+    assert all(len(table.columns) == 5 for table in section.tables), "the document's Figure 5 is anonymous"
+
+
+def test_the_whole_machine_is_not_called_a_group() -> None:
+    group = synthetic_memory.pressure()
+    points = [
+        dataclasses.replace(point, factors={**point.factors, "scope": "machine"}) for point in group.points
+    ]
+    machine = dataclasses.replace(group, points=tuple(points))
+    assert any("plays the machine's memory" in text for text in sections(group)[PRESSURE].text)
+    told = sections(machine)[PRESSURE].text
+    assert any("No group limits it" in text for text in told)
+    assert not any("plays the machine's memory" in text for text in told)
+
+
+def test_the_documents_figure_5_stands_beside(survey: dict[str, Section]) -> None:
+    rows = {row[0]: row for row in survey[PRESSURE].tables[0].rows}
+    assert rows["growth of resident memory (maxrss)"][-2:] == ["0 KiB", "670 ± 120 KiB"]
+    assert rows["user time of a set"][-2:] == ["–", "6.50 ± 0.16 µs"]
+    assert rows["L1D read misses of a set, counted"][1:3] == ["–", "–"]
+
+
+def test_a_competitor_that_could_not_be_had_leaves_one_side() -> None:
+    whole = synthetic_memory.pressure()
+    alone = tuple(
+        synthetic_memory.skipped(point.factors) if point.factors["pressure"] == "compete" else point
+        for point in whole.points
+    )
+    section = sections(dataclasses.replace(whole, points=alone))[PRESSURE]
+    assert section.answer.startswith("Only one side was measured")
+    assert "1 of 2 points: this machine has no PMU" in section.missing
+
+
+# ---- levels
+
+
+def test_steps_are_found_where_they_are() -> None:
+    assert segments([1.0, 1.01, 0.99, 5.0, 5.1, 90.0, 91.0]) == [(0, 3), (3, 5), (5, 7)]
+    assert segments([1.0, 1.0, 2.5, 5.0, 5.0]) == [(0, 2), (2, 3), (3, 5)]
+    assert segments([4.0] * 6) == [(0, 6)]
+    assert segments([4.0]) == [(0, 1)]
+
+
+def test_levels_and_the_reach_of_the_tlb_are_those_put_in(survey: dict[str, Section]) -> None:
+    answer = survey[LEVELS].answer
+    assert "With stride 64 B, huge pages, 3 levels were found" in answer
+    assert "from 8 KiB to 32 KiB" in answer
+    assert "from 64 KiB to 512 KiB" in answer
+    assert "from 512 KiB on" in answer
+    assert "between 64 and 128 pages of 4 KiB" in answer
+
+
+def test_a_cache_that_the_curve_does_not_show_is_said(survey: dict[str, Section]) -> None:
+    answer = survey[LEVELS].answer
+    assert "between 32 KiB and 64 KiB lies the L1 of 48 KiB" in answer
+    assert "between 512 KiB and 1 MiB lies no cache that the CPU names" in answer
+    assert "No change of its own was found for L2 (2 MiB)" in answer
+
+
+def test_noise_makes_no_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthetic_memory, "CACHES", ((1 << 40, 5.0),))
+    monkeypatch.setattr(synthetic_memory, "TLB_MISS", 1.0)
+    section = sections(synthetic_memory.latency())[LEVELS]
+    assert "1 level was found" in section.answer
+    assert "no size was found at which 4 KiB pages cost 10 % more" in section.answer
+
+
+def _curve(generator: np.random.Generator, times: list[float], spread: float, blocks: int = 5) -> list[At]:
+    found = []
+    for size, time in zip(FEW_SIZES, times, strict=True):
+        values = time * generator.lognormal(0, spread, blocks)
+        point = SimpleNamespace(metrics={"time_ns": values}, block=np.arange(blocks))
+        found.append(At(size, point, SimpleNamespace(median=float(np.median(values)))))
+    return found
+
+
+def test_levels_that_are_none_are_found_in_less_than_a_twentieth_of_flat_curves() -> None:
+    generator, curves = np.random.default_rng(7), 200
+    flat = [5.0] * len(FEW_SIZES)
+    found = [levels(_curve(generator, flat, 0.3), "time_ns") for _ in range(curves)]
+    false = sum(len(each.plateaus) != 1 or bool(each.between) for each in found)
+    assert any(each.untold for each in found), "the noise is too little to be taken for steps"
+    assert false <= 0.05 * curves
+
+
+def test_levels_that_are_there_are_found_in_noise() -> None:
+    generator = np.random.default_rng(8)
+    times = [2.0] * 3 + [6.0] * 4 + [90.0] * (len(FEW_SIZES) - 7)
+    found = [levels(_curve(generator, times, 0.2), "time_ns") for _ in range(20)]
+    right = [[FEW_SIZES[2], FEW_SIZES[6], FEW_SIZES[-1]] == [p.high for p in each.plateaus] for each in found]
+    assert sum(right) >= 18
+
+
+def test_a_step_that_noise_hides_is_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        synthetic_memory.Maker, "spread", lambda maker: maker.generator.lognormal(0, 1.5, maker.blocks)
+    )
+    section = sections(synthetic_memory.latency())[LEVELS]
+    assert any(text.startswith("Not told apart") for text in section.text)
+
+
+# ---- bandwidth and faults
+
+
+def test_all_cores_reach_what_was_put_in(survey: dict[str, Section]) -> None:
+    rows = {(row[0], row[1]): row for row in survey[BANDWIDTH].tables[0].rows if row[1] == "all"}
+    assert {operation for operation, _ in rows} == {"read", "write", "copy"}
+    assert all(1.6 < float(row[5].split()[0]) < 1.8 for row in rows.values())
+
+
+def test_faults_are_ordered_by_cost_and_their_scaling_told(survey: dict[str, Section]) -> None:
+    answer = survey[FAULTS].answer
+    order = ["zero-page", "file 3", "anonymous", "copy-on-write", "swap-in", "file-major", "huge"]
+    places = [answer.index(kind) for kind in order[:1] + order[2:]]
+    assert places == sorted(places)
+    rows = {row[0]: row for row in survey[FAULTS].tables[0].rows}
+    assert 1.85 < float(rows["zero-page"][-1].split()[0]) < 1.95
+    assert 0.95 < float(rows["file"][-1].split()[0]) < 1.05
+    assert rows["swap-in"][3] == "1024"
+    assert rows["anonymous"][3] == "0"
