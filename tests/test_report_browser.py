@@ -18,6 +18,7 @@ from selenium.webdriver.chrome.service import Service
 
 import synthetic
 from oscope import report
+from oscope.labs import LABS
 from oscope.samples import ExperimentResults
 
 WAIT_LIMIT_S = 60
@@ -55,7 +56,7 @@ def browser(downloads: Path) -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return report.write(synthetic.survey(), tmp_path_factory.mktemp("report") / "report.html")
+    return report.write(synthetic.survey(), tmp_path_factory.mktemp("report") / "report.html", LABS)
 
 
 def _wait(condition: Callable[[], Any]) -> Any:
