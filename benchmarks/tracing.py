@@ -15,6 +15,7 @@ import numpy as np
 
 from bars import PROBE, Bar, interleaved, measure, ratio
 from oscope.probe import Probe
+from oscope.trace import launch
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.tracer import Tracer, Tracing
 from oscope.trace.tracers import make
@@ -67,7 +68,8 @@ def one_liner() -> float:
     """Ns of a call that the shortest bpftrace program of the same use counts."""
     with Probe(PROBE) as probe, tempfile.NamedTemporaryFile() as out:
         program = f"tracepoint:raw_syscalls:sys_enter /pid == {probe.pid}/ {{ @[args->id] = count(); }}"
-        command = ["bpftrace", "-f", "json", "-o", out.name, "-e", program]
+        # It needs tracefs, which may not be mounted.
+        command = launch.command("bpftrace", "-f", "json", "-o", out.name, "-e", program)
         tracer = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             wait_for(lambda: b"attached_probes" in Path(out.name).read_bytes())
