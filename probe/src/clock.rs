@@ -5,6 +5,7 @@
 //! and `rdtscp; lfence` after it. Where there is no trustworthy counter, `CLOCK_MONOTONIC_RAW` serves, in nanoseconds.
 
 pub mod choice;
+pub mod instructions;
 pub mod offsets;
 pub mod reading;
 
@@ -26,6 +27,9 @@ const BRACKETS: usize = 64;
 pub enum ClockKind {
     /// The time-stamp counter of x86-64; its ticks are its own.
     Tsc,
+    /// The time-stamp counter of an emulated processor that advances by one with each instruction (`-icount shift=0` of QEMU). A tick
+    /// is an instruction, and passes for a nanosecond wherever a duration is wanted.
+    Instructions,
     /// `clock_gettime(CLOCK_MONOTONIC_RAW)`; a tick is a nanosecond.
     MonotonicRaw,
 }
@@ -55,13 +59,16 @@ impl Clock {
     /// `Failure::Unavailable` if a clock was asked for that this machine does not have.
     pub fn open(wanted: Wanted) -> Result<Self, Failure> {
         let (kind, why) = choice::choose(wanted, choice::Processor::of_this_machine())?;
+        if kind == ClockKind::Instructions {
+            instructions::prove()?;
+        }
         Ok(Self::calibrated(kind, why))
     }
 
     fn calibrated(kind: ClockKind, why: Option<String>) -> Self {
         let hz = match kind {
             ClockKind::Tsc => tsc_frequency(),
-            ClockKind::MonotonicRaw => 1e9,
+            ClockKind::MonotonicRaw | ClockKind::Instructions => 1e9,
         };
         let pairs = empty_pairs(kind);
         let (overhead, overhead_mad) = median_and_mad(&pairs);
@@ -70,7 +77,11 @@ impl Clock {
             hz,
             overhead,
             overhead_mad,
-            resolution: step_of(&pairs),
+            resolution: match kind {
+                // Empty pairs all show the same few instructions, which tells nothing of the step.
+                ClockKind::Instructions => 1,
+                _ => step_of(&pairs),
+            },
             why,
         }
     }
@@ -79,7 +90,7 @@ impl Clock {
     #[inline(always)]
     pub fn begin(&self) -> u64 {
         match self.kind {
-            ClockKind::Tsc => reading::tsc_begin(),
+            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_begin(),
             ClockKind::MonotonicRaw => reading::monotonic_raw(),
         }
     }
@@ -88,7 +99,7 @@ impl Clock {
     #[inline(always)]
     pub fn end(&self) -> u64 {
         match self.kind {
-            ClockKind::Tsc => reading::tsc_end().0,
+            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_end().0,
             ClockKind::MonotonicRaw => reading::monotonic_raw(),
         }
     }
@@ -100,7 +111,7 @@ impl Clock {
     #[inline(always)]
     pub fn end_with_cpu(&self) -> (u64, usize) {
         match self.kind {
-            ClockKind::Tsc => reading::tsc_end(),
+            ClockKind::Tsc | ClockKind::Instructions => reading::tsc_end(),
             ClockKind::MonotonicRaw => (reading::monotonic_raw(), reading::current_cpu()),
         }
     }
@@ -125,7 +136,7 @@ impl Clock {
 fn empty_pairs(kind: ClockKind) -> Vec<f64> {
     let mut pairs = vec![0.0; OVERHEAD_PAIRS];
     match kind {
-        ClockKind::Tsc => {
+        ClockKind::Tsc | ClockKind::Instructions => {
             for pair in &mut pairs {
                 let begin = reading::tsc_begin();
                 *pair = reading::tsc_end().0.wrapping_sub(begin) as f64;

@@ -103,6 +103,7 @@ fn no_offsets(clock: &Clock) -> &'static str {
         ClockKind::MonotonicRaw => {
             "the clock is not the time-stamp counter; CLOCK_MONOTONIC_RAW is one clock for all CPUs and needs no offsets"
         }
+        ClockKind::Instructions => "the clock counts the instructions of a single CPU",
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use crate::affinity::{self, Pinned};
 use crate::calibration::{Calibrated, calibrate};
 use crate::cancel;
-use crate::clock::{Clock, reading};
+use crate::clock::{Clock, ClockKind, instructions, reading};
 use crate::counters::Counters;
 use crate::covariates::Covariates;
 use crate::description::Metric;
@@ -215,6 +215,9 @@ impl<W: Workload> Bench<'_, W> {
 
     /// One repetition, judged; `None` if a signal came meanwhile, since its figures are then worth nothing.
     fn once(&mut self, mark: Mark, iterations: u64) -> Result<Option<Repetition>, Failure> {
+        if self.clock.kind == ClockKind::Instructions {
+            instructions::settle();
+        }
         let started_ns = reading::realtime();
         let mut region = Region::marked(self.clock, mark);
         self.covariates.before();

@@ -88,7 +88,7 @@ impl<'a> Region<'a> {
         self.mark.begin();
         // The kind of clock is decided out here, so that nothing but the work lies between the two readings.
         let (begin, result, end) = match self.clock.kind {
-            ClockKind::Tsc => {
+            ClockKind::Tsc | ClockKind::Instructions => {
                 let begin = reading::tsc_begin();
                 let result = work();
                 (begin, result, reading::tsc_end().0)

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cancel;
+use crate::clock::ClockKind;
 use crate::environment;
 use crate::error::Failure;
 use crate::harness::{Instrument, Outcome};
@@ -24,6 +25,9 @@ pub fn serve(
 ) -> io::Result<()> {
     let mut sink = Sink {
         output,
+        // Output makes the console interrupt the guest later, in the middle of a repetition.
+        holds: instrument.clock.kind == ClockKind::Instructions,
+        held: Vec::new(),
         broken: None,
     };
     sink.emit(Event::Hello {
@@ -95,6 +99,10 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 /// Writes events. Once the reader is gone there is nobody to measure for, so the request under way is given up.
 struct Sink<W> {
     output: W,
+    /// Whether samples and notes wait for the end of their request.
+    holds: bool,
+    /// Lines that wait.
+    held: Vec<u8>,
     broken: Option<io::Error>,
 }
 
@@ -103,10 +111,16 @@ impl<W: Write> Sink<W> {
         if self.broken.is_some() {
             return;
         }
+        let waits = self.holds && matches!(event, Event::Sample(_) | Event::Note { .. });
         let written = serde_json::to_vec(&event).map_err(io::Error::from);
-        let sent = written.and_then(|mut line| {
-            line.push(b'\n');
-            self.output.write_all(&line)?;
+        let sent = written.and_then(|line| {
+            self.held.extend_from_slice(&line);
+            self.held.push(b'\n');
+            if waits {
+                return Ok(());
+            }
+            self.output.write_all(&self.held)?;
+            self.held.clear();
             self.output.flush()
         });
         if let Err(error) = sent {

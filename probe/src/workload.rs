@@ -103,8 +103,8 @@ impl<'a> Context<'a> {
         &self.shared.files
     }
 
-    /// The TSC offsets between the allowed CPUs, measured when first asked for; `None` with the monotonic clock, whose readings
-    /// on different CPUs can be compared as they are.
+    /// The TSC offsets between the allowed CPUs, measured when first asked for; `None` with the other clocks, whose readings
+    /// on different CPUs can be compared as they are, or of which there is but one.
     ///
     /// # Errors
     /// `Failure::Failed` if they cannot be measured.

@@ -10,8 +10,10 @@ use crate::error::Failure;
 pub enum Wanted {
     /// The TSC where the processor promises that it runs at a constant rate, else the monotonic clock.
     Auto,
-    /// The TSC, also without that promise (as in an emulated guest, where it counts instructions).
+    /// The TSC, also without that promise.
     Tsc,
+    /// The TSC of an emulated guest where it counts instructions, which is proved first.
+    Instructions,
     /// `CLOCK_MONOTONIC_RAW`.
     Monotonic,
 }
@@ -82,6 +84,11 @@ pub fn choose(
             format!("--clock tsc: {reason}"),
             "use --clock auto",
         )),
+        (Wanted::Instructions, Some(reason)) => Err(Failure::unavailable(
+            format!("--clock instructions: {reason}"),
+            "use a guest: oscope run EXPERIMENT --on guest --clock instructions",
+        )),
+        (Wanted::Instructions, None) => Ok((ClockKind::Instructions, None)),
         (Wanted::Auto, Some(reason)) => Ok((ClockKind::MonotonicRaw, Some(reason.into()))),
         (Wanted::Auto | Wanted::Tsc, None) if invariant => Ok((ClockKind::Tsc, None)),
         (Wanted::Tsc, None) => Ok((
@@ -137,6 +144,7 @@ mod tests {
         assert_eq!(kind, ClockKind::Tsc);
         assert!(why.is_some());
         assert!(choose(Wanted::Tsc, x86(true, false)).is_err());
+        assert!(choose(Wanted::Instructions, x86(true, false)).is_err());
         assert!(choose(Wanted::Tsc, Processor::Other).is_err());
     }
 

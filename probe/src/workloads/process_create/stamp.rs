@@ -141,7 +141,7 @@ impl Page {
     /// The environment variable that makes a copy of this program leave its stamp here.
     pub fn request(&self, kind: ClockKind) -> CString {
         let clock = match kind {
-            ClockKind::Tsc => "tsc",
+            ClockKind::Tsc | ClockKind::Instructions => "tsc",
             ClockKind::MonotonicRaw => "raw",
         };
         let text = format!(
