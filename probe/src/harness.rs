@@ -20,6 +20,9 @@ use crate::workload::{Context, Iterations, Shared, Work, Workload};
 
 /// Longest time spent on calibration before the trials are taken as they are.
 const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
+/// Iterations of a workload of any number of them, where instructions are counted, and how long one may be for that.
+const COUNTED: u64 = 1000;
+const LONG_NS: f64 = 1e6;
 
 /// What all requests of a session share.
 pub struct Instrument {
@@ -85,6 +88,9 @@ pub fn run<W: Workload>(
     instrument: &Instrument,
     emit: &mut dyn FnMut(Event),
 ) -> Result<Outcome, Failure> {
+    if instrument.clock.kind == ClockKind::Instructions {
+        instructions::settle_long();
+    }
     let started = Instant::now();
     let description = W::describe();
     let values = parameters::complete(&request.params, &description.parameters)?;
@@ -153,8 +159,20 @@ impl<W: Workload> Bench<'_, W> {
             )),
             (Iterations::Fixed(fixed), _) => Ok(fixed),
             (Iterations::Calibrated, Some(asked)) => Ok(asked),
+            (Iterations::Calibrated, None) if self.clock.kind == ClockKind::Instructions => {
+                self.counted()
+            }
             (Iterations::Calibrated, None) => self.calibrated(),
         }
+    }
+
+    /// The same on every kernel, whose figures shall differ by the kernel alone and not by how the loop's own cost is spread; once for what is
+    /// so long that the loop's own cost does not show.
+    fn counted(&mut self) -> Result<u64, Failure> {
+        let mut region = Region::new(self.clock);
+        self.workload.run(1, &mut region)?;
+        let cost_ns = self.clock.nanoseconds(region.corrected()?);
+        Ok(if cost_ns < LONG_NS { COUNTED } else { 1 })
     }
 
     fn calibrated(&mut self) -> Result<u64, Failure> {

@@ -6,24 +6,36 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, SigmaskHow};
+use nix::sys::time::TimeSpec;
 
 use crate::cancel;
 
 /// A longer line is no request.
 const LONGEST_LINE: usize = 1 << 20;
 
+/// How to wait for input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Asleep.
+    Asleep,
+    /// Busily: where time jumps while the processor is idle, a sleeper finds that any time has passed.
+    Busily,
+}
+
 /// Lines from a file descriptor.
 pub struct Lines<'a> {
     source: BorrowedFd<'a>,
+    wait: Wait,
     pending: Vec<u8>,
     ended: bool,
 }
 
 impl<'a> Lines<'a> {
     /// Read lines from `source`, such as standard input.
-    pub fn new(source: &'a impl AsFd) -> Self {
+    pub fn new(source: &'a impl AsFd, wait: Wait) -> Self {
         Self {
             source: source.as_fd(),
+            wait,
             pending: Vec::new(),
             ended: false,
         }
@@ -54,7 +66,7 @@ impl<'a> Lines<'a> {
                     "a request line is longer than 1 MiB",
                 ));
             }
-            if wait_readable(self.source)? {
+            if wait_readable(self.source, self.wait)? {
                 self.read_more()?;
             }
         }
@@ -84,18 +96,19 @@ impl<'a> Lines<'a> {
 ///
 /// The signals are let through only while `ppoll` sleeps: one that came after the flag was looked at, but before the sleep, would
 /// otherwise be waited upon for ever.
-fn wait_readable(source: BorrowedFd) -> io::Result<bool> {
+fn wait_readable(source: BorrowedFd, wait: Wait) -> io::Result<bool> {
     let ours: SigSet = cancel::SIGNALS.into_iter().collect();
     let before = ours.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     let mut polled = [PollFd::new(source, PollFlags::POLLIN)];
     let outcome = if cancel::requested() {
         Err(Errno::EINTR)
     } else {
-        ppoll(&mut polled, None, Some(before))
+        let timeout = (wait == Wait::Busily).then_some(TimeSpec::new(0, 0));
+        ppoll(&mut polled, timeout, Some(before))
     };
     before.thread_set_mask()?;
     match outcome {
-        Ok(_) => Ok(true),
+        Ok(ready) => Ok(ready > 0),
         Err(Errno::EINTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
@@ -106,19 +119,21 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn lines_of(input: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+    fn lines_of(input: &[u8], wait: Wait) -> io::Result<Vec<Vec<u8>>> {
         let (reader, mut writer) = std::io::pipe()?;
         writer.write_all(input)?;
         drop(writer);
-        let mut lines = Lines::new(&reader);
+        let mut lines = Lines::new(&reader, wait);
         std::iter::from_fn(|| lines.next_line().transpose()).collect()
     }
 
     #[test]
     fn lines_are_split_and_the_last_needs_no_end() {
-        let lines = lines_of(b"one\n\ntwo\nthree").unwrap();
-        assert_eq!(lines, [&b"one"[..], b"", b"two", b"three"]);
-        assert!(lines_of(b"").unwrap().is_empty());
+        for wait in [Wait::Asleep, Wait::Busily] {
+            let lines = lines_of(b"one\n\ntwo\nthree", wait).unwrap();
+            assert_eq!(lines, [&b"one"[..], b"", b"two", b"three"]);
+            assert!(lines_of(b"", wait).unwrap().is_empty());
+        }
     }
 
     #[test]
@@ -128,7 +143,7 @@ mod tests {
             // The reader gives up before the end; the rest cannot be written then.
             let _ = writer.write_all(&vec![b'x'; 2 * LONGEST_LINE]);
         });
-        assert!(Lines::new(&reader).next_line().is_err());
+        assert!(Lines::new(&reader, Wait::Asleep).next_line().is_err());
         drop(reader);
         feeder.join().unwrap();
     }

@@ -9,6 +9,7 @@
 mod group;
 mod journal;
 mod owner;
+pub mod setting;
 pub mod swap_area;
 pub mod thing;
 

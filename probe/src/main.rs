@@ -13,6 +13,7 @@ mod covariates;
 mod description;
 mod environment;
 mod error;
+mod guest_init;
 mod harness;
 mod input;
 mod made;
@@ -40,6 +41,7 @@ use clock::offsets::Offsets;
 use clock::{Clock, ClockKind, Wanted};
 use error::Failure;
 use harness::Instrument;
+use input::Wait;
 use protocol::{Probe, SCHEMA};
 
 /// Measures one workload at a time and reports samples as JSON lines.
@@ -70,6 +72,9 @@ struct ClockChoice {
 }
 
 fn main() -> ExitCode {
+    if guest_init::is_wanted() {
+        guest_init::run();
+    }
     match act(Cli::parse().verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -92,7 +97,11 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             cancel::install()?;
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;
             let input = io::stdin();
-            let mut lines = input::Lines::new(&input);
+            let wait = match instrument.clock.kind {
+                ClockKind::Instructions => Wait::Busily,
+                ClockKind::Tsc | ClockKind::MonotonicRaw => Wait::Asleep,
+            };
+            let mut lines = input::Lines::new(&input, wait);
             Ok(session::serve(&instrument, &mut lines, &mut io::stdout())?)
         }
         Verb::Environment(choice) => {

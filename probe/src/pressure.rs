@@ -9,10 +9,12 @@ mod keeper;
 mod kills;
 mod machine;
 mod swap;
+mod turns;
 pub mod xorshift;
 
 use std::fs;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
@@ -26,6 +28,7 @@ use group::Group;
 use kills::Kills;
 use machine::Machine;
 pub use swap::{Swap, SwapKind, swap_for, without_readahead};
+pub use turns::Turns;
 
 /// Bytes that play the machine's memory in a group, where the request says none.
 const USUAL_LIMIT: u64 = 256 << 20;
@@ -53,6 +56,8 @@ pub struct Plan {
     pub swap_bytes: u64,
     /// Least time before the competitor's resident set is judged.
     pub wait: Duration,
+    /// Steps of the competitor while what is measured waits for it; 0: it runs freely.
+    pub steps: u64,
     /// Where a swap file is made.
     pub directory: PathBuf,
     /// Bytes that the process measured takes beside the competitor.
@@ -68,6 +73,7 @@ pub struct Pressure {
     /// Bytes that the competitor maps.
     bytes: u64,
     wait: Duration,
+    steps: u64,
     /// Where the competitor runs.
     cpus: Vec<usize>,
     notes: Vec<String>,
@@ -102,12 +108,13 @@ impl Pressure {
             _swap: swap,
             bytes,
             wait: plan.wait,
+            steps: plan.steps,
             cpus,
             notes,
         })
     }
 
-    /// Start the competitor, and wait at least as long as planned and until its resident set moves by less than 1 % in a second.
+    /// Start the competitor. Where it takes turns, wait for its first; else wait at least as long as planned and until its resident set moves by less than 1 % in a second.
     ///
     /// # Errors
     /// `Failure::Failed` if it ended before, or a signal came.
@@ -118,13 +125,19 @@ impl Pressure {
         };
         let kills = Since::now(kills)?;
         self.group.as_ref().map_or(Ok(()), Group::arm)?;
-        let mut competitor = Competitor::fork(self.bytes, &self.cpus)?;
+        let turns = (self.steps > 0)
+            .then(|| Turns::of(self.steps))
+            .transpose()?;
+        let mut competitor = Competitor::fork(self.bytes, &self.cpus, turns.as_ref())?;
         if let Some(group) = &self.group {
             group.admit_competitor(competitor.process())?;
         }
         let started = Instant::now();
         competitor.start()?;
-        let (resident_kib, at_rest) = competitor.settle(self.wait, &kills)?;
+        let (resident_kib, at_rest) = match &turns {
+            Some(turns) => (competitor.wait_for(turns, &kills)?, true),
+            None => competitor.settle(self.wait, &kills)?,
+        };
         let waited = started.elapsed();
         if !at_rest {
             self.notes.push(format!(
@@ -137,6 +150,7 @@ impl Pressure {
             waited,
             keeper: self.group.as_ref().and_then(Group::keeper),
             competitor,
+            turns: turns.map(Rc::new),
             kills,
         })
     }
@@ -164,6 +178,7 @@ pub struct Competition {
     /// How long that took, from its start.
     pub waited: Duration,
     competitor: Competitor,
+    turns: Option<Rc<Turns>>,
     /// Without it, who finds no memory would sleep for ever.
     keeper: Option<Pid>,
     kills: Since,
@@ -181,6 +196,11 @@ impl Competition {
             ));
         }
         self.competitor.check(&self.kills)
+    }
+
+    /// What is measured has to give the competitor its turns by, where it does not run freely.
+    pub fn turns(&self) -> Option<Rc<Turns>> {
+        self.turns.clone()
     }
 
     /// Processes that the kernel killed for want of memory since the competitor started: of the group, or of the machine.

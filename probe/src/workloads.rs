@@ -17,6 +17,7 @@ pub mod memory_access;
 pub mod memory_bandwidth;
 pub mod memory_fault;
 pub mod memory_latency;
+mod my_precious;
 pub mod null;
 pub mod process_create;
 pub mod syscall_cost;

@@ -146,7 +146,7 @@ fn what_is_gone_already_is_struck_in_silence() {
         },
         // Set anew since.
         Thing::Setting {
-            path: thing::PAGE_CLUSTER.into(),
+            path: setting::PAGE_CLUSTER.into(),
             before: "1".into(),
             set: "77".into(),
         },

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use super::{group, swap_area};
+use super::{group, setting, swap_area};
 use crate::environment;
 use crate::error::{Failure, words};
 
@@ -21,10 +21,6 @@ use crate::error::{Failure, words};
 pub const FILE_PREFIX: &str = ".oscope-swap-";
 /// What the name of every control group made here begins with.
 pub const GROUP_PREFIX: &str = "oscope-";
-/// The settings that may be changed here.
-const SETTINGS: [&str; 1] = [PAGE_CLUSTER];
-/// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
-pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
 /// Longest wait for something that is still held for a moment, such as a device that udev looks at.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Memory that must be left beside what is read back from swap, in bytes.
@@ -101,7 +97,7 @@ impl Thing {
                 None => judge_unknown(before),
             },
             Self::Group { path } => remove_group(path),
-            Self::Setting { path, before, set } => put_back(path, before, set),
+            Self::Setting { path, before, set } => setting::put_back(path, before, set),
         }
     }
 
@@ -136,8 +132,8 @@ impl fmt::Display for Thing {
     }
 }
 
-/// Not as it was made.
-fn strange(what: &Path, why: &str) -> Failure {
+/// Why something that is not as it was made is left alone.
+pub fn strange(what: &Path, why: &str) -> Failure {
     Failure::unavailable(
         format!("{} {why}, so that it is left alone", what.display()),
         format!(
@@ -320,23 +316,5 @@ fn remove_group(path: &Path) -> Result<Outcome, Failure> {
         return Err(strange(path, "is not the control group that was made"));
     }
     group::remove(path, PATIENCE)?;
-    Ok(Outcome::Undone)
-}
-
-fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure> {
-    if !SETTINGS.iter().any(|known| Path::new(known) == path) {
-        return Err(strange(path, "is no setting that is changed here"));
-    }
-    let now = fs::read_to_string(path).map_err(|error| Failure::failed(words(&error)))?;
-    // Somebody has set it since, and will have meant it.
-    if now.trim() != set {
-        return Ok(Outcome::Gone);
-    }
-    fs::write(path, before).map_err(|error| {
-        Failure::unavailable(
-            format!("writing {before} to {}: {}", path.display(), words(&error)),
-            format!("as root: echo {before} > {}", path.display()),
-        )
-    })?;
     Ok(Outcome::Undone)
 }

@@ -10,6 +10,7 @@ use nix::sys::wait::WaitStatus;
 use nix::unistd::{Pid, pipe2, read, write};
 
 use super::kills::{Kills, Victim};
+use super::turns::Turns;
 use super::xorshift::Xorshift;
 use crate::affinity;
 use crate::cancel;
@@ -26,6 +27,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(20);
 /// Every how many steps the document's code writes.
 const WRITES: usize = 8;
+/// Steps for each page before what is measured starts, where they take turns: all but one in 50 pages are then written, not only read.
+const FIRST_STEPS: u64 = 32;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
 #[derive(Debug)]
@@ -43,11 +46,11 @@ impl Competitor {
     ///
     /// # Errors
     /// `Failure::Unavailable` where there is no room for it or no child can be made.
-    pub fn fork(bytes: u64, cpus: &[usize]) -> Result<Self, Failure> {
+    pub fn fork(bytes: u64, cpus: &[usize], turns: Option<&Turns>) -> Result<Self, Failure> {
         let (gate, opener) = pipe2(OFlag::O_CLOEXEC)
             .map_err(|error| Failure::system("making a pipe for the competitor", error))?;
         let memory = Reserved::new(bytes)?;
-        let child = Child::fork(|| wait_and_compete(&gate, &memory))?;
+        let child = Child::fork(|| wait_and_compete(&gate, &memory, turns))?;
         affinity::place(child.process(), cpus)?;
         // Rather this than somebody's work.
         Victim::First.mark(child.process())?;
@@ -94,19 +97,36 @@ impl Competitor {
         }
     }
 
+    /// Wait for the end of its first turn. Its size then, in KiB.
+    ///
+    /// # Errors
+    /// As [`Competitor::settle`].
+    pub fn wait_for(&mut self, turns: &Turns, kills: &Since) -> Result<u64, Failure> {
+        while !turns.is_over() {
+            self.look(kills)?;
+        }
+        self.resident_kib()
+    }
+
     /// Its resident set in a second, in KiB.
     fn look_later(&mut self, kills: &Since) -> Result<u64, Failure> {
         let latest = Instant::now() + LOOK;
         while Instant::now() < latest {
-            if cancel::requested() {
-                return Err(Failure::failed(
-                    "interrupted while the competitor took its memory",
-                ));
-            }
-            self.check(kills)?;
-            std::thread::sleep(NAP);
+            self.look(kills)?;
         }
         self.resident_kib()
+    }
+
+    /// See that going on has a meaning, and let some time go by.
+    fn look(&mut self, kills: &Since) -> Result<(), Failure> {
+        if cancel::requested() {
+            return Err(Failure::failed(
+                "interrupted while the competitor took its memory",
+            ));
+        }
+        self.check(kills)?;
+        std::thread::sleep(NAP);
+        Ok(())
     }
 
     /// Resident memory that it competes for, in KiB: what it inherited is its parent's.
@@ -197,32 +217,65 @@ impl Drop for Reserved {
 }
 
 /// In the child: wait for the gate, compete.
-fn wait_and_compete(gate: &OwnedFd, memory: &Reserved) {
-    if read(gate, &mut [0]) == Ok(1) {
-        compete(memory);
+fn wait_and_compete(gate: &OwnedFd, memory: &Reserved, turns: Option<&Turns>) {
+    if read(gate, &mut [0]) != Ok(1) {
+        return;
+    }
+    let mut steps = Steps::over(memory);
+    let Some(turns) = turns else {
+        loop {
+            steps.take();
+        }
+    };
+    for _ in 0..FIRST_STEPS * steps.pages as u64 {
+        steps.take();
+    }
+    loop {
+        turns.end();
+        for _ in 0..turns.steps {
+            steps.take();
+        }
     }
 }
 
 /// `compete_for_memory` of the document: a page at random is read at each step, and written at every eighth. The sum keeps the reads.
-fn compete(memory: &Reserved) -> ! {
-    let page = page_bytes() as usize;
-    let pages = memory.bytes / page;
-    let mut random = Xorshift::new();
-    let (mut step, mut sum) = (0, 0_u8);
-    loop {
-        let number = random.draw() as usize % pages;
-        if step >= pages {
-            step = 0;
+struct Steps<'a> {
+    memory: &'a Reserved,
+    page: usize,
+    pages: usize,
+    random: Xorshift,
+    step: usize,
+    sum: u8,
+}
+
+impl<'a> Steps<'a> {
+    fn over(memory: &'a Reserved) -> Self {
+        let page = page_bytes() as usize;
+        Self {
+            memory,
+            page,
+            pages: memory.bytes / page,
+            random: Xorshift::new(),
+            step: 0,
+            sum: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self) {
+        let number = self.random.draw() as usize % self.pages;
+        if self.step >= self.pages {
+            self.step = 0;
         }
         // SAFETY: the page lies within the mapping, which is readable and writable, and this process has one thread.
         unsafe {
-            let place = memory.address.as_ptr().add(number * page);
-            sum = sum.wrapping_add(place.read_volatile());
-            if step % WRITES == 0 {
+            let place = self.memory.address.as_ptr().add(number * self.page);
+            self.sum = self.sum.wrapping_add(place.read_volatile());
+            if self.step % WRITES == 0 {
                 place.write_volatile(1);
             }
         }
-        std::hint::black_box(sum);
-        step += 1;
+        std::hint::black_box(self.sum);
+        self.step += 1;
     }
 }

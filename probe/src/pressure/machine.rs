@@ -92,6 +92,7 @@ mod tests {
             swap,
             swap_bytes,
             wait: Duration::ZERO,
+            steps: 0,
             directory: PathBuf::new(),
             beside,
         }

@@ -18,8 +18,9 @@ use crate::cancel;
 use crate::environment;
 use crate::error::{Failure, words};
 use crate::made::Made;
+use crate::made::setting::{PAGE_CLUSTER, borrow};
 use crate::made::swap_area;
-use crate::made::thing::{self, Device, FILE_PREFIX, PAGE_CLUSTER, Thing, device_folder};
+use crate::made::thing::{self, Device, FILE_PREFIX, Thing, device_folder};
 use crate::workloads::disk::residency::page_bytes;
 use crate::workloads::disk::scratch::survive_size_limit;
 
@@ -156,24 +157,11 @@ pub fn swap_for(kind: SwapKind, bytes: u64, directory: &Path) -> Result<Swap, Fa
 /// # Errors
 /// `Failure::Unavailable` where it cannot be set.
 pub fn without_readahead() -> Result<Option<Made>, Failure> {
-    let before = fs::read_to_string(PAGE_CLUSTER)
-        .map_err(|error| Failure::system(&format!("reading {PAGE_CLUSTER}"), error))?;
-    let (before, set) = (before.trim().to_owned(), "0".to_owned());
-    if before == set {
-        return Ok(None);
-    }
-    let made = Made::announce(Thing::Setting {
-        path: PAGE_CLUSTER.into(),
-        before,
-        set: set.clone(),
-    })?;
-    fs::write(PAGE_CLUSTER, set).map_err(|error| {
-        Failure::unavailable(
-            format!("{PAGE_CLUSTER} cannot be set: {}", words(&error)),
-            "run as root, on a machine or in a container that may change it",
-        )
-    })?;
-    Ok(Some(made))
+    borrow(
+        Path::new(PAGE_CLUSTER),
+        "0",
+        "run a kernel with CONFIG_SWAP",
+    )
 }
 
 fn file(bytes: u64, directory: &Path) -> Result<Swap, Failure> {

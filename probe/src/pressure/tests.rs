@@ -30,6 +30,7 @@ fn plan(folder: &Folder, swap: SwapKind, swap_bytes: u64) -> Plan {
         swap,
         swap_bytes,
         wait: Duration::ZERO,
+        steps: 0,
         directory: folder.0.clone(),
         beside: 0,
     }

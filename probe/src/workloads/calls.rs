@@ -8,8 +8,9 @@ use std::sync::atomic::AtomicU8;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 
-use super::{call_numbers, host_id};
+use super::{call_numbers, host_id, my_precious};
 use crate::error::Failure;
+use crate::made::Made;
 
 /// Where `lseek` goes each time: any place but the start, so that the answer is not a mere 0.
 const SEEK_TO: i64 = 7;
@@ -51,6 +52,8 @@ pub struct Call {
     target: Target,
     /// What each call must answer. Where it cannot be known otherwise it is what a first call answered.
     pub expected: i64,
+    /// The setting of the kernel that the call is made under, if it was another.
+    _setting: Option<Made>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,8 @@ impl Call {
     ///
     /// # Errors
     /// `Failure::Request` for an unknown name, a number that is not admitted, or a C library's function as an instruction;
-    /// `Failure::Failed` if a file cannot be made; `Failure::Unavailable` for a `gethostid` that asks a name server.
+    /// `Failure::Failed` if a file cannot be made; `Failure::Unavailable` for a `gethostid` that asks a name server, and for `my_precious` on a
+    /// kernel that does not have it.
     pub fn named(
         name: &str,
         entry: Entry,
@@ -82,7 +86,12 @@ impl Call {
             let call = SystemCall { number, arguments };
             Ok(Target::Known(call, entry, file))
         };
+        let mut setting = None;
         let target = match name {
+            "my_precious" | "my_precious_logged" => {
+                setting = my_precious::set_log(name == "my_precious_logged")?;
+                known(my_precious::NUMBER, [0; 3], None)
+            }
             "getpid" => known(libc::SYS_getpid, [0; 3], None),
             "getppid" => known(libc::SYS_getppid, [0; 3], None),
             "read" => {
@@ -118,10 +127,14 @@ impl Call {
             "getppid" => i64::from(std::os::unix::process::parent_id()),
             "read" => 1,
             "lseek" => SEEK_TO,
-            "clock_gettime" => 0,
+            "clock_gettime" | "my_precious" | "my_precious_logged" => 0,
             _ => target.visit(Once),
         };
-        Ok(Self { target, expected })
+        Ok(Self {
+            target,
+            expected,
+            _setting: setting,
+        })
     }
 
     /// Hand the call to a visitor.
@@ -129,8 +142,13 @@ impl Call {
         self.target.visit(visitor)
     }
 
-    /// What is worth telling of a call that the kernel refuses.
+    /// What is worth telling: that the kernel refuses the call, or writes what it logs to a console as well.
     pub fn remark(&self) -> Option<String> {
+        if let Target::Known(call, ..) = &self.target {
+            return (call.number == my_precious::NUMBER)
+                .then(my_precious::console)
+                .flatten();
+        }
         let Target::Unknown(SystemCall { number, .. }, _) = &self.target else {
             return None;
         };
@@ -356,6 +374,24 @@ mod tests {
             match named(name, entry) {
                 Err(Failure::Request { field, .. }) => assert_eq!(field, wrong),
                 other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_of_another_kernel_is_never_made() {
+        if std::path::Path::new(crate::made::setting::MY_PRECIOUS_LOG).exists() {
+            return;
+        }
+        for name in ["my_precious", "my_precious_logged"] {
+            for entry in [Entry::Function, Entry::Instruction] {
+                match named(name, entry) {
+                    Err(Failure::Unavailable {
+                        remedy: Some(remedy),
+                        ..
+                    }) => assert!(remedy.contains("oscope run kernel.precious"), "{remedy}"),
+                    other => panic!("{name}: {other:?}"),
+                }
             }
         }
     }

@@ -4,7 +4,9 @@ mod area;
 mod expected;
 mod parameters;
 mod patience;
+mod policy;
 mod presence;
+mod reclaim;
 mod repetition;
 mod simulation;
 mod usage;
@@ -21,6 +23,7 @@ use crate::cancel;
 use crate::counters::{Counters, MEMORY_NAMES};
 use crate::description::Description;
 use crate::error::Failure;
+use crate::made::Made;
 use crate::pressure::{self, Competition, Pressure};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -40,6 +43,8 @@ pub struct MemoryAccess {
     /// Base pages that must be there after the walk, where that is known.
     touched: Option<u64>,
     pressure: Option<Pressure>,
+    /// The kernel's settings, put back when nothing presses any more.
+    _policy: Vec<Made>,
     counters: Option<Counters>,
     geometry: Option<Geometry>,
     /// What the model counted, and for what.
@@ -61,11 +66,12 @@ impl Workload for MemoryAccess {
                 512 lines of 64 B, of which the first of each 8 is written and the others read, a byte each (volatile), with the page faults that \
                 they meet; some 10 instructions a line, as gcc -O2 makes them. Each repetition runs in a forked process of its own: its page tables are new, and pages of \
                 the program that it writes to for the first time fault a few times as well. In it, outside the clock: mapping, populating and initialising the memory, then \
-                writing over 16 MiB (together the init_ figures); getrusage just before and after the walk, beside the marks of the region; reading smaps and \
+                writing over 16 MiB (together the init_ figures); getrusage and /proc/vmstat just before and after the walk, beside the marks of the region; reading smaps and \
                 pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first: a fault on a page \
                 that is not in the page cache counts as major although no device is read. With pressure=compete the walk waits for memory inside the clock: in a group of version 1 asleep, until \
                 a helper process raises the limit for a moment (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
-                each time), so that time_s tells of this regime as well as of swapping. Covariates are those of the waiting parent, not of the measured process. \
+                each time), so that time_s tells of this regime as well as of swapping. With steps, the competitor's turns and two switches a set are inside the clock too; cpu_s has \
+                none of them. Covariates are those of the waiting parent, not of the measured process. \
                 Simulated counts are a model's, made once a request.",
             parameters: parameters::parameters(),
             metrics: parameters::metrics(),
@@ -91,6 +97,7 @@ impl Workload for MemoryAccess {
             bases,
             sets: parameters.sets,
         };
+        let policy = parameters.policy.set()?;
         let pressure = wanted
             .pressed
             .then(|| Pressure::prepare(pressing(&parameters, &plan), context))
@@ -100,6 +107,7 @@ impl Workload for MemoryAccess {
             plan,
             directory: parameters.directory,
             pressure,
+            _policy: policy,
             counters,
             geometry,
             simulated: None,
@@ -126,9 +134,11 @@ impl Workload for MemoryAccess {
             }
         };
         let mut competition = self.pressure.as_mut().map(Pressure::compete).transpose()?;
+        let turns = competition.as_ref().and_then(Competition::turns);
         let lent = Lent {
             file: file.as_ref(),
             pressure: self.pressure.as_ref(),
+            turns: turns.as_deref(),
             counters: self.counters.as_ref(),
         };
         let plan = &self.plan;
@@ -274,6 +284,7 @@ fn pressing(parameters: &Parameters, plan: &Plan) -> pressure::Plan {
         swap: parameters.swap,
         swap_bytes: parameters.swap_size,
         wait: Duration::from_secs_f64(parameters.wait),
+        steps: parameters.steps,
         directory: parameters.directory.clone(),
         beside: plan.wanted.bytes() + area::FLUSHED_BYTES,
     }
@@ -340,10 +351,12 @@ fn figures(seconds: f64, found: &Found) -> Vec<(&'static str, f64)> {
     let mut figures = vec![
         ("time_s", seconds),
         ("set_ns", seconds * 1e9 / found.done as f64),
+        ("cpu_s", found.function.utime_s + found.function.stime_s),
         ("init_time_s", found.init_time_s),
     ];
     figures.extend(found.function.metrics(&usage::NAMES));
     figures.extend(found.init.metrics(&usage::INIT_NAMES));
+    figures.extend(found.reclaimed.metrics());
     figures.extend([
         ("resident_kib", found.presence.resident_kib as f64),
         ("touched_pages", found.presence.touched as f64),

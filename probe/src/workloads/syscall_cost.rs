@@ -58,12 +58,16 @@ impl Workload for SyscallCost {
                             "lseek",
                             "gethostid",
                             "clock_gettime",
+                            "my_precious",
+                            "my_precious_logged",
                         ],
                         pattern: Some("nr:N"),
                     },
                     unit: None,
                     doc: "read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and clock_gettime \
-                        are the C library's functions; nr:N is the call of that number with zeroes as arguments.",
+                        are the C library's functions; my_precious is the call of a kernel built with the patch of that name, told to log nothing \
+                        (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the kernel's log each time (2); nr:N is the \
+                        call of that number with zeroes as arguments.",
                 },
                 Style::parameter(),
                 Parameter {

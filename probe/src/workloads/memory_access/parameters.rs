@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::area::{Backing, Initialise};
+use super::policy::Policy;
+use super::reclaim;
 use super::simulation;
 use super::usage;
 use super::walk::{Footprint, Pattern};
@@ -34,6 +36,8 @@ pub struct Parameters {
     pub swap_size: u64,
     /// In seconds.
     pub wait: f64,
+    pub steps: u64,
+    pub policy: Policy,
     pub directory: PathBuf,
 }
 
@@ -206,8 +210,27 @@ fn pressed() -> Vec<Parameter> {
                 maximum: 3600.0,
             },
             unit: Some("s"),
-            doc: "Least time that the competitor has before its resident set is judged to be stable.",
+            doc: "Least time that the competitor has before its resident set is judged to be stable; nothing where it takes turns.",
         },
+        Parameter {
+            name: "steps",
+            kind: Kind::Integer {
+                default: 0,
+                minimum: 0,
+                maximum: 1 << 20,
+            },
+            unit: None,
+            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With turns the order of all accesses is the same each \
+                time, and for every policy, so that counts differ by what the kernel does only; it begins with 32 steps for each of its pages.",
+        },
+        Parameter::choice(
+            "policy",
+            "asis",
+            &Policy::NAMES,
+            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: so, but pages that it would \
+                activate are reclaimed, as in the document; reclaim-referenced: so, and references do not count at all; mglru: by the multi-generational LRU. \
+                It is set for the whole machine, and put back afterwards.",
+        ),
         Place::directory(),
     ]
 }
@@ -226,6 +249,11 @@ pub fn metrics() -> Vec<Metric> {
         less("time_s", "s", "Time of the walk over all sets."),
         less("set_ns", "ns", "Time of a set: 16 walks over 512 lines."),
         less(
+            "cpu_s",
+            "s",
+            "Processor time of the walk, of the measured process alone: user and system mode together (getrusage), which kernels count exactly, to a microsecond.",
+        ),
+        less(
             "init_time_s",
             "s",
             "Time of the initialisation: mapping, populating, setting, msync, and writing over 16 MiB to flush the caches.",
@@ -233,6 +261,7 @@ pub fn metrics() -> Vec<Metric> {
     ];
     metrics.extend(used(usage::NAMES));
     metrics.extend(used(usage::INIT_NAMES));
+    metrics.extend(reclaimed());
     metrics.extend(there());
     metrics.extend(counts());
     metrics.extend(simulated());
@@ -289,6 +318,23 @@ fn used(names: [&'static str; 7]) -> [Metric; 7] {
             "Blocks of 512 B to be written, counted when a page becomes dirty (getrusage); null likewise.",
         ),
     ]
+}
+
+/// What `/proc/vmstat` counts.
+fn reclaimed() -> impl Iterator<Item = Metric> {
+    let docs = [
+        "Pages read from swap during the walk, by the whole machine, the competitor included (pswpin); null where the kernel does not count them, as for the next six.",
+        "Pages written to swap during the walk, by the whole machine (pswpout).",
+        "Pages of anonymous memory that came back soon after they were reclaimed, of the whole machine (workingset_refault_anon).",
+        "Pages of files that came back soon after they were reclaimed, of the whole machine (workingset_refault_file).",
+        "Pages moved to the active list, of the whole machine (pgactivate); the multi-generational LRU does it otherwise, and counts few.",
+        "Pages looked at for reclaim, of the whole machine (pgscan_anon + pgscan_file).",
+        "Pages reclaimed, of the whole machine (pgsteal_anon + pgsteal_file).",
+    ];
+    reclaim::NAMES
+        .into_iter()
+        .zip(docs)
+        .map(|(name, doc)| found(name, "1", doc))
 }
 
 fn there() -> [Metric; 5] {

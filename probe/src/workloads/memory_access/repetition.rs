@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use super::area::{Area, Flushed, Wanted};
 use super::presence::Presence;
+use super::reclaim::Reclaim;
 use super::simulation::Addresses;
 use super::usage::Usage;
-use super::walk::{Bases, WRITTEN, lines, walk};
+use super::walk::{Bases, WRITTEN, lines, walk, walk_with_pauses};
 use crate::counters::{Counters, MEMORY_EVENTS};
 use crate::error::Failure;
-use crate::pressure::Pressure;
+use crate::pressure::{Pressure, Turns};
 use crate::region::Region;
 use crate::workloads::mapping::Pages;
 
@@ -41,6 +42,8 @@ pub struct Found {
     pub init: Usage,
     /// What the walk used.
     pub function: Usage,
+    /// What the machine reclaimed meanwhile.
+    pub reclaimed: Reclaim,
     /// What was there after the walk.
     pub presence: Presence,
     /// Working sets walked.
@@ -60,6 +63,8 @@ pub struct Lent<'a> {
     pub file: Option<&'a File>,
     /// The pressure to be under.
     pub pressure: Option<&'a Pressure>,
+    /// The turns that the competitor is to be given, unless it runs freely.
+    pub turns: Option<&'a Turns>,
     /// The hardware counters that were proved, if they are wanted.
     pub counters: Option<&'a Counters>,
 }
@@ -84,20 +89,28 @@ impl Plan {
         let flushed = Flushed::write()?;
         let init_time_s = began.elapsed().as_secs_f64();
         let first = area.start();
+        let reclaimed = Reclaim::now()?;
         let before = Usage::now()?;
         if let Some(counters) = &counters {
             counters.enable();
         }
-        // SAFETY: the bases were made for memory of this size.
-        let done = region.measure(|| unsafe { walk(first, self.bases.clone(), self.sets) });
+        let bases = self.bases.clone();
+        let done = region.measure(|| match lent.turns {
+            // SAFETY: the bases were made for memory of this size.
+            None => unsafe { walk(first, bases, self.sets) },
+            // SAFETY: as above.
+            Some(turns) => unsafe { walk_with_pauses(first, bases, self.sets, || turns.give()) },
+        });
         if let Some(counters) = &counters {
             counters.disable();
         }
         let after = Usage::now()?;
+        let reclaimed = Reclaim::now()?.since(reclaimed);
         Ok(Found {
             init_time_s,
             init: before.since(start),
             function: after.since(before),
+            reclaimed,
             presence: Presence::of(area.bytes())?,
             done,
             wrong: self.wrong_lines(area.bytes()),

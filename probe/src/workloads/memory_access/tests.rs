@@ -223,6 +223,50 @@ fn what_cannot_be_is_refused_with_its_field_or_remedy() {
 }
 
 #[test]
+fn what_the_machine_reclaimed_is_told_beside_the_walk() {
+    let metric = walked(json!({"size": 1 << 20, "sets": 50}));
+    for name in reclaim::NAMES {
+        if let Some(value) = metric(name) {
+            assert!(value >= 0.0 && value.fract() == 0.0, "{name}: {value}");
+        }
+    }
+    assert!(metric("activations").is_some());
+    let cpu = metric("utime_s").expect("it is told") + metric("stime_s").expect("it is told");
+    assert_eq!(metric("cpu_s"), Some(cpu));
+}
+
+#[test]
+fn a_policy_of_another_kernel_is_unavailable_with_the_one_that_has_it() {
+    if std::path::Path::new(crate::made::setting::RECLAIM_REFERENCED).exists() {
+        return;
+    }
+    for policy in ["reclaim-active", "reclaim-referenced"] {
+        match refusal(json!({"size": 1 << 20, "sets": 1, "policy": policy})) {
+            Failure::Unavailable {
+                remedy: Some(remedy),
+                ..
+            } => assert!(remedy.contains("oscope run kernel.reclaim"), "{remedy}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_walk_in_turns_is_the_same_walk() {
+    with(json!({"size": 1 << 20, "sets": 50}), |workload, _| {
+        let workload = workload.expect("it can be prepared");
+        let mut memory = vec![0; 1 << 20];
+        let pauses = std::cell::Cell::new(0);
+        let pause = || pauses.set(pauses.get() + 1);
+        let bases = workload.plan.bases.clone();
+        // SAFETY: the memory is of the size that the bases were made for.
+        let done = unsafe { walk::walk_with_pauses(memory.as_mut_ptr(), bases, 50, pause) };
+        assert_eq!((done, pauses.get()), (50, 50));
+        assert_eq!(workload.plan.wrong_lines(&memory), 0);
+    });
+}
+
+#[test]
 fn a_simulation_is_made_once_and_counts_every_access() {
     with(
         json!({"counters": "both", "geometry": "zen3", "size": 16 << 20, "sets": 100}),

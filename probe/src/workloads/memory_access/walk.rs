@@ -109,6 +109,26 @@ pub unsafe fn walk(start: *mut u8, mut bases: Bases, sets: u64) -> u64 {
     done
 }
 
+/// As [`walk`], with something done after each set.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+pub unsafe fn walk_with_pauses(
+    start: *mut u8,
+    mut bases: Bases,
+    sets: u64,
+    pause: impl Fn(),
+) -> u64 {
+    for _ in 0..sets {
+        let base = bases.next() as usize;
+        // SAFETY: a base lies at least a working set before the end.
+        unsafe { walk_set(start.add(base)) };
+        pause();
+    }
+    sets
+}
+
 /// One working set. The compiler can neither unroll nor merge what `opaque` counts: with gcc -O2 it does not either, and each access costs
 /// a handful of instructions beside it, of which one is a jump taken.
 ///
