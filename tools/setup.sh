@@ -21,6 +21,12 @@ if [ "$purpose" != run ]; then
   want strace strace
   want perf linux-perf
   want valgrind valgrind
+  # Kernels for guests, and what boots them.
+  for tool in flex bison bc lz4 patch perl; do want "$tool" "$tool"; done
+  want xz xz-utils
+  want qemu-system-x86_64 qemu-system-x86
+  [ -e /usr/include/libelf.h ] || wanted+=(libelf-dev)
+  compgen -G '/usr/src/linux-source-*.tar.xz' >/dev/null || wanted+=(linux-source)
 fi
 if [ ${#wanted[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || fail "missing: ${wanted[*]}" "install them with this system's package manager"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from oscope.api import Run
+    from oscope.clocks import Clock
     from oscope.experiment import Level, Profile
 
 __all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "load", "run"]
@@ -33,20 +34,26 @@ def run(
     budget: float | str | None = None,
     seed: int | None = None,
     trace: Sequence[str] = (),
+    on: str | None = None,
+    clock: Clock | None = None,
+    cpus: int | None = None,
+    memory: int | str | None = None,
     store: str | Path | None = None,
     **factors: Level | Sequence[Level],
 ) -> Run:
-    """Measure the experiment or lab called `name` on this machine and return the run.
+    """Measure the experiment or lab called `name` and return the run.
 
     `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
     `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. With `trace` (some
-    of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `store` is a path
-    or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and StoreError
-    where those fail.
+    of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
+    `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
+    `memory` (bytes, or a text such as `"1G"`). `store` is a path or URL, as for the command line. Raises
+    UsageError for a request that cannot be, ProbeError and StoreError where those fail.
     """
     from oscope.api import Request, measure
 
-    return measure(name, Request(profile, reps, precision, budget, seed, trace), store, factors)
+    request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory)
+    return measure(name, request, store, factors)
 
 
 def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:

@@ -9,14 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscope import catalogue, labs, restoring
+from oscope.clocks import Clock
 from oscope.errors import UsageError
 from oscope.execution import execute
 from oscope.experiment import Experiment, Level, Profile
+from oscope.guest.wanted import Where
+from oscope.guest.wanted import place as place_experiments
 from oscope.plan import Amount, make_plan
 from oscope.samples import ExperimentResults, Results
 from oscope.store import Store
 from oscope.trace.factor import parse_kinds
-from oscope.units import parse_duration, parse_share
+from oscope.units import parse_bytes, parse_duration, parse_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,6 +38,15 @@ class Request:
     budget: float | str | None
     seed: int | None
     trace: Sequence[str] = ()
+    on: str | None = None
+    clock: Clock | None = None
+    cpus: int | None = None
+    memory: int | str | None = None
+
+    def where(self) -> Where:
+        """Return where it is to be measured, with texts converted."""
+        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        return Where(self.on, self.clock, self.cpus, memory)
 
     def amount(self) -> Amount:
         """Return it with texts converted."""
@@ -128,14 +140,18 @@ def measure(
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
         for factor, levels in factors.items()
     }
+    placed = place_experiments(_experiments(name), (name,), request.where(), request.profile)
+    for text in placed.left_out:
+        _tell(text)
     plan = make_plan(
-        _experiments(name),
+        placed.experiments,
         catalogue.load(),
         profile=request.profile,
         settings=settings,
         amount=request.amount(),
         trace=parse_kinds(request.trace) if request.trace else None,
         seed=request.seed,
+        guests=placed.guests,
     )
     with Store.open(place) as store:
         outcome = execute(plan, store)

@@ -2,7 +2,8 @@
 
 Rounding is to `SIGNIFICANT` digits of the uncertainty, as the GUM (JCGM 100:2008, 7.2.6) advises. Prefixes
 are decimal for seconds and rates (ns, µs, ms, s), binary for bytes (KiB = 1024 B). Groups of three digits are
-parted by a narrow no-break space from 10 000 on.
+parted by a narrow no-break space from 10 000 on. Counts of instructions have no prefix; where they repeat
+exactly they keep up to `EXACT_DECIMALS` decimals, which a division by a number of iterations brings about.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from oscope.clocks import UNIT as INSTRUCTIONS
+
 SIGNIFICANT = 2
 MOST_DECIMALS = 9
+EXACT_DECIMALS = 2
 FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
 MISSING = "–"
@@ -54,6 +58,10 @@ class Scale:
             decimals = _decimals(min(doubts) / factor, SIGNIFICANT)
             if sizes:
                 decimals = max(decimals, min(0, _decimals(sizes[0] / factor, SIGNIFICANT)))
+        elif unit == INSTRUCTIONS:
+            decimals = next(
+                (n for n in range(EXACT_DECIMALS) if all(_whole(s * 10**n) for s in sizes)), EXACT_DECIMALS
+            )
         elif any(size / factor % 1 for size in sizes):
             decimals = _decimals(sizes[0] / factor, 4)
         else:
@@ -72,6 +80,8 @@ class Scale:
     def with_unit(self, value: float | None) -> str:
         """Return the figure with its unit."""
         text = self.text(value)
+        if self.unit == INSTRUCTIONS and text.removeprefix("-") == "1":
+            return f"{text} instruction"
         return f"{text} {self.unit}" if self.unit and text != MISSING else text
 
 
@@ -118,6 +128,11 @@ def bounded_text(value: float, low: float, high: float) -> str:
         return f"{value:.3g}"
     scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
     return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
+
+
+def _whole(value: float) -> bool:
+    """Say whether `value` is a whole number but for the rounding of a division."""
+    return abs(value - round(value)) <= 1e-9 * max(abs(value), 1.0)
 
 
 def _half(low: float | None, high: float | None) -> float | None:

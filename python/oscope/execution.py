@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from oscope import catalogue, laboratory
 from oscope.errors import OscopeError, ProbeError, StoreError
+from oscope.guest import Guest
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
+from oscope.place import Place
 from oscope.placement import Placement
 from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, passes
 from oscope.progress import Listener, Silence
 from oscope.recorder import PointState, Recorder, check_resumable
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.samples import ExperimentResults
 from oscope.store import Happening, Store
 from oscope.turns import Turns
 from oscope.units import format_duration, format_share
@@ -42,30 +46,70 @@ def execute(
     probe refuses a request or the run cannot go on here, ProbeError where no probe starts, StoreError where
     storing fails; what was committed stays.
     """
-    path = find_probe()
     if plan.precision is not None:
         # Loaded now, since it takes as long as measuring a fast point.
         import oscope.statistics  # noqa: F401
     with Placement() as placement:
-        turns = Turns(path, placement)
+        turns = make_turns(placement)
         try:
             with Interruption(turns.interrupt):
-                return _execute(plan, store, turns, listener or Silence(), resume)
+                check_places(plan, turns)
+                begin(plan, store, turns, listener or Silence(), resume)
+                with failing_told(turns):
+                    _measure(plan, turns)
+                return finish(turns)
         finally:
             turns.kill()
 
 
-def _execute(plan: Plan, store: Store, turns: Turns, listener: Listener, resume: str | None) -> Outcome:
-    recorder = _begin(plan, store, turns, resume)
-    turns.begin(recorder, listener)
-    listener.begin(recorder.run_id, plan)
+def make_turns(placement: Placement) -> Turns:
+    """Return who takes turns on this machine and in its guests. Raises ProbeError where no probe starts."""
+    path = find_probe()
+    turns = Turns(
+        path,
+        placement,
+        lambda guest: guest_place(guest, path, placement, turns.environment.get("machine")),
+    )
+    return turns
+
+
+def check_places(plan: Plan, turns: Turns) -> None:
+    """Raise OscopeError where a guest of the plan cannot be: told before anything is measured."""
+    for experiment in plan.experiments:
+        turns.place_of(experiment)
+
+
+def guest_place(guest: Guest, probe: Path, placement: Placement, machine: object) -> Place:
+    """Return where `guest` is booted on this `machine`. Raises OscopeError where it cannot be."""
+    # Imported where a guest is wanted: it takes a while.
+    from oscope.guest.place import GuestPlace
+
+    return GuestPlace(guest, probe, placement, machine)
+
+
+@contextlib.contextmanager
+def failing_told(*sides: Turns) -> Iterator[None]:
+    """Have the runs' status tell of an error that ends them."""
     try:
-        _measure(plan, turns)
+        yield
     except OscopeError:
         # Where the store itself failed, nothing more can be said in it.
         with contextlib.suppress(StoreError):
-            recorder.add_event("status", "failed")
+            for turns in sides:
+                turns.recorder.add_event("status", "failed")
         raise
+
+
+def begin(plan: Plan, store: Store, turns: Turns, listener: Listener, resume: str | None = None) -> None:
+    """Make the run of `plan` in the store, or take up the one to resume, for `turns` to measure."""
+    recorder = _begin(plan, store, turns, resume)
+    turns.begin(recorder, listener)
+    listener.begin(recorder.run_id, plan)
+
+
+def finish(turns: Turns) -> Outcome:
+    """Record how the run ended."""
+    recorder = turns.recorder
     status: Literal["done", "interrupted"] = "interrupted" if turns.interrupted else "done"
     _record_environment_after(turns)
     recorder.add_event("status", status)
@@ -187,15 +231,9 @@ def half_width(results: ExperimentResults, number: int, last_block: int) -> floa
     """
     from oscope.statistics import summarise_point
 
-    point = _until(results.points[number], last_block)
+    whole = results.points[number]
+    point = whole.only(whole.block <= last_block)
     return summarise_point(results, point, results.headline).relative_half_width
-
-
-def _until(point: PointSamples, last_block: int) -> PointSamples:
-    keep = point.block <= last_block
-    arrays = {f.name: v[keep] for f in fields(point) if hasattr(v := getattr(point, f.name), "dtype")}
-    metrics = {name: values[keep] for name, values in point.metrics.items()}
-    return replace(point, **arrays, metrics=metrics, covariates={}, failed=())
 
 
 def _describe_precision(plan: Plan, widths: list[float | None]) -> str:

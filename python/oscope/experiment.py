@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from oscope.clocks import Clock
+
 if TYPE_CHECKING:
     from oscope.report.document import Section
     from oscope.samples import Results
@@ -31,6 +33,18 @@ class Design:
 
 
 @dataclass(frozen=True)
+class GuestWanted:
+    """The guest in which an experiment is measured, unless `--on` says otherwise."""
+
+    kernel: str = "base"
+    """As after `--on guest:`."""
+    clock: Clock = "instructions"
+    cpus: int | None = None
+    """None: as many as the clock has by default."""
+    memory_bytes: int = 1 << 30
+
+
+@dataclass(frozen=True)
 class Experiment:
     """A workload with factors, under a name that scripts rely on."""
 
@@ -49,6 +63,8 @@ class Experiment:
     """Points of the product that make no sense."""
     least: Mapping[str, int] = field(default_factory=dict)
     """Lowest levels of factors of which the workload takes lower ones, such as 0 for its own choice."""
+    guest: GuestWanted | None = None
+    """None: this machine."""
 
     def design(self, profile: Profile) -> Design:
         """Return the design for `profile`; the full one where quick has none."""
@@ -67,3 +83,5 @@ class Lab:
     sections: Callable[[Results], list[Section]]
     """Answers drawn from the results: what was found, each with its figure and table."""
     notebook: str | None = None
+    clocks: tuple[Clock, ...] = ("wall",)
+    """Clocks whose figures the sections can take; experiments measured by another are kept from them."""

@@ -13,6 +13,7 @@ import orjson
 import sqlalchemy as sa
 
 from oscope import schema
+from oscope.clocks import counted
 from oscope.plan import Plan, PlannedExperiment
 from oscope.samples import Column, Columns, ExperimentResults, Floats, PointSamples, Results
 
@@ -95,7 +96,7 @@ def _assemble(
         points=points,
         metrics={name: metrics[name] for name in experiment.metrics},
         covariates=covariates,
-        environment=join_environment(events),
+        environment=join_environment(events, experiment.name),
         title=experiment.title,
         question=experiment.question,
         timing_model=workload.timing_model,
@@ -109,16 +110,23 @@ def _assemble(
             "precision": plan.precision,
             "budget_s": plan.budget_s,
             "notes": list(events.get("note", ())),
+            "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
         },
         factor_types={p.name: p.type for p in workload.parameters},
     )
 
 
-def join_environment(events: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return the environment at the start, with that at the end and the laboratory's versions beside it."""
-    first = dict(events["environment"][0]) if events.get("environment") else {}
-    boots = list(dict.fromkeys(e.get("boot_id") for e in events.get("environment", ())))
-    after = events["environment_after"][-1] if events.get("environment_after") else None
+def join_environment(events: Mapping[str, list[Any]], experiment: str | None = None) -> dict[str, Any]:
+    """Return the environment at the start, with that at the end and the laboratory's versions beside it.
+
+    That of an `experiment` measured in guests is its first guest's; nothing is left of that one at the end.
+    """
+    own = [boot for boot in events.get("boot", []) if boot["experiment"] == experiment]
+    here = events.get("environment", [])
+    found = [boot["environment"] for boot in own if "environment" in boot] or here
+    first = dict(found[0]) if found else {}
+    boots = list(dict.fromkeys(each.get("boot_id") for each in own or here))
+    after = events["environment_after"][-1] if events.get("environment_after") and not own else None
     laboratory = events["laboratory"][-1] if events.get("laboratory") else None
     return {**first, "boots": boots, "after": after, "laboratory": laboratory}
 
@@ -139,7 +147,10 @@ def _names(
 ) -> list[str]:
     """Return the names of the values to read, in the order in which a sample has them."""
     names = [*orjson.loads(row.columns), *(name for more in events.get("columns", ()) for name in more)]
-    return names[: len(experiment.metrics)] if columns == "metrics" else names
+    # Figures of the instructions clock cannot be judged without the interrupts.
+    if columns == "metrics" and not any(counted(metric.unit) for metric in experiment.workload.metrics):
+        return names[: len(experiment.metrics)]
+    return names
 
 
 def _load_point(

@@ -8,9 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from oscope import instructions
 from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.errors import UsageError
 from oscope.experiment import Design, Experiment, Level, Profile
+from oscope.guest import Guest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 MINIMUM_BLOCKS = 5
@@ -66,6 +68,9 @@ class PlannedExperiment:
     """None: as many as the precision needs."""
     min_time_ns: int
     workload: Workload
+    """With the metrics that are stored: by the instructions clock, counts in place of times."""
+    guest: Guest | None = None
+    """Where it is measured; None: on this machine."""
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -113,6 +118,7 @@ class Plan:
                     "blocks": e.blocks,
                     "min_time_ns": e.min_time_ns,
                     "workload": e.workload.to_object(),
+                    "guest": None if e.guest is None else e.guest.to_object(),
                 }
                 for e in self.experiments
             ],
@@ -133,6 +139,8 @@ class Plan:
                 blocks=e["blocks"],
                 min_time_ns=e["min_time_ns"],
                 workload=Workload.from_object(e["workload"]),
+                # A run that is older than guests has none.
+                guest=Guest.from_object(e["guest"]) if e.get("guest") else None,
             )
             for e in data["experiments"]
         )
@@ -176,13 +184,14 @@ def make_plan(
     amount: Amount | None = None,
     trace: str | None = None,
     seed: int | None = None,
+    guests: Mapping[str, Guest] | None = None,
 ) -> Plan:
     """Plan a run of `experiments`.
 
     `settings` gives a parameter the levels it shall have, as values or as typed, in every experiment whose
     workload has it. `trace` is the tracer under which every experiment is measured as well as without.
-    `seed` decides every order; None draws one. Raises UsageError for an amount, parameter or level that
-    cannot be.
+    `seed` decides every order; None draws one. `guests` gives the guest for experiments, by name, that are
+    not measured on this machine. Raises UsageError for an amount, parameter or level that cannot be.
     """
     amount = amount or Amount()
     amount.check()
@@ -193,13 +202,17 @@ def make_plan(
         e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload), settings) for e in experiments
     }
     _check_names(settings, workloads.values())
+    guests = guests or {}
     planned = tuple(
-        _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount) for e in experiments
+        _in_guest(
+            _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount), e, guests.get(e.name)
+        )
+        for e in experiments
     )
     return Plan(
         seed=draw_seed() if seed is None else _check_seed(seed),
         profile=profile,
-        place="local",
+        place=" and ".join(sorted({"local" if e.guest is None else "guest" for e in planned})),
         precision=amount.precision,
         budget_s=DEFAULT_BUDGET_S if amount.precision and amount.budget_s is None else amount.budget_s,
         experiments=planned,
@@ -236,7 +249,7 @@ def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Tur
     """Return the order of all points in `block`, and how many samples each gets.
 
     The order is a random permutation that depends on the seed, the experiment's name and the block alone, so
-    that a resumed run keeps the schedule of the unbroken one.
+    that a resumed run keeps the schedule of the unbroken one, and a run with the same seed repeats it.
     """
     import numpy as np
 
@@ -245,6 +258,11 @@ def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Tur
     order = np.random.default_rng([plan.seed, name, block]).permutation(len(experiment.points))
     reps = experiment.block_reps(block)
     return tuple(Turn(int(point), reps) for point in order)
+
+
+def counts_instructions(experiment: PlannedExperiment) -> bool:
+    """Say whether it is measured in guests by the instructions clock."""
+    return experiment.guest is not None and experiment.guest.clock == "instructions"
 
 
 def passes(plan: Plan, experiment: PlannedExperiment, blocks: Iterable[int]) -> Iterator[Pass]:
@@ -307,6 +325,23 @@ def _plan_experiment(
         min_time_ns=design.min_time_ns,
         workload=workload,
     )
+
+
+def _in_guest(planned: PlannedExperiment, experiment: Experiment, guest: Guest | None) -> PlannedExperiment:
+    """Return `planned` with what its guest's clock makes of its metrics."""
+    if guest is None:
+        return planned
+    if any(tracer_of(point) != UNTRACED for point in planned.points):
+        raise UsageError(
+            f"{planned.name}: a tracer of this machine sees nothing of a guest",
+            remedy="leave out --trace and the factor tracer, or measure with --on local",
+        )
+    if guest.clock == "wall":
+        return replace(planned, guest=guest)
+    workload = instructions.translate_workload(planned.workload)
+    shown = instructions.translate_names(experiment.metrics)
+    metrics = _order_metrics(replace(experiment, metrics=shown), workload)
+    return replace(planned, guest=guest, workload=workload, metrics=metrics)
 
 
 def _order_metrics(experiment: Experiment, workload: Workload) -> tuple[str, ...]:

@@ -47,6 +47,6 @@ def plot_headline(experiment: ExperimentResults) -> Figure:
     labels = [" ".join(f"{name}={point.factors[name]}" for name in varied) for point in points]
     axes.set_yticks(range(len(points)), labels)
     axes.invert_yaxis()
-    axes.set_xlabel(f"{metric.name} [{metric.unit}]")
+    axes.set_xlabel(metric.name if metric.unit == metric.name else f"{metric.name} [{metric.unit}]")
     axes.set_title(f"{experiment.title or experiment.experiment}: samples, median and 95 % interval")
     return figure

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -52,14 +52,17 @@ class Request:
 class Probe:
     """One probe process, in a session of its own: a Ctrl-C at the terminal reaches the laboratory only."""
 
-    def __init__(self, path: Path, *, hello_limit_s: float = HELLO_LIMIT_S) -> None:
-        """Start the probe at `path` and wait for its greeting; ProbeError where none comes."""
+    subject = "the probe"
+    """What messages call it."""
+
+    def __init__(self, command: Sequence[str | Path], *, hello_limit_s: float = HELLO_LIMIT_S) -> None:
+        """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes."""
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._unread = {"stdout": b"", "stderr": b""}
         self._terminated_at: float | None = None
         try:
             self._process = subprocess.Popen(
-                [path, "run"],
+                command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -68,7 +71,8 @@ class Probe:
             )
         except OSError as error:
             raise ProbeError(
-                f"the probe {path} does not start ({error})", remedy="build it anew with `make setup`"
+                f"{self.subject} {command[0]} does not start ({error})",
+                remedy="build it anew with `make setup`",
             ) from error
         self._selector = selectors.DefaultSelector()
         for name in ("stdout", "stderr"):
@@ -161,7 +165,7 @@ class Probe:
             self._broken("did not greet first")
         if event.schema != SCHEMA:
             raise ProbeError(
-                f"the probe speaks {event.schema!r}, this laboratory {SCHEMA!r}",
+                f"{self.subject} speaks {event.schema!r}, this laboratory {SCHEMA!r}",
                 remedy="install both from one build",
             )
         return event
@@ -200,15 +204,14 @@ class Probe:
         if self._terminated_at is not None and now - self._terminated_at > _GOODBYE_LIMIT_S:
             self.kill()
             raise ProbeError(
-                f"the probe did not end within {_GOODBYE_LIMIT_S:g} s of being told to, and was killed"
+                f"{self.subject} did not end within {_GOODBYE_LIMIT_S:g} s of being told to, and was killed"
             )
         if now - last_word > limit_s:
             self._drain_words()
-            doing = _doing(self.pid)
+            doing = self._doing()
+            words = self._last_words()
             self.kill()
-            raise ProbeError(
-                f"the probe was silent for {limit_s:g} s and was killed{doing}{self._last_words()}"
-            )
+            raise ProbeError(f"{self.subject} was silent for {limit_s:g} s and was killed{doing}{words}")
 
     def _cut(self, chunk: bytes) -> list[bytes]:
         *lines, self._unread["stdout"] = (self._unread["stdout"] + chunk).split(b"\n")
@@ -237,7 +240,18 @@ class Probe:
             self._words.append(rest)
             self._unread["stderr"] = b""
 
+    def _doing(self) -> str:
+        """Say what a silent process's threads are at, such as `D in folio_wait_bit`: waiting for a device."""
+        found = []
+        with contextlib.suppress(OSError):
+            for thread in sorted(Path(f"/proc/{self.pid}/task").iterdir()):
+                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                place = (thread / "wchan").read_text().strip("\0\n")
+                found.append(f"{state} in {place}" if place not in ("", "0") else state)
+        return f"; its threads: {', '.join(found)}" if found else ""
+
     def _last_words(self) -> str:
+        """Return what is known of why it ends, to be put behind a message."""
         return f"; its last words: {' / '.join(self._words)}" if self._words else ""
 
     def _parse(self, line: bytes) -> Event:
@@ -255,8 +269,9 @@ class Probe:
 
     def _broken(self, what: str) -> NoReturn:
         self._drain_words()
+        words = self._last_words()
         self.kill()
-        raise ProbeError(f"the probe {what}, and was killed{self._last_words()}")
+        raise ProbeError(f"{self.subject} {what}, and was killed{words}")
 
     def _death(self) -> ProbeError:
         """Return the error for a probe whose output ended before its answer."""
@@ -269,19 +284,8 @@ class Probe:
         words = self._last_words()
         self.kill()
         if status < 0:
-            return ProbeError(f"the probe was killed by {_signal_name(-status)}{words}")
-        return ProbeError(f"the probe ended with status {status} before it had answered{words}")
-
-
-def _doing(pid: int) -> str:
-    """Say what a silent process's threads are at, such as `D in folio_wait_bit`: waiting for a device."""
-    found = []
-    with contextlib.suppress(OSError):
-        for thread in sorted(Path(f"/proc/{pid}/task").iterdir()):
-            state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-            place = (thread / "wchan").read_text().strip("\0\n")
-            found.append(f"{state} in {place}" if place not in ("", "0") else state)
-    return f"; its threads: {', '.join(found)}" if found else ""
+            return ProbeError(f"{self.subject} was killed by {_signal_name(-status)}{words}")
+        return ProbeError(f"{self.subject} ended with status {status} before it had answered{words}")
 
 
 def _signal_name(number: int) -> str:

@@ -69,7 +69,11 @@ def to_json(results: Results) -> bytes:
 
 def write(results: Results, destination: str | Path) -> None:
     """Write the records to a file, whole or not at all; `-` is standard output. Raises OscopeError."""
-    text = to_json(results)
+    write_out(to_json(results), destination)
+
+
+def write_out(text: bytes, destination: str | Path) -> None:
+    """Write `text` to a file, whole or not at all; `-` is standard output. Raises OscopeError."""
     if str(destination) == "-":
         sys.stdout.buffer.write(text)
         sys.stdout.flush()

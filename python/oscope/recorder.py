@@ -16,6 +16,9 @@ from oscope.samples import ExperimentResults
 from oscope.store import Happening, Store
 from oscope.wire import Sample
 
+_ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
+"""Of a guest's record: what has to be the same in all boots of an experiment."""
+
 
 @dataclass
 class PointState:
@@ -103,6 +106,8 @@ class Recorder:
             for experiment in plan.experiments
         }
         self._boot = 0
+        self._guests: dict[str, Mapping[str, Any]] = {}
+        """The environment of the first guest of each experiment that had one."""
 
     def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
         """Commit samples of `point` that came together."""
@@ -112,6 +117,18 @@ class Recorder:
         point.taken[block] = point.taken.get(block, 0) + len(rows)
         self.finished += len(rows)
         point.failed += [sample.failed for sample in samples if sample.failed is not None]
+
+    def add_boot(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> None:
+        """Commit that a guest was booted for `experiment`: of the first what it is, of others which boot.
+
+        Raises UsageError where it is not like the first.
+        """
+        data: dict[str, Any] = {"experiment": experiment.name, "boot_id": environment.get("boot_id")}
+        if experiment.name not in self._guests:
+            self._guests[experiment.name] = environment
+            data["environment"] = dict(environment)
+        _check_alike(experiment.name, self._guests[experiment.name], environment)
+        self.add_event("boot", data)
 
     def begin_process(self, environment: Mapping[str, Any]) -> None:
         """Count a new probe process, which the next samples are from."""
@@ -148,7 +165,11 @@ class Recorder:
                 states[point_id].taken[block] = number
                 self.finished += number
                 self.process = max(self.process, process)
-        self.boots = list(dict.fromkeys(e.get("boot_id") for e in events.run["environment"]))
+        booted = [*events.run["environment"], *events.run["boot"]]
+        self.boots = list(dict.fromkeys(each.get("boot_id") for each in booted))
+        self._guests = {
+            boot["experiment"]: boot["environment"] for boot in events.run["boot"] if "environment" in boot
+        }
         for point_id, happened in events.points.items():
             _restore_point(states[point_id], happened)
         return join_environment(events.run)
@@ -169,6 +190,17 @@ def _restore_point(state: PointState, happened: Mapping[str, list[Any]]) -> None
     state.skipped = bool(happened.get("skipped"))
     state.closed = {loss["block"] for kind in ("death", "failure") for loss in happened.get(kind, ())}
     state.notes = set(happened.get("note", ()))
+
+
+def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise UsageError where two guests of an experiment are of different make, as after a host's restart."""
+    for part in _ALIKE:
+        before, after = (each["guest"][part] for each in (former, now))
+        if before != after:
+            raise UsageError(
+                f"{experiment}: the run was begun in guests with another {part} ({before}, now {after})",
+                remedy="begin a new run",
+            )
 
 
 def check_resumable(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from oscope import clocks
 from oscope.experiment import Level
 
 Floats = npt.NDArray[np.float64]
@@ -64,6 +65,24 @@ class PointSamples:
         """Return the number of samples, failed ones included."""
         return len(self.block)
 
+    def only(self, keep: npt.NDArray[np.bool_]) -> PointSamples:
+        """Return the point with those samples for which `keep` is true."""
+        place = np.cumsum(keep) - 1
+        return replace(
+            self,
+            block=self.block[keep],
+            process=self.process[keep],
+            boot=self.boot[keep],
+            rep=self.rep[keep],
+            started_ns=self.started_ns[keep],
+            raw=self.raw[keep],
+            iterations=self.iterations[keep],
+            correction=self.correction[keep],
+            metrics={name: values[keep] for name, values in self.metrics.items()},
+            covariates={name: values[keep] for name, values in self.covariates.items()},
+            failed=tuple((int(place[index]), reason) for index, reason in self.failed if keep[index]),
+        )
+
 
 @dataclass(frozen=True)
 class ExperimentResults:
@@ -91,6 +110,11 @@ class ExperimentResults:
     path."""
 
     @property
+    def clock(self) -> clocks.Clock:
+        """Which of the two clocks its figures come from; wall where the record tells of none."""
+        return clocks.clock_of(self.environment)
+
+    @property
     def headline(self) -> str:
         """Name of the metric shown first."""
         return next(iter(self.metrics))
@@ -98,10 +122,14 @@ class ExperimentResults:
     def resolution(self, point: PointSamples, metric: str) -> float:
         """Return the clock's step in the unit of `metric`, spread over the iterations of a repetition.
 
-        0 for metrics that are no time, and where the record does not tell the step.
+        0 for metrics that are no time, and where the record does not tell the step. A count of instructions
+        steps by one a repetition.
         """
+        unit = self.metrics[metric].unit
+        if clocks.counted(unit) and len(point):
+            return clocks.step(metric, unit, float(np.median(point.iterations)))
         clock = self.environment.get("clock") or {}
-        hz, step, unit = clock.get("hz"), clock.get("resolution"), self.metrics[metric].unit
+        hz, step = clock.get("hz"), clock.get("resolution")
         if not hz or not step or not len(point) or unit not in {"ns", "cycles"}:
             return 0.0
         ticks = float(step / np.median(point.iterations))

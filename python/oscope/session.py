@@ -40,7 +40,7 @@ class Session:
         """Start the probe. Raises ProbeError."""
         self._signals.__enter__()
         try:
-            self._probe = Probe(find_probe())
+            self._probe = Probe([find_probe(), "run"])
         except BaseException:
             self._signals.__exit__()
             raise

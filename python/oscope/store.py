@@ -4,6 +4,8 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 
 - `status`: text; the latest one counts (`unfinished`, `interrupted`, `failed`, `done`);
 - `environment`, `environment_after`, `laboratory`: objects, at each start and end;
+- `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
+- `interleaved`: ids of the runs, itself among them, whose blocks took turns;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `columns`: names that the point's values have beyond those it began with;

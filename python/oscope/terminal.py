@@ -23,7 +23,7 @@ LEAST_WIDTH = 40
 MOST_ROWS = 24
 """Rows of a report's table that a terminal shows."""
 _UNIT_SPACE = re.compile(
-    r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|[kMG]?calls/s)\b)"
+    r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|instructions?|[kMG]?calls/s)\b)"
 )
 
 STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}

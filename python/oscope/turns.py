@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from oscope.errors import OscopeError, ProbeError, UsageError
+from oscope.guest import Guest
 from oscope.locate import ask
+from oscope.place import Local, Place
 from oscope.placement import Placement
-from oscope.plan import Pass, PlannedExperiment
+from oscope.plan import Pass, PlannedExperiment, counts_instructions
 from oscope.probe import Probe, Request
 from oscope.progress import Listener, Progress
 from oscope.recorder import PointState, Recorder
@@ -29,10 +31,17 @@ _MOST_FAILURES = 2
 class Turns:
     """A chain of probe processes, one at a time, and the run that they measure for."""
 
-    def __init__(self, path: Path, placement: Placement) -> None:
-        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError."""
+    def __init__(self, path: Path, placement: Placement, make_place: Callable[[Guest], Place]) -> None:
+        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError.
+
+        `make_place` makes the place of the guests that an experiment is measured in.
+        """
         self.path = path
         self._placement = placement
+        self._make_place = make_place
+        self._local = Local(path, placement)
+        self._guests: dict[Guest, Place] = {}
+        self._place: Place = self._local
         self._probe: Probe | None = None
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
@@ -43,9 +52,17 @@ class Turns:
         self.interrupted = False
         self.recorder: Recorder
         self.listener: Listener
-        with placement.starting():
-            self._probe = Probe(path)
-        self.environment = self._probe.hello.environment
+        self._probe = self._local.start()
+        self.environment = self._local.environment(self._probe)
+
+    def place_of(self, experiment: PlannedExperiment) -> Place:
+        """Return where `experiment` is measured. Raises OscopeError where there can be no such guest."""
+        guest = experiment.guest
+        if guest is None:
+            return self._local
+        if guest not in self._guests:
+            self._guests[guest] = self._make_place(guest)
+        return self._guests[guest]
 
     def begin(self, recorder: Recorder, listener: Listener) -> None:
         """Measure for `recorder` from now on."""
@@ -55,6 +72,7 @@ class Turns:
 
     def take(self, one: Pass, experiment: PlannedExperiment, stop: Callable[[], bool]) -> bool:
         """Take the turns of a pass that miss samples; return False where it was ended early."""
+        self._move_to(self.place_of(experiment))
         for turn in one.turns:
             point = self.recorder.points[experiment.name][turn.point]
             if not point.missing(one.block):
@@ -71,13 +89,18 @@ class Turns:
         self.end_process()
         return not self.interrupted
 
+    def _move_to(self, place: Place) -> None:
+        if place is not self._place:
+            self.end_process()
+            self._place = place
+
     def _attach(self, one: Pass, point: PointState) -> bool:
         """Have the tracer of the pass watch the process that takes it; False where it cannot."""
         if self._attachment.level != one.tracer:
             self._detach()
         room = len(point.experiment.points) * (point.experiment.blocks or 1)
         try:
-            self._attachment.attach(one.tracer, lambda: self._process().pid, room)
+            self._attachment.attach(one.tracer, lambda: self._process(point.experiment).pid, room)
         except TraceUnavailable as error:
             for other in self.recorder.points[point.experiment.name]:
                 if tracer_of(other.factors) == one.tracer and not other.skipped:
@@ -148,28 +171,34 @@ class Turns:
         self.recorder.add_event("note", text, point)
         self.listener.note(text if point is None else f"{point.label}: {text}")
 
-    def _process(self) -> Probe:
+    def _process(self, experiment: PlannedExperiment) -> Probe:
         if self._probe is None:
-            with self._placement.starting():
-                self._probe = Probe(self.path)
-            self.recorder.begin_process(self._probe.hello.environment)
+            self._probe = self._place.start()
+            if not self._place.traceable:
+                # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
+                self._requests = 0
+            environment = self._place.environment(self._probe)
+            if experiment.guest is not None:
+                self.recorder.add_boot(experiment, environment)
+            self.recorder.begin_process(environment)
             if self.interrupted:
                 self._probe.terminate()
         return self._probe
 
     def _take_turn(self, point: PointState, block: int) -> None:
-        probe = self._process()
+        probe = self._process(point.experiment)
         self._requests += 1
         request = Request(
             id=self._requests,
             workload=point.experiment.workload.name,
             params={name: level for name, level in point.factors.items() if name != TRACER.name},
             reps=point.missing(block),
-            iterations=point.iterations,
+            # Where instructions are counted the probe decides alike each time, and boots do the same.
+            iterations=None if counts_instructions(point.experiment) else point.iterations,
             min_time_ns=point.experiment.min_time_ns,
         )
         self._tell_progress(point, block)
-        answers = probe.run(request, silence_limit_s=_silence_limit_s(point, request))
+        answers = probe.run(request, silence_limit_s=self._place.slowness * _silence_limit_s(point, request))
         try:
             if self._attachment.tracing:
                 # Believed only once it is known that the tracer was there to the end.
@@ -200,7 +229,8 @@ class Turns:
             self._store(point, block, together)
 
     def _store(self, point: PointState, block: int, events: tuple[Event, ...]) -> None:
-        samples = [event for event in events if isinstance(event, Sample)]
+        workload = point.experiment.workload.name
+        samples = [self._place.translate(event, workload) for event in events if isinstance(event, Sample)]
         if samples:
             self.recorder.add_samples(point, block, samples)
             self._tell_progress(point, block)

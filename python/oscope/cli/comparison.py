@@ -72,9 +72,9 @@ def compare(
     out = terminal.console()
     for experiment, comparison in compared:
         print_comparison(experiment, comparison, out)
-    worse = [name for experiment, comparison in compared for name in _worse(experiment, comparison)]
-    if threshold is not None and worse:
-        raise OscopeError(f"worse by more than {threshold}: {', '.join(worse)}")
+    found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
+    if threshold is not None and found:
+        raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
     return DONE
 
 
@@ -156,7 +156,7 @@ def _same_size(level: Level, text: str) -> bool:
     return False
 
 
-def _worse(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
+def worse(experiment: ExperimentResults, comparison: Comparison) -> Iterator[str]:
     """Yield the metrics, with their points, that are worse by more than the threshold."""
     for row in comparison.rows:
         better = experiment.metrics[row.metric].better

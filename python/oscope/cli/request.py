@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from oscope import labs, units
+from oscope.clocks import Clock
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Profile
+from oscope.guest.wanted import Where
 from oscope.plan import Amount
 
 Value = TypeVar("Value")
@@ -71,6 +73,14 @@ def parse_amount(reps: int | None, precision: str | None, budget: str | None) ->
     )
     amount.check()
     return amount
+
+
+def parse_where(on: str | None, clock: Clock | None, cpus: int | None, memory: str | None) -> Where:
+    """Read where it is to be measured; UsageError naming the option that is wrong."""
+    memory_bytes = None if memory is None else parse_option("--memory", units.parse_bytes, memory)
+    where = Where(on, clock, cpus, memory_bytes)
+    where.check()
+    return where
 
 
 def parse_trace(text: str | None) -> str | None:

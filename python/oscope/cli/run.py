@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +11,7 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.request import Selection, parse_amount, parse_settings, parse_trace, select
+from oscope.cli.request import Selection, parse_amount, parse_settings, parse_trace, parse_where, select
 from oscope.cli.targets import STANDARD_OUTPUT, Targets
 from oscope.errors import OscopeError, UsageError
 from oscope.labs import LABS
@@ -68,7 +69,30 @@ def run(
             help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
         ),
     ] = None,
-    on: Annotated[Literal["local"], typer.Option("--on", help="Where to measure.")] = "local",
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="local|guest[:KERNEL]",
+            help="Where to measure: here, or in a guest under a kernel of oscope kernel build. "
+            "[default: where the experiment says, else local]",
+        ),
+    ] = None,
+    clock: Annotated[
+        Literal["wall", "instructions"] | None,
+        typer.Option(
+            "--clock",
+            help="In a guest: measure time, or count executed instructions, which repeats exactly. "
+            "[default: as the experiment says, else wall]",
+        ),
+    ] = None,
+    cpus: Annotated[
+        int | None,
+        typer.Option("--cpus", metavar="N", help="CPUs of a guest. [default: 2; 1 to count instructions]"),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn, and recorded]"),
@@ -106,7 +130,6 @@ def run(
     machine cannot measure is shown as skipped, with its remedy, and is no failure; a named experiment of
     which nothing could be measured is one.
     """
-    del on  # This version measures on the local machine only; the parser has refused any other place.
     call: Settings = context.obj
     survey = not names and resume is None
     targets = Targets(json, report or (SURVEY_REPORT if survey else None), figures)
@@ -119,22 +142,34 @@ def run(
             "--precision": precision,
             "--budget": budget,
             "--trace": trace,
+            "--on": on,
+            "--clock": clock,
+            "--cpus": cpus,
+            "--memory": memory,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         return _resume(resume, call.store, targets)
     chosen_profile = profile or ("quick" if survey else "full")
     selection = select(names or (), chosen_profile)
     from oscope import catalogue
+    from oscope.guest.wanted import place
     from oscope.plan import make_plan
 
+    placed = place(
+        selection.experiments, selection.named, parse_where(on, clock, cpus, memory), chosen_profile
+    )
     plan = make_plan(
-        selection.experiments,
+        placed.experiments,
         catalogue.load(),
         profile=chosen_profile,
         settings=parse_settings(settings or ()),
         amount=parse_amount(reps, precision, budget),
         trace=parse_trace(trace),
         seed=seed,
+        guests=placed.guests,
+    )
+    selection = replace(
+        selection, experiments=placed.experiments, left_out=(*selection.left_out, *placed.left_out)
     )
     return _start(plan, call.store, selection, targets)
 

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oscope import digits
+from oscope.clocks import PER, UNIT, UNSEEN_BRIEFLY
 from oscope.digits import Scale
 from oscope.labs.words import counted
 from oscope.report import traces
@@ -35,11 +36,14 @@ MOST_NOTES = 12
 def print_results(results: Results, out: Console) -> None:
     """Print the machine, then a table for each experiment with its notes and what was skipped."""
     analysed = Analysed.of(results)
-    told: list[Mapping[str, Any]] = []
+    told: list[str] = []
     for experiment in analysed.experiments:
-        if experiment.environment and experiment.environment not in told:
-            told.append(experiment.environment)
-            print_prose(machine(experiment.environment), out, style="dim")
+        line = machine(experiment.environment) if experiment.environment else ""
+        if line and line not in told:
+            told.append(line)
+            print_prose(line, out, style="dim")
+            if experiment.clock == "instructions":
+                print_prose(f"The clock {UNSEEN_BRIEFLY}.", out, style="dim")
         out.print()
         print_experiment(analysed, experiment, out)
 
@@ -100,6 +104,7 @@ def machine(environment: Mapping[str, Any]) -> str:
         f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
         f"{cpu.get('model') or 'unknown CPU'}, {len(cpu.get('allowed') or ())} of {cpu.get('logical')} CPUs",
         f"under {environment['hypervisor']}" if environment.get("hypervisor") else "",
+        _guest(environment.get("guest")),
         f"clock {_clock(clock)}{frequency}",
     ]
     return "; ".join(part for part in parts if part)
@@ -164,6 +169,8 @@ def words_text(point: PointSamples, metric: str) -> str:
 def row_scale(scale: Scale, summary: Summary) -> Scale:
     """Return the column's scale with the decimals of this row's interval: columns span decades."""
     median = summary.median / scale.factor
+    if scale.unit == UNIT:
+        return Scale.choose([median], [_half(summary) or summary.std], UNIT)
     own = Scale.choose([median], [(_half(summary) or 0) / scale.factor], "")
     most = MOST_DIGITS - 1 - floor(log10(abs(median))) if median else own.decimals
     return replace(scale, decimals=min(own.decimals, max(most, 0)))
@@ -203,6 +210,13 @@ def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
         else "no sample has a value"
     )
     yield f"not measured: {', '.join(missing)}: {reason}"
+
+
+def _guest(guest: Mapping[str, Any] | None) -> str:
+    if not guest:
+        return ""
+    kernel = guest.get("kernel") or {}
+    return f"guest with kernel {kernel.get('name') or 'unknown'}, {guest.get('accelerator')}"
 
 
 def _clock(clock: Mapping[str, Any]) -> str:
@@ -246,7 +260,7 @@ def _heading(metric: str, unit: str) -> str:
     name, _, end = metric.rpartition("_")
     if metric == unit:
         return metric
-    if unit.endswith("/s"):
+    if unit.endswith(("/s", PER)):
         return f"{metric.removesuffix('_per_s')} [{unit}]"
     told = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
     return f"{name if name and told else metric} [{unit}]"

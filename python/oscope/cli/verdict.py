@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from oscope import digits
+from oscope.clocks import counted
 from oscope.report.analysis import label, levels
 from oscope.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Comparison
@@ -48,9 +49,13 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
     columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
+    change = aligned(["difference", *map(_difference, rows)])
     interval = ["95 % interval", *(" to ".join(_ratio(row, side) for side in row.ci95) for row in rows)]
     detectable = aligned(["detectable", *(_detectable(row.detectable) for row in rows)])
-    for further in (interval, detectable):
+    exact = any(counted(row.unit) for row in rows)
+    # Of a count of instructions the difference itself is what is looked for.
+    order = (change, interval, detectable) if exact else (interval, detectable, change)
+    for further in order:
         if table_width([*columns, further]) <= width:
             columns.append(further)
     return grid(columns)
@@ -83,6 +88,15 @@ def _ratio(row: ComparedMetric, ratio: float) -> str:
     if ratio > LARGEST_RATIO:
         return f">{LARGEST_RATIO}"
     return digits.format_value(ratio, min(row.ci95[1] - row.ci95[0], 1.0) / 2, "")
+
+
+def _difference(row: ComparedMetric) -> str:
+    """Write B less A in the metric's unit, with the digits that its interval allows."""
+    half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
+    text = digits.format_value(row.difference, half if isfinite(half) else None, row.unit)
+    if row.unit == row.metric:
+        text = text.partition(" ")[0]
+    return f"+{text}" if row.difference > 0 and any(digit in text for digit in "123456789") else text
 
 
 def _detectable(share: float) -> str:

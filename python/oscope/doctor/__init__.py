@@ -13,6 +13,7 @@ from typing import Any
 from oscope.doctor.environment import ENVIRONMENT_CHECKS
 from oscope.doctor.finding import Finding
 from oscope.doctor.host import HOST_CHECKS
+from oscope.doctor.kernels import KERNEL_CHECKS
 from oscope.doctor.memory import MEMORY_CHECKS, TRIALS, try_workload
 from oscope.doctor.tools import TOOLS, try_tool
 from oscope.errors import OscopeError
@@ -31,6 +32,7 @@ def examine(store: str | None = None) -> list[Finding]:
         findings += [try_workload(trial) for trial in TRIALS]
     findings += [check() for check in (*MEMORY_CHECKS, *HOST_CHECKS)]
     findings += [try_tool(tool) for tool in TOOLS]
+    findings += [check() for check in KERNEL_CHECKS]
     findings.append(_store(store))
     return findings
 
@@ -45,7 +47,7 @@ def _probe() -> tuple[list[Finding], Mapping[str, Any] | None]:
     needed_for = "every measurement"
     try:
         path = find_probe()
-        with Probe(path) as probe:
+        with Probe([path, "run"]) as probe:
             version = probe.hello.probe["version"]
         environment = ask(path, "environment")
     except OscopeError as error:

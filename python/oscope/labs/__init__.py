@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Lab
-from oscope.labs import disk, ipc, memory, syscalls
+from oscope.labs import disk, ipc, kernel, memory, syscalls
 
-LABS: tuple[Lab, ...] = (syscalls.LAB, memory.LAB, disk.LAB, ipc.LAB)
+LABS: tuple[Lab, ...] = (syscalls.LAB, memory.LAB, disk.LAB, ipc.LAB, kernel.LAB)
 """Every lab, in the order in which lists and reports show them."""
 
 

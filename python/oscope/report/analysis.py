@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from oscope.clocks import counted
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, Floats, Ints, PointSamples, Results
 from oscope.statistics import Summary, summarise, summarise_point
+from oscope.statistics.interrupted import undisturbed
 from oscope.units import format_bytes, format_duration
 
 WORDS = frozenset({"xor"})
@@ -89,9 +91,10 @@ def paired_difference(
     results: ExperimentResults, a: PointSamples, b: PointSamples, metric: str
 ) -> Summary | None:
     """Summarise b - a, one difference of medians for each block both have; None without one."""
-    first, second = block_medians(a, metric), block_medians(b, metric)
+    first, second = (block_medians(point, metric) for point, _ in undisturbed(results.metrics[metric], a, b))
     shared = sorted(first.keys() & second.keys())
     if not shared:
         return None
-    step = max(results.resolution(point, metric) for point in (a, b))
+    exact = counted(results.metrics[metric].unit)
+    step = 0.0 if exact else max(results.resolution(point, metric) for point in (a, b))
     return summarise([second[block] - first[block] for block in shared], shared, resolution=step)

@@ -74,9 +74,17 @@ def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
     parts: list[LabPart] = []
     for lab in labs_run(results, labs):
         told = [section for part in parts for section in part.sections]
-        own = [section for section in lab.sections(analysed) if section not in told]
+        own = [section for section in _sections(lab, analysed) if section not in told]
         parts.append(LabPart(lab.name, lab.title, lab.document, own))
     return [part for part in parts if part.sections]
+
+
+def _sections(lab: Lab, results: Analysed) -> list[Section]:
+    """Return what `lab` answers from those results whose clock it knows to speak of."""
+    known = tuple(each for each in results.experiments if each.clock in lab.clocks)
+    if not {each.experiment for each in known}.intersection(each.name for each in lab.experiments):
+        return []
+    return lab.sections(replace(results, experiments=known))
 
 
 def labs_run(results: Results, labs: Sequence[Lab]) -> list[Lab]:

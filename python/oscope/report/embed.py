@@ -97,7 +97,11 @@ def _columns(experiment: ExperimentResults, points: Sequence[PointSamples]) -> d
         name: joined(name) for name in ("block", "process", "boot", "rep", "raw", "iterations", "correction")
     }
     columns |= {name: gathered(name, "metrics") for name in experiment.metrics}
-    columns |= {name: gathered(name, "covariates") for name in experiment.covariates}
+    # A covariate may have a metric's name, such as instructions.
+    columns |= {
+        f"covariate_{name}" if name in columns else name: gathered(name, "covariates")
+        for name in experiment.covariates
+    }
     return columns | {"started_ns": joined("started_ns")}
 
 

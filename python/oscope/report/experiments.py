@@ -14,6 +14,7 @@ from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
 from oscope.report.tables import meaning, shared_scale, summary_table
 from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics.summary import UNMEASURED
 
 MOST_ROWS = 40
 """Points that a figure shows as rows."""
@@ -86,7 +87,7 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
     scale = shared_scale([each for each in summaries if each is not None], column.unit)
     colours = _colours(experiment, points)
     name = meaning(column)
-    axis_title = f"{metric} [{scale.unit}]" if scale.unit else metric
+    axis_title = f"{metric} [{scale.unit}]" if scale.unit not in ("", metric) else metric
     dots = [
         dot(
             results,
@@ -209,7 +210,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
             )
         summary = results.summary(experiment, point, experiment.headline)
         if summary is not None:
-            remarks += [note for note in summary.notes if "left out" not in note]
+            remarks += [note for note in summary.notes if not note.endswith(UNMEASURED)]
             if summary.resolution > CLOCK_SHARE * abs(summary.median):
                 unit = experiment.metrics[experiment.headline].unit
                 remarks.append(

@@ -6,12 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from oscope.clocks import UNSEEN, clock_of
 from oscope.digits import MISSING, format_count, format_value
 from oscope.report.document import Table
 from oscope.samples import ExperimentResults, Results
 from oscope.units import format_bytes
 
 """The probe's own words: offsets are measured when a workload needs them, after the environment is told."""
+
+
+_CLOCKS: Mapping[str, str] = {
+    "tsc": "time-stamp counter",
+    "monotonic_raw": "CLOCK_MONOTONIC_RAW",
+    "instructions": "executed instructions, counted by the time-stamp counter of the emulated CPU (-icount)",
+}
 
 
 def tables(results: Results) -> list[Table]:
@@ -25,13 +33,23 @@ def tables(results: Results) -> list[Table]:
         seen.append(environment)
         suffix = "" if len(seen) == 1 else f" ({experiment.run_id})"
         found += [_machine(environment, suffix), _instrument(results, environment, suffix)]
-        found += [table for table in [_unavailable(environment, suffix)] if table.rows]
+        further = [
+            _guest(environment, suffix),
+            _unavailable(environment, suffix),
+        ]
+        found += [table for table in further if table.rows]
+    if any(experiment.clock == "instructions" for experiment in results.experiments):
+        found.append(_unseen())
     return found
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Say whether two environments are of the same boot of the same machine, with the same clock."""
-    return all(one.get(key) == other.get(key) for key in ("machine", "boot_id", "clock", "kernel"))
+    """Say whether two environments are of the same boot of the same machine, with the same clock.
+
+    Guests boot anew for each block, so that of theirs the boots do not matter.
+    """
+    keys = ("machine", "guest", "kernel") if one.get("guest") else ("machine", "boot_id", "clock", "kernel")
+    return clock_of(one) == clock_of(other) and all(one.get(key) == other.get(key) for key in keys)
 
 
 def _settings(results: Results) -> Table:
@@ -124,32 +142,56 @@ def _instrument(results: Results, environment: Mapping[str, Any], suffix: str) -
     clock = _get(environment, "clock") or {}
     check = _get(environment, "self_check") or {}
     hz = clock.get("hz")
-    kind = {"tsc": "time-stamp counter", "monotonic_raw": "CLOCK_MONOTONIC_RAW"}.get(
-        clock.get("kind", ""), MISSING
-    )
+    kind = _CLOCKS.get(clock.get("kind", ""), MISSING)
+    counts = clock_of(environment) == "instructions"
+    tick = "instructions" if counts else "ticks"
     why = f" (because {clock['why']})" if clock.get("why") else ""
-    rate = f", {format_value(hz / 1e6, hz / 1e11, 'MHz')}" if hz else ""
+    rate = f", {format_value(hz / 1e6, hz / 1e11, 'MHz')}" if hz and not counts else ""
     overhead, deviation = clock.get("overhead"), clock.get("overhead_mad")
     rows = [
         ["clock", kind + rate + why],
         [
             "cost of reading it",
-            f"{_text(overhead)} ticks, median absolute deviation {_text(deviation)}; taken off each sample",
+            f"{_text(overhead)} {tick}, median absolute deviation {_text(deviation)}; taken off each sample",
         ],
         ["kernel's clock source", _text(_get(environment, "clocksource"))],
         ["counters of the CPUs apart", _offsets_row(results, environment)],
         [
             "twice the work takes",
             (
-                f"{_text(check.get('ratio_of_double_work'))} times as long: "
+                f"{_text(check.get('ratio_of_double_work'))} times as {'many' if counts else 'long'}: "
                 f"{'as it must' if check.get('ok') else 'NOT as it must'}"
             ),
         ],
         ["hardware counters", _counters(environment)],
-        ["clock's step", f"{_text(clock.get('resolution'))} ticks"],
+        ["clock's step", "1 instruction" if counts else f"{_text(clock.get('resolution'))} ticks"],
         ["laboratory", _text(_get(environment, "laboratory"))],
     ]
     return Table(f"The instrument{suffix}", ["what", "as found"], rows)
+
+
+def _guest(environment: Mapping[str, Any], suffix: str) -> Table:
+    """Return how the guest was made in which it was measured; without rows where it was none."""
+    guest = _get(environment, "guest")
+    rows = []
+    if guest:
+        kernel = guest.get("kernel") or {}
+        why = f" ({guest['why']})" if guest.get("why") else ""
+        memory = guest.get("memory_bytes")
+        rows = [
+            ["kernel built", ", ".join(f"{key}: {_text(value)}" for key, value in kernel.items()) or MISSING],
+            ["accelerator", _text(guest.get("accelerator")) + why],
+            ["CPUs", f"{_text(guest.get('cpus'))}, {_text(guest.get('cpu_model'))}"],
+            ["memory", MISSING if memory is None else format_bytes(int(memory))],
+            ["options of its command line", _text(guest.get("kernel_options"))],
+            ["QEMU, virtme-ng", f"{_text(guest.get('qemu'))}, {_text(guest.get('virtme'))}"],
+        ]
+    return Table(f"The guest{suffix}", ["what", "as made"], rows)
+
+
+def _unseen() -> Table:
+    rows = [[what, text] for what, text in UNSEEN]
+    return Table("What a count of instructions does not show", ["what", "why"], rows)
 
 
 @dataclass(frozen=True)

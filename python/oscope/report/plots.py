@@ -23,6 +23,8 @@ WIDE_RATIO = 30.0
 OUTER_SHARE = 0.01
 """Share of each point's samples, on each side, that may lie outside the axis."""
 ROW_HEIGHT = 34
+LARGEST_COUNT = 1e9
+"""Whole numbers below it are not rounded."""
 GOLDEN = 0.6180339887498949
 
 
@@ -307,8 +309,12 @@ def thin(samples: Floats, most: int) -> Floats:
 
 
 def significant(values: Any) -> list[float]:
-    """Return values with the five digits that a figure can show."""
-    return [float(f"{value:.5g}") for value in values]
+    """Return values with the five digits that a figure can show; whole ones as they are, since they count."""
+    return [_shown(float(value)) for value in values]
+
+
+def _shown(value: float) -> float:
+    return value if value.is_integer() and abs(value) < LARGEST_COUNT else float(f"{value:.5g}")
 
 
 def _window(dots: Sequence[Dot]) -> tuple[float, float]:

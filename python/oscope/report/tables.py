@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from oscope.clocks import UNIT
 from oscope.digits import MISSING, Scale, format_count
 from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Table
@@ -32,7 +33,9 @@ def row_scale(column: Scale, summary: Summary) -> Scale:
     """Return the column's unit with the decimals that the row's own spread allows."""
     spread = doubt(summary)
     own = Scale.choose(
-        [summary.median / column.factor], [None if spread is None else spread / column.factor], ""
+        [summary.median / column.factor],
+        [None if spread is None else spread / column.factor],
+        UNIT if column.unit == UNIT else "",
     )
     return Scale(column.unit, column.factor, own.decimals)
 

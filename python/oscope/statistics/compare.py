@@ -18,13 +18,16 @@ from typing import Literal
 
 import numpy as np
 
-from oscope import digits
+from oscope import clocks, digits
 from oscope.errors import UsageError
 from oscope.experiment import Level
 from oscope.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.statistics import effect
 from oscope.statistics.effect import Estimate
-from oscope.statistics.pairing import Match, match_points, refuse_unlike
+from oscope.statistics.exact import Constant, find_constant, step_of
+from oscope.statistics.interrupted import Tallies, undisturbed
+from oscope.statistics.machines import label
+from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.sides import Measured, joined, measure, steady
 
 Answer = Literal["yes", "no", "cannot tell"]
@@ -36,6 +39,12 @@ machines."""
 
 FEWEST_CLUSTERS = 5
 
+_MATTERS: Mapping[Answer, str] = {
+    "yes": "it matters",
+    "no": "too small to matter",
+    "cannot tell": "whether it matters cannot be told",
+}
+
 
 @dataclass(frozen=True)
 class ComparedMetric:
@@ -46,6 +55,8 @@ class ComparedMetric:
     unit: str
     ratio: float
     """B over A; NaN where A's value is not clearly above 0."""
+    difference: float
+    """B less A, in `unit`."""
     ci95: tuple[float, float]
     p: float
     p_holm: float
@@ -93,6 +104,9 @@ class _Result:
     estimate: Estimate
     logarithmic: bool
     method: str
+    step: float
+    """Smallest difference that the instructions clock shows, on the estimate's scale; 0 for other metrics."""
+    constant: Constant | None
 
 
 def compare_results(
@@ -110,8 +124,9 @@ def compare_results(
     caveats = refuse_unlike(a, b, frozenset(allow))
     matches, missing = match_points(a, b)
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
-    # Two experiments are not interleaved, even if they are of one run.
-    return _compare(matches, metrics, (a.run_id, b.run_id), threshold, [*caveats, *missing], same_run=False)
+    # Two experiments of one run are not interleaved; two runs may be.
+    paired = interleaved(a, b)
+    return _compare(matches, metrics, (label(a), label(b)), threshold, [*caveats, *missing], same_run=paired)
 
 
 def compare_within(
@@ -169,20 +184,23 @@ def _compare(
 ) -> Comparison:
     if not threshold > 0:
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
-    results, notes = [], dict.fromkeys(caveats)
+    results, notes, tallies = [], dict.fromkeys(caveats), Tallies()
     for match in matches:
         for metric in metrics:
-            sides = measure(match.a, match.b, metric.name)
+            (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
+            sides = measure(a, b, metric)
             if sides is None:
                 notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
                 continue
             result, said = _estimate(match, metric, sides, same_run=same_run)
             results.append(result)
             notes.update(dict.fromkeys(said))
+            tallies.add(metric.name, told_a, told_b)
     if not results:
         raise UsageError(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
+    notes.update(dict.fromkeys(tallies.notes))
     corrected = effect.holm(np.array([r.estimate.p for r in results]))
     rows = tuple(_row(r, float(p), threshold, len(results)) for r, p in zip(results, corrected, strict=True))
     return Comparison(rows, tuple(notes), threshold, *labels)
@@ -195,13 +213,15 @@ def _estimate(
     a, b, logarithmic = sides
     alone = [side for side in (a, b) if side.level == "repetition"]
     caveats = [*_caveats(a, b)]
+    paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
+    constant = find_constant(a, b, metric, paired=paired)
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
     elif alone:
         found = effect.unpaired(a.value, b.value)
         method = "repetitions of one process"
-    elif same_run and len(np.intersect1d(a.unit, b.unit)) >= 2:
+    elif paired:
         found = effect.paired(_differences(a, b))
         method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
     else:
@@ -211,8 +231,11 @@ def _estimate(
         spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(a.centre))
         found = effect.with_extra_error(found, spread)
         method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
-    found = effect.with_extra_error(found, _resolution(a, b))
-    return _Result(match, metric, a, b, found, logarithmic, method), caveats
+    if constant is not None and clocks.counted(metric.unit):
+        found = effect.estimate(constant.change, 0.0, found.freedom)
+    elif not clocks.counted(metric.unit):
+        found = effect.with_extra_error(found, _resolution(a, b))
+    return _Result(match, metric, a, b, found, logarithmic, method, step_of(match, metric), constant), caveats
 
 
 def _differences(a: Measured, b: Measured) -> Floats:
@@ -268,7 +291,7 @@ def _caveats(a: Measured, b: Measured) -> Iterator[str]:
 def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> ComparedMetric:
     found = result.estimate
     ratio, low, high = (_ratio(result, e) for e in (found.effect, found.low, found.high))
-    reach = found.detectable(effect.LEVEL / tests)
+    reach = max(found.detectable(effect.LEVEL / tests), result.step)
     detectable = _ratio(result, reach) - 1
     inside = max(abs(low - 1), abs(high - 1)) <= threshold
     beyond = low - 1 > threshold or 1 - high > threshold
@@ -287,6 +310,7 @@ def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> Compar
         metric=result.metric.name,
         unit=result.metric.unit,
         ratio=ratio,
+        difference=_difference(result),
         ci95=(low, high),
         p=found.p,
         p_holm=p_holm,
@@ -302,6 +326,11 @@ def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> Compar
         method=result.method,
         sentence=_sentence(result, different, matters, (ratio, low, high, reach)),
     )
+
+
+def _difference(result: _Result) -> float:
+    change = result.estimate.effect
+    return float(result.a.centre * np.expm1(min(change, 700.0))) if result.logarithmic else change
 
 
 def _ratio(result: _Result, change: float) -> float:
@@ -323,26 +352,37 @@ def _sentence(
     found, unit = result.estimate, result.metric.unit
     if not np.isfinite(found.error):
         return "cannot tell: one sample a side does not show how samples vary"
+    if result.constant is not None and found.effect == 0:
+        return f"no difference found: identical in all {result.constant.units}"
     if different != "yes":
         size = digits.format_share(_ratio(result, reach) - 1)
         if np.isnan(ratio):
             size = digits.format_value(reach, None, unit)
         return f"no difference found; one of {size} would have been"
+    quality = _quality(ratio, result.metric.better)
+    if result.constant is not None and unit == clocks.UNIT:
+        amount = digits.format_value(abs(found.effect), None, unit)
+        share = "" if np.isnan(ratio) else f" ({digits.format_share(abs(ratio - 1))})"
+        direction = "more" if found.effect > 0 else "less"
+        told = f"B is {amount}{share} {direction} than A, the same in each of {result.constant.units}"
+        return f"{told}{quality}; {_MATTERS[matters]}"
     if np.isnan(ratio):
         change = digits.format_interval(found.effect, found.low, found.high, unit)
         return f"B differs from A by {change}; A is not clearly above 0, so there is no ratio"
     half = (high - low) / 2
     change = digits.format_share(abs(ratio - 1), half)
     limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
-    verdict = {
-        "yes": "it matters",
-        "no": "too small to matter",
-        "cannot tell": "whether it matters cannot be told",
-    }
-    better = result.metric.better
-    quality = f", {'better' if (ratio < 1) == (better == 'less') else 'worse'}" if better else ""
     direction = "more" if ratio > 1 else "less"
-    return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {verdict[matters]}"
+    if unit == clocks.UNIT:
+        change = f"{digits.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
+    return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
+
+
+def _quality(ratio: float, better: str | None) -> str:
+    """Say whether the change is for the better, where that can be said."""
+    if better is None or np.isnan(ratio):
+        return ""
+    return f", {'better' if (ratio < 1) == (better == 'less') else 'worse'}"
 
 
 def _name(factors: Mapping[str, Level], metric: str) -> str:

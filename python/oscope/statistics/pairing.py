@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oscope.errors import UsageError
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics.machines import MACHINE, refuse, refuse_other_machine
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def match_points(a: ExperimentResults, b: ExperimentResults) -> tuple[list[Match
 
 def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
     """Raise UsageError where figures of `a` and `b` do not mean the same; return caveats."""
-    unknown = allow - {"machine"}
+    unknown = allow - {MACHINE}
     if unknown:
         raise UsageError(
             f"allow={', '.join(sorted(unknown))}", remedy="only `machine` can be allowed to differ"
@@ -47,37 +48,33 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
         raise UsageError(
             f"run {a.run_id} cannot be compared with itself", remedy="choose two runs, or use --by"
         )
-    _refuse("workload", a.workload, b.workload, "compare runs of the same workload")
-    _refuse(
+    refuse("workload", a.workload, b.workload, "compare runs of the same workload")
+    refuse(
         f"version of {a.workload}",
         a.workload_version,
         b.workload_version,
         "measure both with the same version of Oscope",
     )
-    for name in set(a.metrics) & set(b.metrics):
-        _refuse(
-            f"unit of {name}",
-            a.metrics[name].unit,
-            b.metrics[name].unit,
-            "measure both with the same version",
-        )
     caveats = []
     clocks = _clock_kind(a), _clock_kind(b)
     if None in clocks:
         caveats.append("a record does not say which clock it used")
     else:
-        _refuse("clock", *clocks, "the two clocks do not count the same; measure both with one")
-    machines = a.environment.get("machine"), b.environment.get("machine")
-    if None in machines:
-        caveats.append("a record does not say on which machine it was made")
-    elif machines[0] != machines[1]:
-        if "machine" not in allow:
-            _refuse("machine", *machines, "allow another machine if that is the question")
-        caveats.append("the sides ran on different machines: a difference may be the machines'")
-    boots = a.environment.get("boot_id"), b.environment.get("boot_id")
-    if None not in boots and boots[0] != boots[1]:
-        caveats.append("the sides ran in different boots; a verdict on kernels needs 5 boots a side")
-    return caveats
+        refuse("clock", *clocks, "the two clocks do not count the same; measure both with one")
+    for name in set(a.metrics) & set(b.metrics):
+        refuse(
+            f"unit of {name}",
+            a.metrics[name].unit,
+            b.metrics[name].unit,
+            "measure both with the same version",
+        )
+    return [*caveats, *refuse_other_machine(a, b, allow)]
+
+
+def interleaved(a: ExperimentResults, b: ExperimentResults) -> bool:
+    """Say whether these are runs whose blocks took turns: equal block numbers are neighbours in time."""
+    names = a.settings.get("interleaved") or ()
+    return names == b.settings.get("interleaved") and {a.run_id, b.run_id} <= set(names)
 
 
 def _key(point: PointSamples) -> frozenset[tuple[str, Level]]:
@@ -87,8 +84,3 @@ def _key(point: PointSamples) -> frozenset[tuple[str, Level]]:
 def _clock_kind(results: ExperimentResults) -> str | None:
     clock = results.environment.get("clock") or {}
     return clock.get("kind")
-
-
-def _refuse(what: str, a: object, b: object, remedy: str) -> None:
-    if a != b:
-        raise UsageError(f"cannot compare: {what} differs ({a} and {b})", remedy=remedy)

@@ -134,7 +134,12 @@ def warmup(values: Floats, block_code: Ints) -> int:
     size = np.bincount(block_code)
     start = np.concatenate([[0], np.cumsum(size)[:-1]])
     rank = np.empty(len(values))
-    rank[order] = (np.arange(len(values)) - start[block_code[order]] + 0.5) / size[block_code[order]]
+    # Equal values share their mean rank, or else the order of time would be taken for theirs.
+    place, code = np.arange(len(values)), block_code[order]
+    fresh = np.concatenate([[True], (np.diff(values[order]) != 0) | (np.diff(code) != 0)])
+    tie = np.cumsum(fresh) - 1
+    place = (np.bincount(tie, weights=place) / np.bincount(tie))[tie]
+    rank[order] = (place - start[code] + 0.5) / size[code]
     by_block = np.argsort(block_code, kind="stable")
     found = 0
     for position in range(min(int(size.min()) // 4, LONGEST_WARMUP)):

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from oscope.samples import Floats, Ints, PointSamples
+from oscope.clocks import UNIT
+from oscope.samples import Column, Floats, Ints, PointSamples
 from oscope.statistics import replication
 from oscope.statistics.replication import Level
 
@@ -37,36 +38,43 @@ class Measured:
     """Median of the clusters' medians, in the metric's unit."""
 
 
-def measure(a: PointSamples, b: PointSamples, metric: str) -> tuple[Measured, Measured, bool] | None:
+@dataclass(frozen=True)
+class _How:
+    """What both sides are reduced by."""
+
+    logarithmic: bool
+    poorest: int
+    """Repetitions a block of the poorer side."""
+    boots: bool
+
+
+def measure(a: PointSamples, b: PointSamples, column: Column) -> tuple[Measured, Measured, bool] | None:
     """Reduce both sides to clusters; the flag: values are logarithms. None where a side has no value.
 
     The median of few samples of a skewed distribution lies elsewhere than that of many. So where the sides
     took different numbers of repetitions a block, each block gives the expected median of as many samples as
-    the poorer side has.
+    the poorer side has. Counts of instructions repeat exactly and add up: they are taken as they are, each
+    block by its median.
     """
+    metric, exact = column.name, column.unit == UNIT
     kept = [np.isfinite(side.metrics[metric]) for side in (a, b)]
     if not (kept[0].any() and kept[1].any()):
         return None
     values = [side.metrics[metric][keep] for side, keep in zip((a, b), kept, strict=True)]
-    logarithmic = bool(min(v.min() for v in values) > 0)
+    logarithmic = bool(min(v.min() for v in values) > 0) and not exact
     typical = [
         np.median(np.unique(s.block[k], return_counts=True)[1]) for s, k in zip((a, b), kept, strict=True)
     ]
-    poorest = int(min(typical))
     boots = all(len(np.unique(side.boot[keep])) > 1 for side, keep in zip((a, b), kept, strict=True))
-    first, second = (
-        _side(side, keep, metric, (logarithmic, poorest, boots))
-        for side, keep in zip((a, b), kept, strict=True)
-    )
+    poorest = max(map(len, values)) if exact else int(min(typical))
+    how = _How(logarithmic, poorest, boots)
+    first, second = (_side(side, keep, metric, how) for side, keep in zip((a, b), kept, strict=True))
     return first, second, logarithmic
 
 
-def _side(
-    point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: tuple[bool, int, bool]
-) -> Measured:
-    logarithmic, poorest, boots = how
-    raw = point.metrics[metric][keep]
-    values = np.log(raw) if logarithmic else raw
+def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _How) -> Measured:
+    raw, poorest = point.metrics[metric][keep], how.poorest
+    values = np.log(raw) if how.logarithmic else raw
     time = point.started_ns[keep] / 1e9
     units, code = np.unique(point.block[keep], return_inverse=True)
     level: Level = "process"
@@ -77,12 +85,14 @@ def _side(
     middle = _medians(values, code, poorest)
     when = _means(time, code)
     seen = point.boot[keep]
-    if boots:
+    if how.boots:
         level = "boot"
         boot_of_unit = np.zeros(len(units), dtype=np.int64)
         boot_of_unit[code] = seen
-        units, inverse = np.unique(boot_of_unit, return_inverse=True)
-        middle, when = _medians(middle, inverse, len(middle)), _means(when, inverse)
+        boots, inverse = np.unique(boot_of_unit, return_inverse=True)
+        # With a boot a block the block's number stays: by it another run whose blocks took turns is paired.
+        if len(boots) < len(units):
+            units, middle, when = boots, _medians(middle, inverse, len(middle)), _means(when, inverse)
     order = np.argsort(when, kind="stable")
     centre = float(np.median(middle))
     return Measured(
@@ -93,7 +103,7 @@ def _side(
         n=len(raw),
         boots=len(np.unique(seen)),
         median=float(np.median(raw)),
-        centre=float(np.exp(centre)) if logarithmic else centre,
+        centre=float(np.exp(centre)) if how.logarithmic else centre,
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from oscope.clocks import counted
 from oscope.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import interval, replication, shape
+from oscope.statistics.interrupted import undisturbed
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
 
@@ -25,6 +27,9 @@ SAMPLES_BEYOND = 5
 NEARLY_SYMMETRIC = 0.5
 """Skewness (absolute) up to which a distribution counts as symmetric (Bulmer, Principles of Statistics,
 1979)."""
+
+UNMEASURED = "failed or unmeasured samples left out."
+"""End of the note on samples without a value."""
 
 FEW_OUTLIERS = 0.01
 FEWEST_FOR_SHAPE = 10
@@ -74,11 +79,18 @@ class Summary:
 
 
 def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary:
-    """Summarise one metric of a point; its boots count as the highest level when there are several."""
-    step = experiment.resolution(point, metric)
-    return summarise(
-        point.metrics[metric], point.block, boot=point.boot, seed=experiment.seed, resolution=step
-    )
+    """Summarise one metric of a point; its boots count as the highest level when there are several.
+
+    A count of instructions is exact, so that its step widens nothing; what interrupts do to it is told in a
+    note.
+    """
+    column = experiment.metrics[metric]
+    [(kept, tally)] = undisturbed(column, point)
+    step = 0.0 if counted(column.unit) else experiment.resolution(point, metric)
+    found = summarise(kept.metrics[metric], kept.block, boot=kept.boot, seed=experiment.seed, resolution=step)
+    if tally is None or tally.note is None:
+        return found
+    return replace(found, notes=(*found.notes, f"{tally.note}."))
 
 
 def summarise(
@@ -115,9 +127,10 @@ def summarise(
     return Summary(
         n=len(data),
         blocks=int(blocks.max()) + 1,
-        mean=float(data.mean()),
+        # The mean of equal values would round to one beside them.
+        mean=float(data.mean()) if np.ptp(data) else float(data[0]),
         median=float(np.median(data)),
-        std=float(data.std(ddof=1)) if len(data) > 1 else None,
+        std=_deviation(data),
         minimum=float(data.min()),
         maximum=float(data.max()),
         ci95=interval.widened(interval.median_interval(bins, seed), resolution / 2),
@@ -132,9 +145,15 @@ def summarise(
         drift=shape.drift(data, blocks),
         warmup=shape.warmup(data, blocks),
         percentiles=_percentiles(data, bins),
-        notes=_notes(found, effective, len(data), left_out),
+        notes=_notes(found, effective, data, left_out),
         resolution=resolution,
     )
+
+
+def _deviation(data: Floats) -> float | None:
+    if len(data) < 2:
+        return None
+    return float(data.std(ddof=1)) if np.ptp(data) else 0.0
 
 
 def _skewness(data: Floats) -> float:
@@ -186,10 +205,10 @@ def _representative(
     )
 
 
-def _notes(found: Clusters, effective: float, count: int, left_out: int) -> tuple[str, ...]:
-    notes = []
+def _notes(found: Clusters, effective: float, data: Floats, left_out: int) -> tuple[str, ...]:
+    notes, count = [], len(data)
     if left_out:
-        notes.append(f"{left_out} failed or unmeasured samples left out.")
+        notes.append(f"{left_out} {UNMEASURED}")
     if found.level == "repetition":
         notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
         if effective < 0.8 * count:
@@ -197,7 +216,7 @@ def _notes(found: Clusters, effective: float, count: int, left_out: int) -> tupl
                 f"Repetitions are autocorrelated: {count} are worth {effective:.0f}; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
-    elif found.units < interval.SHARES_FROM:
+    elif found.units < interval.SHARES_FROM and np.ptp(data):
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
 
@@ -225,5 +244,5 @@ def _nothing(left_out: int) -> Summary:
         drift=Drift(nan, nan, False),
         warmup=0,
         percentiles={},
-        notes=(f"{left_out} failed or unmeasured samples left out.",) if left_out else (),
+        notes=(f"{left_out} {UNMEASURED}",) if left_out else (),
     )

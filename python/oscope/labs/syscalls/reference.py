@@ -39,6 +39,3 @@ CALLS_PER_SECOND: Mapping[str, float] = {
     "gethostid": 130980.0,
 }
 """Calls a second, from the report on disk reads; it counts each call as one byte."""
-
-MY_PRECIOUS_CALL = "nr:548"
-"""The number under which the document adds its call."""

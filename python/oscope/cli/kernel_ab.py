@@ -1,0 +1,185 @@
+"""`oscope kernel ab`: what a patch costs, from patch to verdict in one command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.targets import STANDARD_OUTPUT, Targets
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from oscope.execution import Outcome
+    from oscope.kernel.ab import Side, Verdict
+    from oscope.plan import Plan
+    from oscope.samples import Results
+    from oscope.store import Store
+
+
+# Longer than other functions, and with more parameters: it is the table of the command's options.
+def ab(
+    context: typer.Context,
+    names: Annotated[
+        list[str], typer.Argument(metavar="EXPERIMENT|LAB", help="What to measure on both kernels.")
+    ],
+    patch: Annotated[
+        list[str],
+        typer.Option("--patch", metavar="NAME|FILE", help="The patch in question; several are one change."),
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FACTOR=A,B,C", help="Levels of a factor; repeatable."),
+    ] = None,
+    clock: Annotated[
+        Literal["instructions", "wall"],
+        typer.Option("--clock", help="Count instructions, which repeats exactly, or measure time."),
+    ] = "instructions",
+    boots: Annotated[int, typer.Option("--boots", metavar="N", help="Boots a side, 5 or more.")] = 5,
+    reps: Annotated[
+        int | None, typer.Option("--reps", metavar="N", help="Samples of each point in a boot.")
+    ] = None,
+    profile: Annotated[
+        Literal["quick", "full"], typer.Option("--profile", help="Which points are measured.")
+    ] = "quick",
+    cpus: Annotated[int | None, typer.Option("--cpus", metavar="N", help="CPUs of the guests.")] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory of the guests. [default: 1GiB]")
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="P",
+            help="What matters; if given, exit code 1 where something is worse by more.",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn]")
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE|-", help="Write verdicts and records; - is standard output."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report on all sides.")
+    ] = None,
+) -> int:
+    """Build the kernel with and without a patch, measure both in interleaved boots, and give a verdict.
+
+    By the instructions clock two boots of a kernel repeat to the instruction, and a difference is the
+    patch's. By the wall clock a third kernel, the unpatched one with other padding, shows what the layout of
+    the code does by itself.
+    """
+    from oscope.cli.comparison import DEFAULT_THRESHOLD
+    from oscope.cli.kernel_progress import watching
+    from oscope.cli.request import parse_settings, parse_share, parse_where, select
+    from oscope.kernel.ab import Amount, make_plans, make_sides
+
+    targets = Targets(json, report)
+    targets.check()
+    limit = parse_share("--threshold", threshold or DEFAULT_THRESHOLD)
+    where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
+    amount.check()
+    selection, levels = select(names, profile), parse_settings(settings or ())
+    with watching() as listener:
+        sides = make_sides(patch, clock, listener)
+    plans = make_plans(selection.experiments, sides, where, amount, levels)
+    call: Settings = context.obj
+    results, outcomes = _measure(plans, call.store)
+    verdicts = _tell(sides, results, limit, targets)
+    _fail(outcomes, verdicts, threshold)
+    return DONE
+
+
+def _measure(plans: Sequence[Plan], place: str | None) -> tuple[list[Results], tuple[Outcome, ...]]:
+    """Measure all sides, and return what they gave."""
+    from oscope.store import Store
+
+    with Store.open(place) as store:
+        outcomes = _carry_out(plans, store)
+        return [store.results(outcome.run_id) for outcome in outcomes], outcomes
+
+
+def _carry_out(plans: Sequence[Plan], store: Store) -> tuple[Outcome, ...]:
+    from oscope.cli.progress import display
+    from oscope.errors import OscopeError
+    from oscope.side_by_side import execute_side_by_side
+
+    with display() as shown:
+        outcomes = execute_side_by_side(plans, store, shown)
+    if any(outcome.status == "interrupted" for outcome in outcomes):
+        runs = " and ".join(outcome.run_id for outcome in outcomes)
+        raise OscopeError(
+            f"interrupted: the runs {runs} keep what was measured",
+            remedy="compare as far as they go with oscope compare, or begin anew",
+        )
+    return outcomes
+
+
+def _tell(
+    sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
+) -> list[Verdict]:
+    """Print the verdicts and write the files asked for."""
+    import orjson
+
+    from oscope import record, terminal
+    from oscope.kernel.ab import judge, to_object
+    from oscope.samples import Results
+
+    verdicts = judge(results, threshold)
+    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    for side in sides:
+        out.print(f"{side.role:>8}: kernel {side.kernel.id} ({side.kernel.name}, {side.kernel.release})")
+    for verdict in verdicts:
+        print_verdict(verdict, out)
+    runs = ", ".join(result.experiments[0].run_id for result in results)
+    terminal.print_prose(f"stored as runs {runs}", out, style="dim")
+    if targets.json is not None:
+        options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+        record.write_out(orjson.dumps(to_object(sides, results, verdicts), option=options), targets.json)
+    if targets.report is not None:
+        from oscope.labs import LABS
+        from oscope.report import write
+
+        together = Results(tuple(experiment for result in results for experiment in result.experiments))
+        terminal.print_written(write(together, path=targets.report, labs=LABS), out)
+    return verdicts
+
+
+def print_verdict(verdict: Verdict, out: Console) -> None:
+    """Print an experiment's comparison, and what its differences are put down to."""
+    from oscope import terminal
+    from oscope.cli.verdict import print_comparison
+    from oscope.report.analysis import label
+
+    print_comparison(verdict.base, verdict.comparison, out)
+    if verdict.padded is None:
+        return
+    varied = verdict.base.varied()
+    terminal.print_prose("Layout: the unpatched kernel with other padding against itself", out, style="bold")
+    for row, layout in zip(verdict.comparison.rows, verdict.layout(), strict=True):
+        if layout is not None and row.metric == verdict.base.headline:
+            name = label(verdict.base, row.factors, varied) or row.metric
+            terminal.print_prose(f"{name}: {layout.cause}: {layout.sentence}", out)
+    out.print()
+
+
+def _fail(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], threshold: str | None) -> None:
+    """Raise the error that it ended with, if it did."""
+    from oscope.cli.comparison import worse
+    from oscope.errors import OscopeError
+
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    if failures:
+        more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+        raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
+    found = [name for verdict in verdicts for name in worse(verdict.base, verdict.comparison)]
+    if threshold is not None and found:
+        raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")

@@ -1,0 +1,75 @@
+"""The two clocks that figures come from, a wall clock and the count of executed instructions; units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Clock = Literal["wall", "instructions"]
+
+UNIT = "instructions"
+PER = "/Ginstr"
+"""End of the unit of a rate: per 10^9 instructions."""
+CPU_TIME = "cpu_instructions"
+CPU_TIME_STEP = 1000
+"""Instructions in a microsecond, the step in which the kernel tells CPU time."""
+
+UNSEEN = (
+    (
+        "caches and pipelines",
+        (
+            "Every instruction counts one, whatever it costs: misses of caches and TLBs, branches predicted "
+            "wrongly and instructions executed side by side do not show."
+        ),
+    ),
+    ("parallelism", "There is one CPU, on which all threads take turns."),
+    (
+        "copies",
+        (
+            "A rep instruction counts once for each of its iterations, so that the ERMS and FSRM bits of the "
+            "emulated CPU, by which the kernel chooses its copying loops, decide what a copy counts."
+        ),
+    ),
+    (
+        "who executes",
+        "All instructions between two readings: other threads', the kernel's, those of interrupts.",
+    ),
+    (
+        "idle time",
+        (
+            "It is jumped over and counts one instruction a nanosecond: where a repetition sleeps or waits "
+            "for a timer, its figure is no count of instructions."
+        ),
+    ),
+    (
+        "the labs' answers",
+        "Those that speak of nanoseconds and caches are drawn from what a wall clock measured only.",
+    ),
+)
+"""What the clock does not see, or sees otherwise than a wall clock: a heading and a text each."""
+
+UNSEEN_BRIEFLY = (
+    "counts executed instructions, not time: caches, TLBs, branch prediction and parallelism do not show; "
+    "rep counts once an iteration; idle time counts 1 a ns"
+)
+
+
+def clock_of(environment: Mapping[str, Any]) -> Clock:
+    """Return which of the two clocks the record of an environment tells of; wall where it tells of none."""
+    clock = environment.get("clock") or {}
+    return "instructions" if clock.get("kind") == "instructions" else "wall"
+
+
+def counted(unit: str) -> bool:
+    """Say whether a metric in `unit` comes from the instructions clock."""
+    return unit == UNIT or unit.endswith(PER)
+
+
+def step(metric: str, unit: str, iterations: float) -> float:
+    """Return the step of a metric of the instructions clock, in its unit: an instruction over the iterations.
+
+    0 for rates.
+    """
+    if unit != UNIT:
+        return 0.0
+    return (CPU_TIME_STEP if metric == CPU_TIME else 1) / iterations

@@ -1,0 +1,73 @@
+"""What building kernels for guests needs: programs, a source, room on disk; and what boots them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable
+
+from oscope.doctor.finding import Finding
+from oscope.errors import OscopeError
+
+_BUILDING = "oscope kernel build, ab and check-patch"
+_GUESTS = "guests under other kernels"
+# The functions import what they try: a part of it words its remedies with the help of this package.
+
+
+def _tools() -> Finding:
+    """Look for every program that a build calls, and have the compiler look for the header that it needs."""
+    from oscope.kernel import tools
+
+    lacking = tools.missing(tools.BUILDING | tools.UNPACKING | tools.CHECKING)
+    name = "kernel build tools"
+    if lacking:
+        found = f"not installed: {', '.join(lacking)}"
+        return Finding(name, "missing", found, _BUILDING, tools.install(lacking.values()))
+    return Finding(name, "ok", tools.compiler(), _BUILDING)
+
+
+def _source() -> Finding:
+    from oscope.kernel import source
+
+    name = "kernel source"
+    try:
+        found = source.find()
+    except OscopeError as error:
+        return Finding(name, "missing", error.message, _BUILDING, error.remedy)
+    state = "unpacked" if found.root.is_dir() else "not unpacked yet"
+    return Finding(name, "ok", f"{found.label}, {state}", _BUILDING)
+
+
+def _room() -> Finding:
+    """Compare the free room with what is needed from nothing, or with what the next build needs."""
+    from oscope.kernel import places, source
+
+    name = "room for kernels"
+    needed = places.ROOM
+    try:
+        if not source.find().root.is_dir():
+            needed += places.ROOM_FOR_SOURCE
+    except OscopeError:
+        needed += places.ROOM_FOR_SOURCE
+    free = places.free(places.cache())
+    gibibytes = f"{free / places.GIBIBYTE:.1f} GiB free in {places.cache()}"
+    if free < needed:
+        remedy = f"make room: {needed / places.GIBIBYTE:.1f} GiB; or set XDG_CACHE_HOME to another disk"
+        return Finding(name, "missing", gibibytes, _BUILDING, remedy)
+    return Finding(name, "ok", gibibytes, _BUILDING)
+
+
+def _virtme() -> Finding:
+    """Import what composes the command that boots a guest."""
+    name = "virtme-ng"
+    try:
+        version = importlib.metadata.version("virtme-ng")
+        importlib.import_module("virtme.commands.run")
+    except ImportError as error:
+        return Finding(
+            name, "missing", str(error), _GUESTS, "install Oscope with what it depends on: make setup"
+        )
+    return Finding(name, "ok", version, _GUESTS)
+
+
+KERNEL_CHECKS: tuple[Callable[[], Finding], ...] = (_tools, _source, _room, _virtme)

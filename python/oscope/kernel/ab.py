@@ -1,0 +1,169 @@
+"""Two kernels, one measurement: what a patch changes, told from what chance and mere layout do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from oscope import catalogue
+from oscope.clocks import Clock
+from oscope.errors import UsageError
+from oscope.experiment import Experiment, Level, Profile
+from oscope.guest import CPUS, MEMORY_BYTES, Guest
+from oscope.guest.wanted import Where
+from oscope.kernel.kernel import BASE, Kernel
+from oscope.kernel.listener import Listener
+from oscope.kernel.naming import provide
+from oscope.plan import Plan, draw_seed, make_plan
+from oscope.record import to_record
+from oscope.samples import ExperimentResults, Results
+from oscope.statistics import ComparedMetric, Comparison, compare_results
+from oscope.statistics.layout import LayoutVerdict, judge_layout
+
+SCHEMA = "oscope.ab/1"
+BOOTS = 5
+"""Fewer boots a side give no verdict."""
+EXACT_REPS = 5
+"""Samples of a point in a boot where each repeats the other to the instruction."""
+
+Role = Literal["base", "patched", "padded"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the kernels, and what it is there for."""
+
+    role: Role
+    """padded: the unpatched source with another layout of its code."""
+    kernel: Kernel
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is measured on each side."""
+
+    profile: Profile = "quick"
+    boots: int = BOOTS
+    reps: int | None = None
+    """Samples of each point in a boot; None: what the experiment's design has in all, shared out."""
+    seed: int | None = None
+
+    def check(self) -> None:
+        """Raise UsageError where nothing could be told from it."""
+        if self.boots < BOOTS:
+            raise UsageError(
+                f"{self.boots} boots a side give no verdict", remedy=f"give --boots {BOOTS} or more"
+            )
+        if self.reps is not None and self.reps < 1:
+            raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came out for one experiment."""
+
+    base: ExperimentResults
+    comparison: Comparison
+    """The patched kernel against the base."""
+    padded: Comparison | None
+    """The padded kernel against the base; None by the instructions clock, which sees no layout."""
+
+    def layout(self) -> Iterator[LayoutVerdict | None]:
+        """Yield for each row of the comparison what its difference is put down to; None where unknown."""
+        others = {} if self.padded is None else {_row_key(row): row for row in self.padded.rows}
+        for row in self.comparison.rows:
+            other = others.get(_row_key(row))
+            yield None if other is None else judge_layout(row, other)
+
+
+def make_sides(patches: Sequence[str], clock: Clock, listener: Listener) -> tuple[Side, ...]:
+    """Build, where they are not yet, the kernels to be compared. `patches` are names or files."""
+    if not patches:
+        raise UsageError("no patch to compare", remedy="name one with --patch")
+    sides = [Side("base", provide(BASE, listener)), Side("patched", provide("+".join(patches), listener))]
+    if clock == "wall":
+        sides.append(Side("padded", provide(BASE, listener, padded=True)))
+    return tuple(sides)
+
+
+def make_plans(
+    experiments: Sequence[Experiment],
+    sides: Sequence[Side],
+    where: Where,
+    amount: Amount,
+    settings: Mapping[str, Sequence[Level]],
+) -> tuple[Plan, ...]:
+    """Plan the same measurement on each side, a boot a block."""
+    amount.check()
+    seed = draw_seed() if amount.seed is None else amount.seed
+    return tuple(
+        _plan(experiments, side.kernel, where, replace(amount, seed=seed), settings) for side in sides
+    )
+
+
+def _plan(
+    experiments: Sequence[Experiment],
+    kernel: Kernel,
+    where: Where,
+    amount: Amount,
+    settings: Mapping[str, Sequence[Level]],
+) -> Plan:
+    plan = make_plan(
+        experiments,
+        catalogue.load(),
+        profile=amount.profile,
+        settings=settings,
+        seed=amount.seed,
+        guests={experiment.name: _guest(experiment, kernel, where) for experiment in experiments},
+    )
+    planned = []
+    for experiment in plan.experiments:
+        exact = experiment.guest is not None and experiment.guest.clock == "instructions"
+        each = amount.reps or (EXACT_REPS if exact else max(1, experiment.reps // amount.boots))
+        planned.append(replace(experiment, reps=each * amount.boots, blocks=amount.boots))
+    return replace(plan, experiments=tuple(planned))
+
+
+def _guest(experiment: Experiment, kernel: Kernel, where: Where) -> Guest:
+    clock, wanted = where.clock or "instructions", experiment.guest
+    memory = where.memory_bytes or (wanted.memory_bytes if wanted else MEMORY_BYTES)
+    return Guest(kernel.id, clock, where.cpus or CPUS[clock], memory)
+
+
+def judge(results: Sequence[Results], threshold: float) -> list[Verdict]:
+    """Compare the sides, given in the order of `make_sides`, in each experiment that was measured on all."""
+    found = []
+    for number, base in enumerate(results[0].experiments):
+        others = [side.experiments[number] for side in results[1:]]
+        comparisons = [compare_results(base, other, threshold=threshold) for other in others]
+        found.append(Verdict(base, comparisons[0], comparisons[1] if len(comparisons) > 1 else None))
+    return found
+
+
+def to_object(
+    sides: Sequence[Side], results: Sequence[Results], verdicts: Sequence[Verdict]
+) -> dict[str, Any]:
+    """Return all of it as an object for JSON (`oscope.ab/1`), with the records of all sides."""
+    return {
+        "schema": SCHEMA,
+        "sides": [
+            {"role": side.role, "kernel": side.kernel.describe(), "run": result.experiments[0].run_id}
+            for side, result in zip(sides, results, strict=True)
+        ],
+        "verdicts": [
+            {
+                "experiment": verdict.base.experiment,
+                **asdict(row),
+                "layout": None if layout is None else asdict(layout),
+            }
+            for verdict in verdicts
+            for row, layout in zip(verdict.comparison.rows, verdict.layout(), strict=True)
+        ],
+        "caveats": [caveat for verdict in verdicts for caveat in verdict.comparison.caveats],
+        "records": [to_record(experiment) for result in results for experiment in result.experiments],
+    }
+
+
+def _row_key(row: ComparedMetric) -> tuple[str, frozenset[tuple[str, Level]]]:
+    return row.metric, frozenset(row.factors.items())

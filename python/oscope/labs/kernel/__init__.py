@@ -1,0 +1,161 @@
+"""The kernel lab: what a new system call costs, and what a changed reclaim does, on a kernel built for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, GuestWanted, Lab
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+MEBIBYTE = 1 << 20
+KERNEL = "my_precious+reclaim-policy"
+"""Both patches, so that one kernel serves the whole lab."""
+COUNTED = GuestWanted(KERNEL, "instructions")
+TIMED = GuestWanted(KERNEL, "wall")
+NOT_QUICK = (
+    f"not in it: it needs a guest under a kernel that is built first, in minutes "
+    f"(`oscope kernel build --patch {KERNEL.replace('+', ' --patch ')}`)"
+)
+
+CALLS = ("my_precious", "my_precious_logged", "getpid", "getppid")
+POLICIES = ("own", "reclaim-active", "reclaim-referenced", "mglru")
+MAPPINGS = ("anonymous", "private", "shared")
+COUNTS = (
+    "minflt",
+    "majflt",
+    "swap_ins",
+    "swap_outs",
+    "refaults_anon",
+    "refaults_file",
+    "activations",
+    "scanned",
+    "reclaimed",
+)
+"""What the kernel counts under pressure: the first two of the measured process, the others of the machine."""
+
+# The log has to be full before a line costs what it costs from then on: some 4000 lines, and a repetition is
+# to have 1000 of them.
+_CALLS = Design(factors={"call": CALLS, "style": ("loop",)}, reps=60, blocks=5, min_time_ns=4_000_000)
+
+PRECIOUS = Experiment(
+    name="kernel.precious",
+    workload="syscall.cost",
+    title="A new system call, silent and with a line in the log",
+    question="How many instructions does a new call take, and how many of them are its printing?",
+    full=_CALLS,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_ns",),
+    guest=COUNTED,
+)
+
+PRECIOUS_WALL = Experiment(
+    name="kernel.precious-wall",
+    workload="syscall.cost",
+    title="A new system call, silent and with a line in the log, in time",
+    question="How long does a new call take, and how much of it is its printing?",
+    full=_CALLS,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_ns", "cycles"),
+    guest=TIMED,
+)
+
+_FORK = Design(factors={"how": ("fork",), "resident": (0,), "pages": ("4K",)}, reps=60, blocks=5)
+
+FORK = Experiment(
+    name="kernel.fork",
+    workload="process.create",
+    title="fork beside the new system call",
+    question="How many instructions until the child of fork runs, and until the parent goes on?",
+    full=_FORK,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("child_ns", "parent_ns", "total_ns"),
+    guest=COUNTED,
+)
+
+FORK_WALL = Experiment(
+    name="kernel.fork-wall",
+    workload="process.create",
+    title="fork beside the new system call, in time",
+    question="How long until the child of fork runs, and until the parent goes on?",
+    full=_FORK,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles"),
+    guest=TIMED,
+)
+
+
+def _reclaim(patterns: tuple[str, ...]) -> Design:
+    """Return a walk over memory that does not fit, with a competitor whose turns make its counts repeat."""
+    return Design(
+        factors={
+            "policy": POLICIES,
+            "mapping": MAPPINGS,
+            "pattern": patterns,
+            "pressure": ("compete",),
+            "initialise": ("memset",),
+            "sets": (512,),
+            "size": (8 * MEBIBYTE,),
+            "limit": (12 * MEBIBYTE,),
+            "steps": (16,),
+            # In memory: no device of the host has a say in what is counted.
+            "swap": ("zram",),
+            "swap_size": (64 * MEBIBYTE,),
+            # Of the guest: a file system on a RAM disk.
+            "directory": ("/tmp",),  # noqa: S108
+        },
+        reps=5,
+        blocks=5,
+    )
+
+
+RECLAIM = Experiment(
+    name="kernel.reclaim",
+    workload="memory.access",
+    title="Which pages the kernel reclaims",
+    question="What do faults, swap and instructions become where references do not spare a page?",
+    full=_reclaim(("random", "seq")),
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_s", "cpu_s", *COUNTS),
+    guest=COUNTED,
+)
+
+RECLAIM_WALL = Experiment(
+    name="kernel.reclaim-wall",
+    workload="memory.access",
+    title="Which pages the kernel reclaims, in time",
+    question="What does the time become where references do not spare a page?",
+    full=_reclaim(("random",)),
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_s", "cpu_s", *COUNTS),
+    guest=TIMED,
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.kernel.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="kernel",
+    title="The kernel",
+    document=(
+        "two laboratory reports: one added a system call to the kernel and timed it, the other had the "
+        "kernel reclaim pages that it would have kept"
+    ),
+    experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
+    sections=_sections,
+    notebook="notebooks/kernel.ipynb",
+    clocks=("wall", "instructions"),
+)

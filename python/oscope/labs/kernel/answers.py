@@ -1,0 +1,15 @@
+"""The lab's answers, in the order of the questions: each a section, or none if its experiment was not run."""
+
+from __future__ import annotations
+
+from oscope.labs.kernel import fork, precious, reclaim
+from oscope.report.analysis import Analysed
+from oscope.report.document import Section
+from oscope.samples import Results
+
+
+def sections(results: Results) -> list[Section]:
+    """Return the lab's answers."""
+    analysed = Analysed.of(results)
+    found = [precious.section(analysed), fork.section(analysed), *reclaim.sections(analysed)]
+    return [section for section in found if section is not None]

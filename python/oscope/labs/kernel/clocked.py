@@ -1,0 +1,104 @@
+"""One question asked under both clocks: their figures stand side by side and are never compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oscope.clocks import UNIT
+from oscope.digits import MISSING
+from oscope.experiment import Level
+from oscope.labs.curve import unmeasured
+from oscope.labs.words import median
+from oscope.report.analysis import Analysed, measured
+from oscope.report.tables import doubt, row_scale, shared_scale
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import Summary
+
+APART = (
+    "The two clocks do not count the same, and are not compared: one counts executed instructions and "
+    "repeats, the other measures time, here that of a guest."
+)
+
+
+@dataclass(frozen=True)
+class Side:
+    """An experiment under one of the clocks, and its metric for what is asked."""
+
+    experiment: ExperimentResults
+    metric: str
+
+    @property
+    def unit(self) -> str:
+        """Unit of the metric."""
+        return self.experiment.metrics[self.metric].unit
+
+    def point(self, **factors: Level) -> PointSamples | None:
+        """Return the point with these levels, if it has values."""
+        point = self.experiment.point(**factors)
+        return point if point is not None and len(measured(point, self.metric)[0]) else None
+
+    def summary(self, results: Analysed, **factors: Level) -> Summary | None:
+        """Return the summary of the point with these levels, if it has values."""
+        point = self.point(**factors)
+        return None if point is None else results.summary(self.experiment, point, self.metric)
+
+    def told(self, summary: Summary) -> str:
+        """Return a median with its interval and unit."""
+        return median(summary, self.unit)
+
+
+def sides(results: Analysed, *wanted: tuple[str, str]) -> list[Side]:
+    """Return what was measured of these experiments and metrics; a metric is named as without a guest.
+
+    An experiment that `--clock` had measured by the other clock has the metric under that clock's name.
+    """
+    found = []
+    for name, metric in wanted:
+        experiment = results.get(name)
+        if experiment is None:
+            continue
+        known = next((each for each in names(metric) if each in experiment.metrics), None)
+        if known is not None:
+            found.append(Side(experiment, known))
+    return found
+
+
+def names(metric: str) -> tuple[str, str]:
+    """Return a metric's name under the wall clock and under the instructions clock."""
+    stem = metric.rpartition("_")[0].removesuffix("time").removesuffix("_")
+    return metric, f"{stem}_{UNIT}" if stem else UNIT
+
+
+def missing(found: Sequence[Side]) -> str:
+    """Tell the points that could not be measured, and what would mend it."""
+    told = dict.fromkeys(unmeasured(side.experiment) for side in found)
+    return " ".join(filter(None, told))
+
+
+def columns(results: Analysed, found: Sequence[Side], points: Sequence[dict[str, Level]]) -> list[list[str]]:
+    """Return for each point the cells median and interval of each side, each side's in one unit."""
+    rows: list[list[str]] = [[] for _ in points]
+    for side in found:
+        summaries = [side.summary(results, **factors) for factors in points]
+        known = [each for each in summaries if each is not None]
+        scale = shared_scale(known, side.unit) if known else None
+        for row, summary in zip(rows, summaries, strict=True):
+            if summary is None or scale is None:
+                row += [MISSING, MISSING]
+                continue
+            text = row_scale(scale, summary).text
+            low, high = summary.ci95 or (None, None)
+            told = low is not None and doubt(summary) is not None
+            row += [text(summary.median), f"{text(low)} to {text(high)}" if told else MISSING]
+    return rows
+
+
+def headings(results: Analysed, found: Sequence[Side], points: Sequence[dict[str, Level]]) -> list[str]:
+    """Return the headings of `columns`."""
+    given = []
+    for side in found:
+        known = [each for factors in points if (each := side.summary(results, **factors)) is not None]
+        unit = shared_scale(known, side.unit).unit if known else side.unit
+        given += [f"[{unit}]", f"95 % [{unit}]"]
+    return given

@@ -1,0 +1,154 @@
+"""What the new call costs, with and without printing, beside the document's figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oscope.digits import MISSING, format_share, format_value
+from oscope.experiment import Level
+from oscope.labs.curve import ratio_text
+from oscope.labs.kernel import CALLS, clocked
+from oscope.labs.kernel.clocked import Side
+from oscope.labs.syscalls import reference
+from oscope.report import plots
+from oscope.report.analysis import Analysed
+from oscope.report.document import Figure, Section, Table
+from oscope.report.experiments import dot
+from oscope.report.tables import shared_scale
+from oscope.statistics import ComparedMetric, compare_within
+
+TITLE = "A new system call, and what its printing costs"
+SILENT, LOGGED = CALLS[:2]
+BARE = "getppid"
+EXPERIMENTS = (
+    ("kernel.precious", "time_ns"),
+    ("kernel.precious-wall", "time_ns"),
+    ("kernel.precious-wall", "cycles"),
+)
+WHAT = (
+    f"{SILENT} is a call that returns 0. With kernel.my_precious_log = 0 it does nothing else; as {LOGGED} "
+    "(= 2) it writes a line to the kernel's log each time, as the document's does. Both are the same call of "
+    "the same kernel, in a loop, by one setting. The console shows none of the lines; the log is full after "
+    "some 4000, and from then on each line also makes room for itself: the repetitions before cost less."
+)
+
+
+def section(results: Analysed) -> Section | None:
+    """Answer B1: what the call costs, and how much of it is the printing."""
+    found = clocked.sides(results, *EXPERIMENTS)
+    if not found:
+        return None
+    # A guest under the instructions clock has no cycles; one point of a side may still be missing.
+    known = [side for side in found if any(side.point(call=call) for call in CALLS)]
+    missing = clocked.missing(found[:2])
+    if not known:
+        return Section(TITLE, "", missing=missing) if missing else None
+    return Section(
+        title=TITLE,
+        answer=" ".join(_answer(results, side) for side in known if side.metric != "cycles"),
+        text=[WHAT, *_document(known), clocked.APART],
+        tables=[_table(results, known), _cited()],
+        figures=[each for side in known if side.metric != "cycles" for each in _figure(results, side)],
+        missing=missing,
+    )
+
+
+def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> ComparedMetric | None:
+    """Return how the call `b` compares with `a`, paired by boot; None where either has no value."""
+    if side.point(call=a) is None or side.point(call=b) is None:
+        return None
+    metrics = {side.metric: side.experiment.metrics[side.metric]}
+    points = tuple(point for point in side.experiment.points if point.factors.get("call") in (a, b))
+    narrow = replace(side.experiment, metrics=metrics, points=points)
+    return compare_within(narrow, "call", a, b).rows[0]
+
+
+def _answer(results: Analysed, side: Side) -> str:
+    silent, logged = (side.summary(results, call=call) for call in (SILENT, LOGGED))
+    row = printed(side)
+    if silent is None or logged is None or row is None:
+        alone = logged if silent is None else silent
+        name = LOGGED if silent is None else SILENT
+        return "" if alone is None else f"{name} takes {side.told(alone)}; its other form was not measured."
+    told = (
+        f"The call takes {side.told(silent)} in silence and {side.told(logged)} with its line in the log: "
+        f"{ratio_text(row)} times"
+    )
+    if row.different != "yes":
+        verdict = "which is no difference" if row.different == "no" else "which cannot be told from 1"
+        return f"{told}, {verdict}."
+    share = format_share(1 - 1 / row.ratio, 0.001) if row.ratio > 1 else MISSING
+    bare = printed(side, BARE, SILENT)
+    beside = "" if bare is None else f" Against {BARE} the silent call is {ratio_text(bare)} times."
+    return f"{told}, so that the printing is {share} of it.{beside}"
+
+
+def _document(known: list[Side]) -> list[str]:
+    """Tell what the ratio makes of the document's figure; only of a ratio that is one."""
+    theirs = reference.MY_PRECIOUS
+    for side in known:
+        row = printed(side)
+        if row is None or row.different != "yes" or row.ratio <= 1:
+            continue
+        rest = theirs.median / row.ratio
+        bounds = [theirs.median / end for end in reversed(row.ci95)]
+        word = "instructions" if side.unit == "instructions" else "time"
+        return [
+            (
+                f"The document measured {theirs.mean:.2f} cycles (median {theirs.median:.2f}, standard "
+                f"deviation {theirs.deviation:.2f}) for its call, which prints, once each, on another "
+                "machine and kernel, and gives them as the cost of a system call. If the printing had the "
+                f"share there that it has of our {word}, the call alone would have taken "
+                f"{format_value(rest, (bounds[1] - bounds[0]) / 2, 'cycles')}: its figure is mostly that of "
+                "printing."
+            )
+        ]
+    return []
+
+
+def _points() -> list[dict[str, Level]]:
+    return [{"call": call} for call in CALLS]
+
+
+def _table(results: Analysed, known: list[Side]) -> Table:
+    rows = clocked.columns(results, known, _points())
+    ratios = ["", *(ratio_text(printed(known[0], SILENT, call)) for call in CALLS[1:])]
+    lines = [[call, *row, ratio or "1"] for call, row, ratio in zip(CALLS, rows, ratios, strict=True)]
+    unit = "instructions" if known[0].unit == "instructions" else "time"
+    columns = ["call", *clocked.headings(results, known, _points()), f"{unit} / {SILENT}'s (95 %)"]
+    note = (
+        "Medians of a call in a loop; intervals over the boots. The ratio is paired by boot and of the "
+        "first clock."
+    )
+    return Table("The new call beside others", columns, lines, frozenset(range(1, len(columns) - 1)), note)
+
+
+def _cited() -> Table:
+    theirs = reference.MY_PRECIOUS
+    cells = [f"{value:.2f}" for value in (theirs.mean, theirs.median, theirs.deviation)]
+    return Table(
+        "The document's figures for its call, which prints [cycles]",
+        ["", "mean", "median", "std. dev."],
+        [["my_precious, 10 iterations, Linux 5.0", *cells]],
+        frozenset({1, 2, 3}),
+        "Of another machine: for their shape.",
+    )
+
+
+def _figure(results: Analysed, side: Side) -> list[Figure]:
+    known = [(call, side.point(call=call), side.summary(results, call=call)) for call in CALLS]
+    scale = shared_scale([summary for _, _, summary in known if summary is not None], side.unit)
+    rows = [
+        dot(results, side.experiment, (point, side.metric), scale, name=call)
+        for call, point, _ in known
+        if point is not None
+    ]
+    what = "Instructions" if side.unit == "instructions" else "Time"
+    return [
+        plots.strips(
+            f"{what} of a call",
+            scale.unit,
+            rows,
+            "Faint: single repetitions. Diamond: median with its 95 % interval.",
+        )
+    ]

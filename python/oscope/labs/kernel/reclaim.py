@@ -1,0 +1,259 @@
+"""What the policies of reclaim do to each mapping: the document's Figure 6, with verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oscope.digits import MISSING, format_count
+from oscope.labs.curve import ratio_text, unmeasured
+from oscope.labs.kernel import POLICIES, clocked
+from oscope.labs.memory.sides import Quantity, compared, figure, first, plain, row_of, shown
+from oscope.labs.words import counted, listed
+from oscope.report import plots
+from oscope.report.analysis import Analysed
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import ComparedMetric
+from oscope.statistics.compare import Answer
+
+OWN = POLICIES[0]
+WORDS = {
+    "own": "the kernel's own two lists",
+    "reclaim-active": "what would be activated is reclaimed",
+    "reclaim-referenced": "references do not count",
+    "mglru": "the multi-generational LRU",
+}
+FAULTS = Quantity("page faults", "", lambda point: point.metrics["minflt"] + point.metrics["majflt"])
+COUNTED = (
+    FAULTS,
+    plain("minor faults (minflt)", "minflt"),
+    plain("major faults (majflt)", "majflt"),
+    plain("pages read from swap", "swap_ins"),
+    plain("pages written to swap", "swap_outs"),
+    plain("refaults, anonymous", "refaults_anon"),
+    plain("refaults, file", "refaults_file"),
+    plain("pages activated", "activations"),
+    plain("pages scanned", "scanned"),
+    plain("pages reclaimed", "reclaimed"),
+)
+WHAT = (
+    "own is the kernel's own reclaim by its active and inactive list; reclaim-active is the document's "
+    "change, by which a page that would be activated is reclaimed; reclaim-referenced lets references count "
+    "for nothing; mglru is the multi-generational LRU. All are settings of one kernel, and each boot "
+    "measures them all, in an order drawn anew. The walk and a competitor, which touches pages at random, "
+    "take turns in a group of processes whose limit is less than both want, so that the order of all "
+    "accesses is the same under every policy."
+)
+WHOSE = (
+    "Faults are those of the walk; swap, refaults, activated, scanned and reclaimed pages are counted by "
+    "the kernel for the whole machine, the competitor included."
+)
+
+
+def sections(results: Analysed) -> list[Section]:
+    """Answer A14, a section for each mapping."""
+    experiments = [
+        found
+        for name in ("kernel.reclaim", "kernel.reclaim-wall")
+        if (found := results.get(name)) is not None
+    ]
+    mappings = dict.fromkeys(
+        str(point.factors["mapping"])
+        for each in experiments
+        for point in each.points
+        if "mapping" in point.factors
+    )
+    made = [_section(experiments, mapping) for mapping in mappings]
+    return [section for section in made if section is not None]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a quantity under a policy compares with that under the kernel's own."""
+
+    ratio: str
+    different: Answer
+    more: bool
+
+
+@dataclass(frozen=True)
+class View:
+    """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
+
+    experiment: ExperimentResults
+    mapping: str
+    quantities: tuple[Quantity, ...]
+    rows: dict[str, list[ComparedMetric]]
+    patterns: tuple[str, ...]
+
+    @property
+    def clock(self) -> str:
+        """Whether it counted instructions or measured time."""
+        return "instructions" if self.experiment.clock == "instructions" else "time"
+
+    def verdict(self, policy: str, quantity: Quantity, pattern: str) -> Verdict | None:
+        """Return how a quantity under `policy` compares with that under the kernel's own, where known."""
+        points = [self.point(each, pattern) for each in (OWN, policy)]
+        found = [None if point is None else quantity.summary(self.experiment, point) for point in points]
+        own, other = found
+        if own is None or other is None:
+            return None
+        if all(each.blocks > 1 and each.minimum == each.maximum for each in (own, other)):
+            # What is the same in every boot needs no test: it differs, or it does not.
+            ratio = f"{other.median / own.median:.4g}" if own.median else MISSING
+            return Verdict(ratio, "no" if own.median == other.median else "yes", other.median > own.median)
+        row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
+        return None if row is None else Verdict(ratio_text(row), row.different, row.difference > 0)
+
+    def point(self, policy: str, pattern: str) -> PointSamples | None:
+        """Return the measured point."""
+        return first(self.experiment, policy=policy, mapping=self.mapping, pattern=pattern)
+
+
+def _view(experiment: ExperimentResults, mapping: str) -> View | None:
+    points = shown(experiment, mapping=mapping)
+    if not points:
+        return None
+    quantities = (*COUNTED, *_costs(experiment))
+    narrow = replace(experiment, points=tuple(points))
+    rows = {policy: compared(narrow, quantities, "policy", (OWN, policy)) for policy in POLICIES[1:]}
+    patterns = tuple(dict.fromkeys(str(point.factors["pattern"]) for point in points))
+    return View(experiment, mapping, quantities, rows, patterns)
+
+
+def _costs(experiment: ExperimentResults) -> list[Quantity]:
+    """Return what the walk cost, under the experiment's clock."""
+    told = (("the walk, with the competitor's turns", "time_s"), ("the walk's own process", "cpu_s"))
+    found = []
+    for name, metric in told:
+        key = next((each for each in clocked.names(metric) if each in experiment.metrics), None)
+        if key is not None:
+            found.append(
+                plain(
+                    f"{'instructions' if key != metric else 'time'} of {name}",
+                    key,
+                    experiment.metrics[key].unit,
+                )
+            )
+    return found
+
+
+def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section | None:
+    title = f"Reclaim policies: {mapping} mapping"
+    views = [view for each in experiments if (view := _view(each, mapping)) is not None]
+    missing = " ".join(filter(None, dict.fromkeys(unmeasured(each, mapping=mapping) for each in experiments)))
+    if not views:
+        return Section(title, "", missing=missing) if missing else None
+    return Section(
+        title=title,
+        answer=_answer(views[0]),
+        text=[WHAT, WHOSE, *_repeats(views), *([clocked.APART] if len(views) > 1 else [])],
+        tables=[table for view in views for pattern in view.patterns for table in _tables(view, pattern)],
+        figures=[_figure(view) for view in views],
+        missing=missing,
+    )
+
+
+def _answer(view: View) -> str:
+    """Say for each pattern what each policy does to the faults; verdicts by boots."""
+    return " ".join(
+        f"{'Walked at random' if pattern == 'random' else 'Walked in sequence'}: {_of_pattern(view, pattern)}"
+        for pattern in view.patterns
+    )
+
+
+def _of_pattern(view: View, pattern: str) -> str:
+    own = view.point(OWN, pattern)
+    base = None if own is None else FAULTS.summary(view.experiment, own)
+    if base is None:
+        return "the kernel's own policy was not measured, so that nothing can be held against it."
+    told: dict[str, list[str]] = {"more": [], "fewer": [], "no": [], "cannot tell": []}
+    for policy in POLICIES[1:]:
+        found = view.verdict(policy, FAULTS, pattern)
+        if found is None:
+            continue
+        if found.different == "yes":
+            told["more" if found.more else "fewer"].append(f"{policy} ({found.ratio} times)")
+        else:
+            told[found.different].append(policy)
+    parts = [f"{figure(base, '')} page faults under the kernel's own policy"]
+    parts += [f"{word} under {listed(told[word])}" for word in ("more", "fewer") if told[word]]
+    parts += [f"no difference under {listed(told['no'])}"] if told["no"] else []
+    parts += [f"cannot be told for {listed(told['cannot tell'])}"] if told["cannot tell"] else []
+    return "; ".join(parts) + "."
+
+
+def _repeats(views: Sequence[View]) -> list[str]:
+    """Say in how many boots the faults were the very same."""
+    told = []
+    for view in views:
+        points = [
+            point
+            for pattern in view.patterns
+            for policy in POLICIES
+            if (point := view.point(policy, pattern))
+        ]
+        same = sum(len(np.unique(FAULTS.of(point)[np.isfinite(FAULTS.of(point))])) == 1 for point in points)
+        boots = len({int(boot) for point in points for boot in point.boot})
+        told.append(
+            f"{view.experiment.experiment}: at {format_count(same)} of {counted(len(points), 'point')} the "
+            f"faults are the very same in all {counted(boots, 'boot')}."
+        )
+    return told
+
+
+def _tables(view: View, pattern: str) -> list[Table]:
+    policies = [policy for policy in POLICIES if view.point(policy, pattern) is not None]
+    values, verdicts = [], []
+    for quantity in view.quantities:
+        cells = [quantity.text(view.experiment, view.point(policy, pattern)) for policy in policies]
+        if all(cell == MISSING for cell in cells):
+            continue
+        values.append([quantity.name, *cells])
+        against = [_verdict(view, quantity, policy, pattern) for policy in policies if policy != OWN]
+        verdicts.append([quantity.name, *(cell for pair in against for cell in pair)])
+    where = f"{view.mapping} mapping, {pattern}, by {view.clock}"
+    others = [policy for policy in policies if policy != OWN]
+    heads = [head for policy in others for head in (f"{policy} / {OWN} (95 %)", "different")]
+    meaning = "; ".join(f"{policy}: {WORDS[policy]}" for policy in policies)
+    return [
+        Table(
+            f"Counts under each policy: {where}",
+            ["", *policies],
+            values,
+            frozenset(),
+            f"Medians with their 95 % intervals; what is the same in every boot stands alone. {meaning}.",
+        ),
+        Table(
+            f"Against the kernel's own policy: {where}",
+            ["", *heads],
+            verdicts,
+            frozenset(),
+            "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same "
+            "in every boot are compared as they are.",
+        ),
+    ]
+
+
+def _verdict(view: View, quantity: Quantity, policy: str, pattern: str) -> list[str]:
+    found = view.verdict(policy, quantity, pattern)
+    return [MISSING, MISSING] if found is None else [found.ratio, found.different]
+
+
+def _figure(view: View) -> Figure:
+    series: dict[str, list[plots.Dot]] = {}
+    for pattern in view.patterns:
+        for policy in POLICIES:
+            point = view.point(policy, pattern)
+            summary = None if point is None else FAULTS.summary(view.experiment, point)
+            if summary is not None:
+                series.setdefault(pattern, []).append(
+                    plots.Dot(policy, summary.median, summary.ci95, np.zeros(0))
+                )
+    note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
+    return plots.dots(
+        f"Page faults under each policy: {view.mapping} mapping, by {view.clock}", "faults", series, note
+    )

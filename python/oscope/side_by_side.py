@@ -1,0 +1,166 @@
+"""Carries out several plans of the same measurements at once, so that drift hits all of them alike.
+
+Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block, and
+every side runs the same number of iterations: the sides differ in nothing but where they are measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from oscope.errors import UsageError
+from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
+from oscope.interruption import Interruption
+from oscope.placement import Placement
+from oscope.plan import Pass, Plan, PlannedExperiment, passes
+from oscope.progress import Listener, Progress, Silence
+from oscope.store import Store
+from oscope.turns import Turns
+
+
+def execute_side_by_side(
+    plans: Sequence[Plan], store: Store, listener: Listener | None = None
+) -> tuple[Outcome, ...]:
+    """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
+
+    The plans are alike but for the guests of their experiments. The first SIGINT or SIGTERM ends all runs
+    early, with everything measured kept. Raises UsageError where the plans are not alike, and what
+    `oscope.execution.execute` raises.
+    """
+    _check_alike(plans)
+    with ExitStack() as stack:
+        placement = stack.enter_context(Placement())
+        sides: list[Turns] = []
+        for plan in plans:
+            sides.append(make_turns(placement))
+            stack.callback(sides[-1].kill)
+            check_places(plan, sides[-1])
+        stack.enter_context(Interruption(lambda: _interrupt(sides)))
+        shown = _Together(listener or Silence(), plans)
+        for number, (plan, turns) in enumerate(zip(plans, sides, strict=True)):
+            begin(plan, store, turns, shown.of(number))
+        names = [turns.recorder.run_id for turns in sides]
+        for turns in sides:
+            turns.recorder.add_event("interleaved", names)
+        with failing_told(*sides):
+            for number in range(len(plans[0].experiments)):
+                _measure([plan.experiments[number] for plan in plans], plans, sides)
+        return tuple(finish(turns) for turns in sides)
+
+
+def _interrupt(sides: Sequence[Turns]) -> None:
+    for turns in sides:
+        turns.interrupt()
+
+
+def _check_alike(plans: Sequence[Plan]) -> None:
+    first = plans[0]
+    for plan in plans:
+        if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, None):
+            raise UsageError(
+                "sides that take turns have one seed, and neither precision nor budget", remedy="give --reps"
+            )
+        if [(e.name, e.points, e.blocks) for e in plan.experiments] != [
+            (e.name, e.points, e.blocks) for e in first.experiments
+        ]:
+            raise UsageError("sides that take turns have the same points", remedy="plan them alike")
+
+
+def _measure(experiments: Sequence[PlannedExperiment], plans: Sequence[Plan], sides: Sequence[Turns]) -> None:
+    """Measure all blocks of an experiment on all sides."""
+    blocks = experiments[0].blocks or 0
+    together = zip(
+        *(
+            passes(plan, experiment, range(blocks))
+            for plan, experiment in zip(plans, experiments, strict=True)
+        ),
+        strict=True,
+    )
+    for number, ones in enumerate(together):
+        for side in _order(plans[0].seed, number, len(sides)):
+            if not _take(ones[side], experiments[side], sides, side):
+                return
+    for turns in sides:
+        turns.end()
+
+
+def _order(seed: int, number: int, count: int) -> list[int]:
+    import numpy as np
+
+    return [int(side) for side in np.random.default_rng([seed, number]).permutation(count)]
+
+
+def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:
+    """Take a pass on one side, and have the others run as many iterations as it did."""
+    going_on = sides[side].take(one, experiment, lambda: False)
+    # The process under way may be a guest, and the next side's shall have the processors for itself.
+    sides[side].end_process()
+    for other in sides:
+        for mine, theirs in zip(
+            sides[side].recorder.points[experiment.name],
+            other.recorder.points[experiment.name],
+            strict=True,
+        ):
+            if theirs.iterations is None and mine.iterations is not None:
+                theirs.iterations = mine.iterations
+                other.recorder.add_event("iterations", mine.iterations, theirs)
+    return going_on and not any(turns.interrupted for turns in sides)
+
+
+class _Together:
+    """Tells one listener of all sides as if they were one run."""
+
+    def __init__(self, listener: Listener, plans: Sequence[Plan]) -> None:
+        self._listener = listener
+        self._plan = plans[0]
+        self._finished = [0] * len(plans)
+        self._totals = [plan.total or 0 for plan in plans]
+
+    def of(self, number: int) -> Listener:
+        """Return the listener of one side."""
+        return _Side(self, number)
+
+    def begin(self, number: int, run_id: str) -> None:
+        """Hear of the run of a side; the first one's name stands for all."""
+        if number == 0:
+            self._listener.begin(run_id, self._plan)
+
+    def progress(self, number: int, progress: Progress) -> None:
+        """Hear how far a side is."""
+        self._finished[number] = progress.finished
+        self._listener.progress(
+            Progress(
+                finished=sum(self._finished),
+                total=sum(self._totals),
+                experiment=progress.experiment,
+                point=progress.point,
+                block=progress.block,
+                blocks=progress.blocks,
+            )
+        )
+
+    def note(self, text: str) -> None:
+        """Hear what a person should know."""
+        self._listener.note(text)
+
+
+class _Side:
+    """The listener of one side."""
+
+    def __init__(self, together: _Together, number: int) -> None:
+        self._together = together
+        self._number = number
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        """Pass it on, with the number of the side."""
+        del plan
+        self._together.begin(self._number, run_id)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on, with the number of the side."""
+        self._together.progress(self._number, progress)
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._together.note(text)

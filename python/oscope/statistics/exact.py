@@ -1,0 +1,65 @@
+"""Comparisons in which nothing varies: what the instructions clock gives, and what other clocks hardly do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope import clocks
+from oscope.samples import Column, Floats
+from oscope.statistics.pairing import Match
+from oscope.statistics.sides import Measured
+
+ROUNDING = 1e-12
+"""Share of a value up to which two of them count as equal."""
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A difference that was the same in every boot or block."""
+
+    change: float
+    """B less A, on the scale of the values."""
+    units: str
+    """What it was the same in, such as `5 boots a side`."""
+
+
+def find_constant(a: Measured, b: Measured, metric: Column, *, paired: bool) -> Constant | None:
+    """Return the difference if it was the same each time; None where it varied, or was seen but once.
+
+    Only what the instructions clock counts may differ by a constant: two times do by the step of their clock,
+    and no more is known of them.
+    """
+    if min(len(a.value), len(b.value)) < 2 or "repetition" in (a.level, b.level):
+        return None
+    words = "boots" if a.level == "boot" else "blocks"
+    change = 0.0 if _equal(np.array([a.value[0], b.value[0]])) else float(b.value[0] - a.value[0])
+    if _equal(a.value) and _equal(b.value) and (change == 0 or clocks.counted(metric.unit)):
+        counts = dict.fromkeys((len(a.value), len(b.value)))
+        return Constant(change, f"{' and '.join(map(str, counts))} {words} a side")
+    if not paired or metric.unit != clocks.UNIT:
+        return None
+    _, at_a, at_b = np.intersect1d(a.unit, b.unit, return_indices=True)
+    differences = b.value[at_b] - a.value[at_a]
+    if np.ptp(differences) > ROUNDING * np.abs(a.value).max():
+        return None
+    change = float(np.median(differences))
+    return Constant(0.0 if abs(change) <= ROUNDING * abs(a.value[0]) else change, f"{len(at_a)} {words}")
+
+
+def _equal(values: Floats) -> bool:
+    """Say whether values are equal but for what dividing counts by iterations rounds away."""
+    return bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
+
+
+def step_of(match: Match, metric: Column) -> float:
+    """Return what one instruction more changes, on the scale of the values; 0 for other clocks' metrics.
+
+    Of a count it is that of the side with fewer iterations; of a rate, a share of the shorter repetition.
+    """
+    sides = (match.a, match.b)
+    if metric.unit.endswith(clocks.PER):
+        return 1 / max(1.0, min(float(np.nanmedian(side.raw - side.correction)) for side in sides))
+    iterations = min(float(np.median(side.iterations)) for side in sides)
+    return clocks.step(metric.name, metric.unit, iterations)

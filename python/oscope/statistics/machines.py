@@ -1,0 +1,109 @@
+"""Whether two results are of machines that may be compared: this one, another, guests with their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from oscope.errors import UsageError
+from oscope.samples import ExperimentResults
+
+BOOTS_FOR_A_VERDICT = 5
+MACHINE = "machine"
+"""What `allow` holds where another machine is the question."""
+
+_SAME_GUEST: Mapping[str, str] = {
+    "accelerator": "accelerator of the guests",
+    "cpu_model": "CPU model of the guests",
+    "cpus": "CPU count of the guests",
+}
+_TOLD_OF_GUEST: Mapping[str, str] = {
+    "memory_bytes": "memory",
+    "qemu": "QEMU",
+    "kernel_options": "kernel options",
+}
+
+
+def refuse(what: str, a: object, b: object, remedy: str) -> None:
+    """Raise UsageError where `a` and `b` differ."""
+    if a != b:
+        raise UsageError(f"cannot compare: {what} differs ({a} and {b})", remedy=remedy)
+
+
+def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
+    """Raise UsageError where `a` and `b` are of different machines, unless that is allowed; return caveats.
+
+    Guests are alike if host, accelerator, CPU model and CPU count are; their kernels may differ, since that
+    is what they are there for.
+    """
+    return [*_machines(a, b, allow), *_boots(a, b)]
+
+
+def label(results: ExperimentResults) -> str:
+    """Return what tells one side of a comparison from the other: the run, and a guest's kernel."""
+    name = kernel_name(results)
+    return results.run_id if name is None else f"{results.run_id}, kernel {name}"
+
+
+def kernel_name(results: ExperimentResults) -> str | None:
+    """Return the name of the guest's kernel, such as `base` or `my_precious`; None outside of guests."""
+    guest = results.environment.get("guest")
+    if not guest:
+        return None
+    kernel = guest.get("kernel") or {}
+    return str(kernel.get("name") or kernel.get("release") or "unknown")
+
+
+def _machines(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
+    remedy = "--allow machine compares them if that is the question"
+    guests = a.environment.get("guest"), b.environment.get("guest")
+    if (guests[0] is None) != (guests[1] is None):
+        if MACHINE not in allow:
+            places = ["the machine itself" if guest is None else "a guest" for guest in guests]
+            refuse("machine", places[0], places[1], f"a guest is another machine; {remedy}")
+        return ["one side ran in a guest: a difference may be the guest's"]
+    machines = a.environment.get("machine"), b.environment.get("machine")
+    caveats = []
+    if None in machines:
+        caveats.append("a record does not say on which machine it was made")
+    elif machines[0] != machines[1]:
+        if MACHINE not in allow:
+            refuse("machine", machines[0], machines[1], remedy)
+        caveats.append("the sides ran on different machines: a difference may be the machines'")
+    if guests[0] is not None and guests[1] is not None:
+        caveats += _guests(guests[0], guests[1], allow)
+        ids = [(guest.get("kernel") or {}).get("id") for guest in (guests[0], guests[1])]
+        if ids[0] != ids[1]:
+            names = f"A ran {kernel_name(a)} ({ids[0]}), B {kernel_name(b)} ({ids[1]})"
+            caveats.append(f"the kernels differ: {names}")
+    return caveats
+
+
+def _guests(a: Mapping[str, Any], b: Mapping[str, Any], allow: frozenset[str]) -> list[str]:
+    """Refuse guests of different make; say what else differs between them."""
+    told = []
+    for key, what in _SAME_GUEST.items():
+        if a.get(key) == b.get(key):
+            continue
+        if MACHINE not in allow:
+            refuse(what, a.get(key), b.get(key), "--allow machine compares them if that is the question")
+        told.append(f"the {what} differs ({a.get(key)} and {b.get(key)})")
+    told += [
+        f"the guests differ in {what} ({a.get(key)} and {b.get(key)})"
+        for key, what in _TOLD_OF_GUEST.items()
+        if a.get(key) != b.get(key)
+    ]
+    return told
+
+
+def _boots(a: ExperimentResults, b: ExperimentResults) -> list[str]:
+    names = a.environment.get("boot_id"), b.environment.get("boot_id")
+    if None in names or names[0] == names[1] or min(_boot_count(a), _boot_count(b)) >= BOOTS_FOR_A_VERDICT:
+        return []
+    return ["the sides ran in different boots; a verdict on kernels needs 5 boots a side"]
+
+
+def _boot_count(results: ExperimentResults) -> int:
+    return max((len(np.unique(point.boot)) for point in results.points), default=0)
