@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import synthetic
+import synthetic_kernel
 from oscope import labs
 from oscope.catalogue import Catalogue, check_level, load
 from oscope.errors import UsageError
@@ -112,7 +113,7 @@ def test_the_documents_table_cites_it_and_lists_ten_iterations(survey: dict[str,
     assert fork is not None
     first = [f"{cycles:,.0f}".replace(",", "\u202f") for cycles in fork.metrics["child_cycles"][:10]]
     assert [row[5] for row in iterations.rows] == first
-    assert "call=nr:548" in section.missing
+    assert "oscope run kernel.precious-wall" in section.missing
 
 
 def test_the_mean_and_the_deviation_share_their_decimals(survey: dict[str, Section]) -> None:
@@ -131,24 +132,22 @@ def test_the_documents_own_figures_follow_from_its_iterations() -> None:
         assert round(float(values.std(ddof=1)), 2) == column.deviation
 
 
-def _with_call_548(note: str) -> Results:
-    cost = synthetic.cost()
-    single = cost.point(call="getppid", style="single")
-    assert single is not None
-    point = dataclasses.replace(single, factors={"call": "nr:548", "style": "single"}, notes=(note,))
-    return Results((dataclasses.replace(cost, points=(*cost.points, point)), synthetic.create()))
-
-
-def test_my_precious_is_shown_on_a_kernel_that_has_it() -> None:
-    section = answers(_with_call_548("pinned"))["A call and fork in cycles, beside the original report"]
+def test_my_precious_is_shown_where_a_kernel_that_has_it_was_measured() -> None:
+    wall = synthetic_kernel.precious("wall")
+    results = Results((synthetic.cost(), synthetic.create(), wall))
+    section = answers(results)["A call and fork in cycles, beside the original report"]
     assert section.missing == ""
-    assert section.tables[0].rows[0][4] == "120"
+    logged = wall.point(call="my_precious_logged")
+    assert logged is not None
+    assert section.tables[0].rows[0][4] == str(len(logged))
+    assert any("in a guest under my_precious+reclaim-policy" in text for text in section.text)
 
 
-def test_a_call_that_the_kernel_lacks_is_not_taken_for_my_precious() -> None:
-    section = answers(_with_call_548("the call returned ENOSYS"))[
-        "A call and fork in cycles, beside the original report"
-    ]
+def test_another_call_is_not_taken_for_my_precious() -> None:
+    wall = synthetic_kernel.precious("wall")
+    points = tuple(point for point in wall.points if point.factors["call"] != "my_precious_logged")
+    results = Results((synthetic.create(), dataclasses.replace(wall, points=points)))
+    section = answers(results)["A call and fork in cycles, beside the original report"]
     assert section.tables[0].rows[0][4] == "needs the patched kernel"
 
 

@@ -22,7 +22,7 @@ def ask(client: Probe, do: str, reps: int = 3, number: int = 1, silence_limit_s:
 
 
 def test_the_greeting_and_several_requests(fake_probe: Path) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         assert client.hello.pid == client.pid
         assert client.hello.environment["boot_id"] == "boot-1"
         for number in (1, 2):
@@ -32,7 +32,7 @@ def test_the_greeting_and_several_requests(fake_probe: Path) -> None:
 
 
 def test_an_error_ends_a_request_but_not_the_probe(fake_probe: Path) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         (refusal,) = ask(client, "unavailable")
         assert isinstance(refusal, Refusal)
         assert (refusal.kind, refusal.remedy) == ("unavailable", "buy another machine")
@@ -40,7 +40,7 @@ def test_an_error_ends_a_request_but_not_the_probe(fake_probe: Path) -> None:
 
 
 def test_a_note_comes_before_the_samples(fake_probe: Path) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         assert isinstance(ask(client, "note")[0], Note)
 
 
@@ -56,7 +56,7 @@ def test_a_note_comes_before_the_samples(fake_probe: Path) -> None:
     ],
 )
 def test_a_lost_probe_is_explained_in_one_line(fake_probe: Path, do: str, words: list[str]) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         with pytest.raises(ProbeError) as error:
             ask(client, do)
         for word in words:
@@ -66,7 +66,7 @@ def test_a_lost_probe_is_explained_in_one_line(fake_probe: Path, do: str, words:
 
 
 def test_a_silent_probe_is_killed(fake_probe: Path) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         with pytest.raises(
             ProbeError,
             match=r"was silent for 0\.1 s and was killed; its threads: [A-Z].*; its last words: stuck here",
@@ -76,7 +76,7 @@ def test_a_silent_probe_is_killed(fake_probe: Path) -> None:
 
 
 def test_a_probe_told_to_end_gives_its_last_events(fake_probe: Path) -> None:
-    with Probe(fake_probe) as client:
+    with Probe([fake_probe, "run"]) as client:
         events: list[Event] = []
         request = Request(id=1, workload="fake.work", params={"pause": 0.05}, reps=1000)
         for batch in client.run(request, silence_limit_s=20):
@@ -89,7 +89,7 @@ def test_a_probe_told_to_end_gives_its_last_events(fake_probe: Path) -> None:
 
 def test_a_probe_deaf_to_being_told_is_killed(fake_probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "_GOODBYE_LIMIT_S", 0.2)
-    client = Probe(fake_probe)
+    client = Probe([fake_probe, "run"])
     request = Request(id=1, workload="fake.work", params={"do": "deaf"})
     events = client.run(request, silence_limit_s=60)
     assert isinstance(next(events)[0], Note), "it is deaf now"
@@ -100,7 +100,7 @@ def test_a_probe_deaf_to_being_told_is_killed(fake_probe: Path, monkeypatch: pyt
 
 
 def test_closing_waits_for_the_probe(fake_probe: Path) -> None:
-    client = Probe(fake_probe)
+    client = Probe([fake_probe, "run"])
     client.close()
     client.close()
     assert not Path(f"/proc/{client.pid}").exists()
@@ -116,7 +116,7 @@ def test_a_bad_greeting(
 ) -> None:
     monkeypatch.setenv("FAKE_PROBE_HELLO", greeting)
     with pytest.raises(ProbeError, match=message):
-        Probe(fake_probe)
+        Probe([fake_probe, "run"])
 
 
 def test_what_is_no_program_is_told(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_is_no_program_is_told(tmp_path: Path) -> None:
     program.write_text("#!/nonexistent\n")
     program.chmod(0o755)
     with pytest.raises(ProbeError, match="does not start"):
-        Probe(program)
+        Probe([program, "run"])
 
 
 def test_a_mute_program_is_given_up(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_a_mute_program_is_given_up(tmp_path: Path) -> None:
     program.chmod(0o755)
     begun = time.monotonic()
     with pytest.raises(ProbeError, match="silent"):
-        Probe(program, hello_limit_s=0.1)
+        Probe([program, "run"], hello_limit_s=0.1)
     assert time.monotonic() - begun < 90, "its child was killed with it"
 
 

@@ -18,6 +18,7 @@ from hypothesis.extra import numpy as hnp
 import synthetic
 import synthetic_disk
 import synthetic_ipc
+import synthetic_kernel
 import synthetic_memory
 from oscope import report
 from oscope.errors import OscopeError
@@ -116,7 +117,13 @@ def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
 
 def test_the_title_is_that_of_what_was_run() -> None:
     calls = synthetic.survey()
-    surveys = (calls, synthetic_memory.survey(), synthetic_disk.survey(), synthetic_ipc.survey())
+    surveys = (
+        calls,
+        synthetic_memory.survey(),
+        synthetic_disk.survey(),
+        synthetic_ipc.survey(),
+        synthetic_kernel.survey(),
+    )
     everything = Results(tuple(each for survey in surveys for each in survey.experiments))
     assert title(everything, LABS) == "This machine’s survey"
     one = Results(calls.experiments[:1])

@@ -54,7 +54,7 @@ def run(tracer: Tracer, *requests: Request, probe: Path | None = None) -> Tracin
     """Measure `requests` in one probe, under `tracer`."""
     tracer.start(0)
     try:
-        with Probe(probe or find_probe()) as process:
+        with Probe([probe or find_probe(), "run"]) as process:
             for request in requests:
                 *_, last = process.run(request, silence_limit_s=120)
                 assert isinstance(last[-1], Done), last

@@ -1,0 +1,66 @@
+"""Real kernels for the tests that boot guests: three, built before the first test, kept in the user's cache.
+
+A test asks for one by its fixture. The first build takes minutes, which is no test's time.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from pathlib import Path
+
+import pytest
+
+from oscope import kernel as kernels
+from oscope.kernel import Kernel
+from oscope.kernel.listener import Silence
+
+TEST_PATCHES = Path(__file__).parent / "patches"
+WANTED = {
+    "base_kernel": "base",
+    "slower_kernel": str(TEST_PATCHES / "five-nops.patch"),
+    "patched_kernel": "my_precious+reclaim-policy",
+}
+"""The kernel of each fixture, as the command line names it, in the order that compiles least."""
+
+
+class Told(Silence):
+    """Tells what is built, since the first build takes minutes."""
+
+    def begin(self, doing: str, total: int | None) -> None:
+        """Write what begins."""
+        del total
+        print(f"oscope: {doing}", file=sys.stderr, flush=True)
+
+
+@functools.cache
+def built_kernel(text: str = WANTED["patched_kernel"]) -> Kernel:
+    """Return the real kernel that `text` names, built if need be."""
+    return kernels.provide(text, Told())
+
+
+@pytest.fixture(scope="session")
+def base_kernel() -> Kernel:
+    """Return Debian's source as it is, with the guest's configuration."""
+    return built_kernel(WANTED["base_kernel"])
+
+
+@pytest.fixture(scope="session")
+def slower_kernel() -> Kernel:
+    """Return the same with a patch that has getppid() execute five instructions more."""
+    return built_kernel(WANTED["slower_kernel"])
+
+
+@pytest.fixture(scope="session")
+def patched_kernel() -> Kernel:
+    """Return Debian's source with both of Oscope's patches."""
+    return built_kernel(WANTED["patched_kernel"])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build what the tests to come ask for: a test has a time limit, which a build would exceed."""
+    if session.config.option.collectonly:
+        return
+    asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
+    for text in (text for name, text in WANTED.items() if name in asked):
+        built_kernel(text)

@@ -1,0 +1,51 @@
+"""The doctor tells what building kernels lacks, with what installs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import toy_kernel
+from oscope.doctor.finding import Finding
+from oscope.doctor.kernels import KERNEL_CHECKS
+from oscope.kernel import build, places, source, tools
+from oscope.kernel.listener import Silence
+
+
+def findings() -> dict[str, Finding]:
+    return {finding.name: finding for finding in (check() for check in KERNEL_CHECKS)}
+
+
+def test_a_machine_that_can_build_is_well(toy: Path) -> None:
+    del toy
+    found = findings()
+    assert {finding.status for finding in found.values()} == {"ok"}
+    assert found["kernel source"].found.endswith("not unpacked yet")
+    build.build(toy_kernel.made(), Silence())
+    assert findings()["kernel source"].found.endswith(", unpacked")
+
+
+def test_what_is_not_installed_is_named_with_its_package(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    monkeypatch.setitem(tools.BUILDING, "no-such-flex", "flex")
+    found = findings()["kernel build tools"]
+    assert (found.status, found.found) == ("missing", "not installed: no-such-flex")
+    assert (found.remedy or "").endswith("apt-get install flex")
+
+
+def test_a_missing_source_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "ARCHIVES", tmp_path)
+    found = findings()["kernel source"]
+    assert found.status == "missing"
+    assert "apt-get install linux-source, or name one with --tree DIR" in (found.remedy or "")
+
+
+def test_a_full_disk_is_told_unless_the_source_is_there(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    monkeypatch.setattr(places, "free", lambda folder: 3 * places.GIBIBYTE if folder else 0)
+    found = findings()["room for kernels"]
+    assert found.status == "missing"
+    assert (found.remedy or "").startswith("make room: 4.0 GiB")
+    build.build(toy_kernel.made(), Silence())
+    assert findings()["room for kernels"].status == "ok"

@@ -1,0 +1,184 @@
+"""Guests in plans, and turns taken at places that are made up."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import make_experiment
+from oscope import execution
+from oscope.catalogue import Catalogue
+from oscope.errors import OscopeError, UsageError
+from oscope.experiment import GuestWanted
+from oscope.guest import Guest
+from oscope.guest.console import Console
+from oscope.guest.wanted import Where, place
+from oscope.plan import Plan, make_plan
+from oscope.probe import Probe
+from oscope.store import Store
+from oscope.wire import Sample
+
+GUEST = Guest("0123456789ab", "wall", 2)
+
+
+class FakeGuests:
+    """Guests that are processes here, each with a boot of its own, and slower by a factor that tells."""
+
+    name = "guest:fake"
+    traceable = False
+    slowness = 1.0
+
+    def __init__(self, path: Path, accelerators: Iterator[str]) -> None:
+        self._path = path
+        self._boots = itertools.count()
+        self._accelerators = accelerators
+
+    def start(self) -> Probe:
+        return Probe([self._path, "run"])
+
+    def environment(self, probe: Probe) -> Mapping[str, Any]:
+        made = dict.fromkeys(("kernel", "cpu_model", "kernel_options", "qemu"), "fake")
+        guest = made | {"accelerator": next(self._accelerators)}
+        return {**probe.hello.environment, "boot_id": f"guest-{next(self._boots)}", "guest": guest}
+
+    def translate(self, sample: Sample, workload: str) -> Sample:
+        assert workload == "fake.work"
+        return dataclasses.replace(sample, metrics={**sample.metrics, "time_ns": 7.0})
+
+
+def in_guests(catalogue: Catalogue, blocks: int = 2) -> Plan:
+    experiments = [
+        make_experiment({"size": (1, 2)}, reps=2 * blocks, blocks=blocks),
+        make_experiment({"size": (1,)}, name="fake.here"),
+    ]
+    return make_plan(experiments, catalogue, seed=1, guests={"fake.experiment": GUEST})
+
+
+def test_a_plan_with_guests_survives_the_store(catalogue: Catalogue) -> None:
+    plan = in_guests(catalogue)
+    assert Plan.from_object(plan.to_object()) == plan
+    assert plan.place == "guest and local"
+    older = plan.to_object()
+    for experiment in older["experiments"]:
+        del experiment["guest"]
+    assert [e.guest for e in Plan.from_object(older).experiments] == [None, None]
+
+
+def test_the_instructions_clock_renames_metrics_in_the_plan(catalogue: Catalogue) -> None:
+    guest = Guest("0123456789ab", "instructions", 1)
+    plan = make_plan([make_experiment({})], catalogue, guests={"fake.experiment": guest})
+    (planned,) = plan.experiments
+    assert planned.metrics[0] == "instructions"
+    assert planned.workload.metrics[0].unit == "instructions"
+    assert not any(name.endswith("_ns") for name in planned.metrics)
+
+
+def test_every_pass_is_a_boot_and_the_environment_is_the_guests(
+    fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = FakeGuests(fake_probe, itertools.repeat("tcg"))
+    monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
+    outcome = execution.execute(in_guests(catalogue, blocks=3), store)
+    there, here = store.results(outcome.run_id).experiments
+    assert outcome.failures == ()
+    assert there.environment["guest"]["accelerator"] == "tcg"
+    assert there.environment["boots"] == ["guest-0", "guest-1", "guest-2"]
+    assert "guest" not in here.environment
+    for point in there.points:
+        assert len(set(point.boot)) == 3
+        assert [len(set(point.boot[point.block == block])) for block in range(3)] == [1, 1, 1]
+        assert set(point.metrics["time_ns"]) == {7.0}
+    assert not set(there.points[0].boot) & set(here.points[0].boot)
+    assert set(here.points[0].metrics["time_ns"]) != {7.0}
+
+
+def test_guests_of_another_make_are_not_mixed_in(
+    fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = FakeGuests(fake_probe, iter(("tcg", "kvm")))
+    monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
+    with pytest.raises(UsageError, match=r"another accelerator \(tcg, now kvm\)"):
+        execution.execute(in_guests(catalogue), store)
+
+
+def test_a_guest_that_cannot_be_is_told_before_anything_is_measured(
+    fake_probe: Path, catalogue: Catalogue, store: Store
+) -> None:
+    del fake_probe
+    with pytest.raises(OscopeError, match="0123456789ab"):
+        execution.execute(in_guests(catalogue), store)
+    assert not store.runs()
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"clock": "instructions", "cpus": 2}, "one CPU"),
+        ({"cpus": 0}, "0 CPUs"),
+        ({"cpus": 65}, "65 CPUs"),
+        ({"memory_bytes": 64 << 20}, "too few"),
+    ],
+)
+def test_guests_that_cannot_be(values: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        Guest("base", **values)
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (Where("moon"), "no place 'moon'"),
+        (Where("guest:"), "names no kernel"),
+        (Where("local:base"), "no place"),
+        (Where("local", clock="wall"), "--clock is of a guest"),
+        (Where(cpus=2), "--cpus is of a guest"),
+        (Where("local", memory_bytes=1 << 30), "--memory is of a guest"),
+    ],
+)
+def test_places_that_cannot_be(where: Where, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        place([make_experiment({})], (), where, "full")
+
+
+def test_an_experiment_without_its_kernel_is_left_out_unless_it_was_named() -> None:
+    wanting = dataclasses.replace(make_experiment({}, name="fake.guest"), guest=GuestWanted("no-such-kernel"))
+    both = [wanting, make_experiment({})]
+    placed = place(both, (), Where(), "full")
+    assert [e.name for e in placed.experiments] == ["fake.experiment"]
+    (text,) = placed.left_out
+    assert "fake.guest is left out" in text
+    assert "no-such-kernel" in text
+    for chosen, named in ((both, ("fake.guest",)), ([wanting], ())):
+        with pytest.raises(OscopeError, match="no-such-kernel"):
+            place(chosen, named, Where(), "full")
+    assert place([wanting], (), Where("local"), "full").guests == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "the console said nothing"),
+        ("[    1.5] hello\n", "the console's last lines: hello"),
+        ("[ 1.0] Kernel panic - not syncing: Oh no\n", "its kernel panicked: not syncing: Oh no"),
+        ("Out of memory: Killed process 7 (probe) total-vm:1\n", "ran out of memory .*larger --memory"),
+        ("Kernel panic - not syncing: System is deadlocked on memory\n", "ran out of memory"),
+    ],
+)
+def test_what_a_console_tells(text: str, told: str) -> None:
+    with Console() as console:
+        console.path.write_text(text)
+        assert_told(console, told)
+    assert console.path.exists(), "somebody was told of it"
+    console.path.unlink()
+
+
+def assert_told(console: Console, told: str) -> None:
+
+    assert re.search(told, console.explain())
+    assert "\n" not in console.explain()

@@ -1,0 +1,112 @@
+"""Workloads under the instructions clock: a time becomes a count or goes, and no text speaks of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from oscope.catalogue import Catalogue, Metric, Workload, load
+from oscope.clocks import counted
+from oscope.instructions import translate_names, translate_sample, translate_workload
+from oscope.wire import Sample
+
+TIMES = frozenset({"ns", "us", "ms", "s", "cycles"})
+
+
+@pytest.fixture(scope="module")
+def catalogue(real_probe: Path) -> Catalogue:
+    return load(real_probe)
+
+
+def workload(*metrics: Metric) -> Workload:
+    return Workload("invented", 1, "", "time = (raw - correction) in seconds", (), metrics)
+
+
+def sample(**metrics: float | None) -> Sample:
+    return Sample(1, 0, 1_767_225_600_000_000_000, 119_925, 508, 36.0, metrics, {"interrupts": 0.0}, None)
+
+
+@pytest.mark.parametrize(
+    ("names", "translated"),
+    [
+        (("time_ns", "cycles"), ("instructions",)),
+        (("child_ns", "child_cycles", "total_ns"), ("child_instructions", "total_instructions")),
+        (("time_s", "set_ns", "init_time_s"), ("instructions", "set_instructions", "init_instructions")),
+        (("utime_s", "init_stime_s", "sender_user_s", "receiver_system_s"), ()),
+        (("pressure_wait_s", "minflt"), ("minflt",)),
+        (("calls_per_s", "bytes_per_s", "throughput"), ("calls_per_s", "bytes_per_s", "throughput")),
+        (("cpu_s", "cpu_ns"), ("cpu_instructions",)),
+        (("accesses", "reads", "bytes"), ("accesses", "reads", "bytes")),
+    ],
+)
+def test_names(names: tuple[str, ...], translated: tuple[str, ...]) -> None:
+    assert translate_names(names) == translated
+
+
+def test_no_metric_of_any_workload_is_left_in_a_unit_of_time(catalogue: Catalogue) -> None:
+    for each in catalogue.workloads.values():
+        found = translate_workload(each)
+        names = [metric.name for metric in found.metrics]
+        assert len(set(names)) == len(names), each.name
+        assert translate_names(metric.name for metric in each.metrics) == tuple(names), each.name
+        for metric in found.metrics:
+            assert metric.unit not in TIMES, (each.name, metric.name)
+            assert not metric.unit.endswith("/s"), (each.name, metric.name)
+            assert metric.unit == "instructions" or not metric.name.endswith("instructions")
+
+
+def test_no_text_of_a_count_speaks_of_time(catalogue: Catalogue) -> None:
+    told = [
+        (each.name, metric.name, metric.doc)
+        for each in catalogue.workloads.values()
+        for metric in translate_workload(each).metrics
+        if counted(metric.unit)
+    ]
+    assert len(told) > 20
+    for *where, doc in told:
+        beginning = doc.partition(" Counted is")[0].partition(" By the scheduler's")[0]
+        assert beginning != doc, where
+        assert not re.search(r"\b(time|seconds?|cycles)\b", beginning, re.IGNORECASE), (where, doc)
+
+
+def test_a_timing_model_has_the_new_names(catalogue: Catalogue) -> None:
+    for each in catalogue.workloads.values():
+        model = translate_workload(each).timing_model
+        assert model.startswith("The clock counts executed instructions")
+        dropped = {metric.name for metric in each.metrics} - set(
+            translate_names(m.name for m in each.metrics)
+        )
+        assert not [name for name in dropped if re.search(rf"\b{name}\b", model)], each.name
+
+
+def test_values_become_counts() -> None:
+    times = workload(
+        Metric("time_ns", "ns", "less"),
+        Metric("cycles", "cycles", "less"),
+        Metric("whole_s", "s", "less"),
+        Metric("calls_per_s", "calls/s", "more"),
+        Metric("xor", "1", None),
+    )
+    given = sample(time_ns=236.0, cycles=None, whole_s=0.123456789, calls_per_s=4e6, xor=77.0)
+    found = translate_sample(given, times)
+    assert found.metrics == {
+        "instructions": 236.0,
+        "whole_instructions": 123456789.0,
+        "calls_per_s": 4e6,
+        "xor": 77.0,
+    }
+    assert (found.raw, found.correction, found.covariates) == (given.raw, given.correction, given.covariates)
+
+
+@pytest.mark.parametrize("count", [1, 7, 999_999_999, 123_456_789_012, 987_654_321_098_765])
+def test_a_count_that_went_through_seconds_is_whole_again(count: int) -> None:
+    times = workload(Metric("time_s", "s", "less"))
+    assert translate_sample(sample(time_s=count * 1e-9), times).metrics == {"instructions": float(count)}
+    assert translate_sample(sample(time_s=count / 1e9), times).metrics == {"instructions": float(count)}
+
+
+def test_a_missing_value_stays_missing() -> None:
+    times = workload(Metric("p99_ns", "ns", "less"))
+    assert translate_sample(sample(p99_ns=None), times).metrics == {"p99_instructions": None}

@@ -1,0 +1,203 @@
+"""A kernel is built once, anew only as far as it differs, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import toy_kernel
+from oscope.kernel import build, built, config, places, source
+from oscope.kernel.kernel import Kernel
+from oscope.kernel.listener import Silence
+from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, Ear, compiled, made
+
+
+def test_a_kernel_is_built_once(toy: Path) -> None:
+    del toy
+    ear = Ear()
+    first = build.build(made(), ear)
+    assert (first.name, first.release, first.patches, first.variant) == ("base", "6.1.7", (), "")
+    assert first.image.stat().st_size > 0
+    assert compiled(first) == ["kernel/sys.o", "mm/vmscan.o"]
+    assert [doing for doing, _ in ear.begun] == [
+        "unpacking linux-source-6.1.tar.xz",
+        f"linking {first.source}",
+        "configuring base",
+        "building base",
+    ]
+    again = Ear()
+    assert build.build(made(), again) == first
+    assert again.begun == []
+    assert built.load(first.id) == first
+
+
+def test_only_what_a_patch_changes_is_made_again(toy: Path) -> None:
+    del toy
+    plain = build.build(made(), Silence())
+    assert compiled(build.build(made(ANSWER), Silence())) == ["kernel/sys.o"]
+    assert compiled(build.build(made(ANSWER_AGAIN), Silence())) == ["kernel/sys.o"]
+    both = build.build(made(ANSWER_AGAIN, SCAN), Silence())
+    assert (compiled(both), both.name) == (["mm/vmscan.o"], "answer+scan")
+    # Back to the source as it is: what was patched is compiled from it again, not taken from what is there.
+    (plain.folder or Path()).rename(toy_kernel_aside(plain))
+    back = build.build(made(), Silence())
+    assert sorted(compiled(back)) == ["kernel/sys.o", "mm/vmscan.o"]
+    assert (
+        back.image.read_bytes()
+        == (toy_kernel_aside(plain) / "bzImage").read_bytes()
+        != both.image.read_bytes()
+    )
+
+
+def toy_kernel_aside(kernel: Kernel) -> Path:
+    return places.cache() / f"aside-{kernel.id}"
+
+
+def test_a_patch_of_a_shared_file_leaves_other_builds_short(toy: Path) -> None:
+    """All is compiled for it once; neither it nor what follows compiles more than differs from then on."""
+    del toy
+    header = toy_kernel.replacing("include/sys.h", "42", "43", "header")
+    build.build(made(), Silence())
+    assert sorted(compiled(build.build(made(header), Silence()))) == ["kernel/sys.o", "mm/vmscan.o"]
+    assert compiled(build.build(made(SCAN), Silence())) == ["mm/vmscan.o"]
+    assert compiled(build.build(made(header, ANSWER), Silence())) == ["kernel/sys.o"]
+
+
+def test_files_come_and_go_with_the_patches(toy: Path) -> None:
+    del toy
+    added = toy_kernel.between("kernel/new.c", None, "int fresh;\n", "new")
+    gone = toy_kernel.between("mm/vmscan.c", toy_kernel.FILES["mm/vmscan.c"], None, "gone")
+    build.build(made(added), Silence())
+    tree = places.tree(source.find().key)
+    assert (tree / "kernel/new.c").read_text() == "int fresh;\n"
+    build.build(made(gone), Silence())
+    assert not (tree / "kernel/new.c").exists()
+    assert not (tree / "mm/vmscan.c").exists()
+    assert compiled(build.build(made(SCAN), Silence())) == ["mm/vmscan.o"]
+    assert "return 5;" in (tree / "mm/vmscan.c").read_text()
+
+
+def test_the_source_is_never_written_to(toy: Path) -> None:
+    """Whether it is Debian's, unpacked, or a tree of the user's, of which the work tree has links."""
+    for wanted in (made(ANSWER, SCAN), replace(made(ANSWER, SCAN), source=source.find(toy))):
+        build.build(wanted, Silence())
+        root = wanted.source.root
+        assert {name: (root / name).read_text() for name in toy_kernel.FILES} == toy_kernel.FILES
+        tree = places.tree(wanted.workshop)
+        assert (tree / "Makefile").samefile(root / "Makefile")
+        assert (tree / "link").is_symlink()
+
+
+def test_a_change_in_the_users_tree_makes_another_kernel(toy: Path) -> None:
+    first = build.build(replace(made(), source=source.find(toy)), Silence())
+    new = toy / "mm/vmscan.c.new"
+    new.write_text("int scan(void)\n{\n\treturn 9;\n}\n")
+    new.replace(toy / "mm/vmscan.c")
+    second = build.build(replace(made(), source=source.find(toy)), Silence())
+    assert second.id != first.id
+    assert compiled(second) == ["mm/vmscan.o"]
+
+
+def test_a_tree_with_git_is_what_git_says(toy: Path) -> None:
+    git = ["git", "-C", str(toy), "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*git, *words], check=True, timeout=60)
+    clean = source.find(toy)
+    assert "changed" not in clean.label
+    (toy / "new.c").write_text("int fresh;\n")
+    changed = source.find(toy)
+    assert changed.label.endswith("changed")
+    assert (changed.identity, changed.key) != (clean.identity, clean.key)
+    assert changed.key == clean.key
+    (toy / ".gitignore").write_text("*.o\n")
+    (toy / "left.o").write_text("")
+    assert "new.c" in source.names(changed)
+    assert "left.o" not in source.names(changed)
+
+
+def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
+    del toy
+    left = places.built(f"0123456789ab{places.UNFINISHED}")
+    left.mkdir(parents=True)
+    (left / "kernel.json").write_text("{}")
+    assert built.entries() == []
+    build.build(made(), Silence())
+    assert not left.exists()
+    assert len(built.entries()) == 1
+
+
+def _wait(for_it: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not for_it():
+        assert time.monotonic() < end, "it never came to that"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, number: signal.Signals) -> None:
+    del toy
+    wanted = made()
+    output = places.output(wanted.workshop, config.digest(config.merge(wanted.fragments)))
+    output.mkdir(parents=True)
+    (output / "hang").touch()
+    program = (
+        "from oscope.kernel import build, places, recipe, source\n"
+        "from oscope.kernel.listener import Silence\n"
+        "from pathlib import Path\n"
+        f"places.CONFIGS = Path({str(places.CONFIGS)!r})\n"
+        f"source.ARCHIVES = Path({str(source.ARCHIVES)!r})\n"
+        "build.build(recipe.make(), Silence())\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as building:
+        _wait(lambda: (output / "build.log").exists() and b"  CC " in (output / "build.log").read_bytes())
+        group = _group_of_make(output)
+        building.send_signal(number)
+        _, told = building.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in told
+    _wait(lambda: not _alive(group))
+    assert built.entries() == []
+    (output / "hang").unlink()
+    assert build.build(wanted, Silence()).name == "base"
+
+
+def _alive(group: int) -> list[str]:
+    """Return the processes of a group that have not ended; a zombie has, its parent has only not asked."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state not in "ZX":
+                found.append(file.parent.name)
+    return found
+
+
+def _group_of_make(output: Path) -> int:
+    """Return the process group of make, which is told by the argument that names its output."""
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if f"O={output}".encode() in file.read_bytes().split(b"\0"):
+                return os.getpgid(int(file.parent.name))
+    pytest.fail("make does not run")
+
+
+def test_a_second_build_waits_for_the_first_and_says_so(toy: Path) -> None:
+    del toy
+    ear = Ear()
+    with places.alone(Silence()):
+        waiting = threading.Thread(target=build.build, args=(made(), ear))
+        waiting.start()
+        _wait(lambda: bool(ear.notes))
+        assert built.entries() == []
+    waiting.join(60)
+    assert ear.notes == [f"waiting for the kernel build of process {os.getpid()}"]
+    assert [entry.kernel.name for entry in built.entries()] == ["base"]

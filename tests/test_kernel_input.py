@@ -1,0 +1,151 @@
+"""What cannot be built is told in one line: patch and hunk, option, tool, room, first error."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import toy_kernel
+from oscope.errors import OscopeError, UsageError
+from oscope.kernel import build, built, config, places, source, tools
+from oscope.kernel.listener import Silence
+from oscope.kernel.patches import Patch
+from toy_kernel import ANSWER, Ear, compiled, made
+
+
+def test_a_tree_that_was_built_in_is_refused(toy: Path) -> None:
+    (toy / ".config").write_text("")
+    with pytest.raises(OscopeError, match=r"has been built in: make -C .* mrproper"):
+        build.build(replace(made(), source=source.find(toy)), Silence())
+
+
+@pytest.mark.parametrize(
+    ("patch", "told"),
+    [
+        (
+            toy_kernel.between("kernel/sys.c", "a\nb\nc\nd\n", "a\nb\nx\nd\n", "old"),
+            "the patch old does not apply: kernel/sys.c, hunk 1, at line 1: make it anew",
+        ),
+        (
+            toy_kernel.between("kernel/none.c", "a\nb\nc\nd\n", "a\nb\nx\nd\n", "lost"),
+            "the patch lost does not apply: there is no file kernel/none.c: make it anew",
+        ),
+    ],
+)
+def test_a_patch_that_does_not_apply_is_told_by_file_and_hunk(toy: Path, patch: Patch, told: str) -> None:
+    del toy
+    with pytest.raises(OscopeError) as caught:
+        build.build(made(ANSWER, patch), Silence())
+    assert str(caught.value).startswith(told)
+    assert built.entries() == []
+    assert list(places.cache().glob("staging-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "the patch p changes no file: make it with git format-patch"),
+        (b"--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b\n", "the patch p names ../x, outside of the source"),
+    ],
+)
+def test_what_is_no_patch_of_the_source_is_refused(text: bytes, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Patch("p", text).files()
+    assert str(caught.value).startswith(told)
+
+
+def test_a_hunk_that_fits_only_with_fuzz_is_told(toy: Path) -> None:
+    del toy
+    ear = Ear()
+    text = ANSWER.text.replace(b" int answer(void)\n {\n", b" int other(void)\n {\n").replace(
+        b" \n-int", b"-int"
+    )
+    build.build(made(Patch("near", text)), ear)
+    assert ear.notes == ["the patch near: hunk 1 of kernel/sys.c applies only with a fuzz of 2"]
+
+
+def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
+    del toy
+    broken = toy_kernel.replacing("kernel/sys.c", "return ANSWER;", "return QUESTION;", "broken")
+    wanted = made(broken)
+    with pytest.raises(OscopeError) as caught:
+        build.build(wanted, Silence())
+    log = places.output(wanted.workshop, config.digest(config.merge(wanted.fragments))) / "build.log"
+    assert caught.value.message.startswith(
+        "building broken failed: kernel/sys.c:10:16: ‘QUESTION’ undeclared"
+    ) or (
+        caught.value.message.startswith("building broken failed: kernel/sys.c:10:16: 'QUESTION' undeclared")
+    )
+    assert caught.value.remedy == f"all that make said is in {log}"
+    assert built.entries() == []
+    assert compiled(build.build(made(ANSWER), Silence())) == ["kernel/sys.o"]
+
+
+@pytest.mark.parametrize(
+    ("fragment", "told"),
+    [
+        (
+            "CONFIG_TUNED=9\n",
+            "CONFIG_TUNED did not stick: mine.config wants 9, the configuration has 7: add to",
+        ),
+        (
+            "CONFIG_OTHER=y\n",
+            "CONFIG_OTHER did not stick: mine.config wants y, the configuration has n: add to",
+        ),
+        (
+            "CONFIG_OTHRE=y\n",
+            "CONFIG_OTHRE did not stick: mine.config wants y, the configuration has n: this source",
+        ),
+        ("CONFIG_OTHER\n", "mine.config:1: 'CONFIG_OTHER' is no option: write CONFIG_NAME=y"),
+    ],
+)
+def test_an_option_that_does_not_stick_is_told(toy: Path, fragment: str, told: str) -> None:
+    del toy
+    with pytest.raises(OscopeError) as caught:
+        build.build(made(more=fragment), Silence())
+    assert str(caught.value).startswith(told)
+    assert built.entries() == []
+
+
+def test_an_own_option_that_the_source_does_not_know_is_noted(toy: Path) -> None:
+    del toy
+    with (places.CONFIGS / "guest.config").open("a") as file:
+        file.write("CONFIG_LATER=y\n# CONFIG_NEVER is not set\n")
+    ear = Ear()
+    build.build(made(), ear)
+    assert ear.notes == ["this source knows no CONFIG_LATER: built without"]
+
+
+def test_no_room_on_disk_is_told_before_anything_starts(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    monkeypatch.setattr(places, "free", lambda folder: 1 << 20 if folder else 0)
+    with pytest.raises(
+        OscopeError, match=r"no room on disk: building base needs 2\.0 GiB in .*, 0\.0 GiB are free"
+    ):
+        build.build(made(), Silence())
+    assert not (places.cache() / "source").exists()
+
+
+def test_missing_tools_are_named_before_anything_starts(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    wanted = made()
+    monkeypatch.setitem(tools.BUILDING, "no-such-flex", "flex")
+    with pytest.raises(OscopeError, match=r"no-such-flex not installed: .*apt-get install flex"):
+        build.build(wanted, Silence())
+    assert not places.cache().exists()
+
+
+def test_a_broken_archive_leaves_nothing(toy: Path, tmp_path: Path) -> None:
+    del toy
+    archive = tmp_path / "src/linux-source-6.1.tar.xz"
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[: len(whole) // 2] + whole[-32:])
+    with pytest.raises(
+        OscopeError, match=r"cannot be unpacked \(.+\): .*apt-get install --reinstall linux-source-6.1"
+    ):
+        build.build(made(), Silence())
+    assert list((places.cache() / "source").glob("*")) == []
+    archive.write_bytes(whole)
+    assert build.build(made(), Silence()).name == "base"

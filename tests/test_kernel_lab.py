@@ -1,0 +1,176 @@
+"""The kernel lab: its designs, and answers that follow results whose causes are known."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import synthetic
+import synthetic_kernel
+from oscope import labs
+from oscope.clocks import Clock
+from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES
+from oscope.report.build import answers, build
+from oscope.report.document import Section
+from oscope.report.figures import draw
+from oscope.samples import ExperimentResults
+from synthetic_kernel import FAULTS, sections
+
+LAB = labs.lab("kernel")
+PRECIOUS, FORK = "A new system call, and what its printing costs", "fork beside the new call"
+POLICY = {mapping: f"Reclaim policies: {mapping} mapping" for mapping in MAPPINGS}
+CLOCKS: tuple[Clock, ...] = get_args(Clock)
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return sections(*synthetic_kernel.survey().experiments)
+
+
+def test_one_kernel_serves_every_experiment_and_none_is_quick() -> None:
+    for experiment in LAB.experiments:
+        assert experiment.guest is not None
+        assert experiment.guest.kernel == KERNEL
+        assert experiment.guest.clock == ("wall" if experiment.name.endswith("-wall") else "instructions")
+        assert experiment.quick is None
+        assert "oscope kernel build --patch my_precious --patch reclaim-policy" in experiment.quick_share
+        # A verdict on kernels rests on five boots.
+        assert experiment.full.blocks >= 5
+
+
+def test_the_reclaim_is_of_every_policy_and_its_counts_repeat_by_design() -> None:
+    factors = labs.experiment("kernel.reclaim").full.factors
+    assert factors["policy"] == POLICIES
+    assert factors["mapping"] == MAPPINGS
+    # A competitor that takes turns, and swap in memory: nothing of the host decides what is counted.
+    assert all(int(level) > 0 for level in factors["steps"])
+    assert factors["swap"] == ("zram",)
+
+
+def test_every_section_has_answer_table_and_figure(survey: dict[str, Section]) -> None:
+    assert list(survey) == [PRECIOUS, FORK, *POLICY.values()]
+    for section in survey.values():
+        assert section.answer
+        assert section.tables
+        assert section.figures
+        assert not section.missing
+        for figure in section.figures:
+            draw(figure)
+        for table in section.tables:
+            assert all(len(row) == len(table.columns) for row in table.rows), table.title
+
+
+def test_the_printing_is_told_with_its_share_under_each_clock(survey: dict[str, Section]) -> None:
+    section = survey[PRECIOUS]
+    assert "200 instructions" in section.answer
+    assert "20.000 (20.000 to 20.000) times, so that the printing is 95.00 % of it" in section.answer
+    assert section.answer.count("so that the printing is") == 2
+    assert [row[0] for row in section.tables[0].rows] == list(CALLS)
+    document = section.tables[1].rows[0]
+    assert list(document[1:]) == ["9637.50", "8786.50", "1770.49"]
+    assert any("439.3 cycles" in text or "439 cycles" in text for text in section.text)
+    assert any("are not compared" in text for text in section.text)
+
+
+def test_printing_that_costs_nothing_is_not_called_the_cost() -> None:
+    made = synthetic_kernel.precious("instructions")
+    silent = made.point(call="my_precious")
+    assert silent is not None
+    points = [
+        dataclasses.replace(point, metrics=silent.metrics)
+        if point.factors["call"] == "my_precious_logged"
+        else point
+        for point in made.points
+    ]
+    section = sections(dataclasses.replace(made, points=tuple(points)))[PRECIOUS]
+    assert "which is no difference" in section.answer
+    assert "share" not in " ".join(section.text)
+
+
+def test_one_clock_alone_is_enough(survey: dict[str, Section]) -> None:
+    for clock in CLOCKS:
+        found = sections(*(make(clock) for make in (synthetic_kernel.precious, synthetic_kernel.fork)))
+        assert list(found) == [PRECIOUS, FORK]
+        unit = "instructions" if clock == "instructions" else "ns"
+        assert unit in found[PRECIOUS].answer
+        assert len(found[PRECIOUS].figures) == 1
+    assert len(survey[PRECIOUS].figures) == 2
+
+
+def test_fork_says_who_comes_first(survey: dict[str, Section]) -> None:
+    section = survey[FORK]
+    assert section.answer.count("the parent returns first") == 2
+    assert section.tables[0].rows[0][-3:] == ["522560.90", "349551.50", "429520.55"]
+    assert section.tables[0].rows[0][1] == "300\u202f000 instructions"
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_each_mapping_has_its_verdict_on_each_policy(survey: dict[str, Section], mapping: str) -> None:
+    section = survey[POLICY[mapping]]
+    faults = next(
+        table for table in section.tables if table.title.startswith("Against the kernel's own policy")
+    ).rows[0]
+    for policy, ratio, different in zip(POLICIES[1:], faults[1::2], faults[2::2], strict=True):
+        wanted = FAULTS[mapping][policy]
+        assert different == ("no" if wanted == 1 else "yes"), policy
+        assert float(ratio.partition(" ")[0]) == pytest.approx(wanted, rel=0.001)
+        group = (
+            {True: "more under", False: "fewer under"}[wanted > 1] if wanted != 1 else "no difference under"
+        )
+        told = section.answer.partition(group)[2].partition(";")[0]
+        assert policy in told, (policy, section.answer)
+
+
+def test_what_repeats_is_counted_and_told(survey: dict[str, Section]) -> None:
+    assert any(
+        "at 8 of 8 points the faults are the very same in all 5 boots" in text
+        for text in survey[POLICY["private"]].text
+    )
+    assert not any("at 8 of 8 points" in text for text in survey[POLICY["shared"]].text)
+
+
+def test_a_policy_that_could_not_be_set_is_told_with_its_remedy() -> None:
+    made = synthetic_kernel.reclaim("instructions")
+    points = tuple(
+        dataclasses.replace(
+            synthetic.skipped(point.factors),
+            skipped="this kernel has no /proc/sys/vm/reclaim_referenced",
+            remedy="--on guest:reclaim-policy",
+        )
+        if point.factors["policy"] == "reclaim-active"
+        else point
+        for point in made.points
+    )
+    section = sections(dataclasses.replace(made, points=points))[POLICY["private"]]
+    assert "--on guest:reclaim-policy" in section.missing
+    assert "reclaim-active" not in section.answer
+    assert "mglru" in section.answer
+
+
+def test_too_few_boots_with_a_spread_say_nothing() -> None:
+    made = synthetic_kernel.reclaim("instructions")
+    generator = np.random.default_rng(1)
+
+    def noisy(results: ExperimentResults) -> ExperimentResults:
+        points = [
+            dataclasses.replace(
+                point,
+                metrics={**point.metrics, "majflt": np.rint(2400 * generator.lognormal(0, 0.3, len(point)))},
+            ).only(point.boot < 2)
+            for point in results.points
+        ]
+        return dataclasses.replace(results, points=tuple(points))
+
+    section = sections(noisy(made))[POLICY["anonymous"]]
+    assert "cannot be told for" in section.answer
+
+
+def test_the_report_takes_both_clocks(survey: dict[str, Section]) -> None:
+    results = synthetic_kernel.survey()
+    (part,) = answers(results, labs.LABS)
+    assert part.key == "kernel"
+    assert [section.title for section in part.sections] == list(survey)
+    assert len(build(results, labs.LABS).experiments) == len(LAB.experiments)

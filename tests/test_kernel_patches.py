@@ -1,0 +1,96 @@
+"""Every patch of Oscope's is fit to be sent, and one that is not is told of in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import toy_kernel
+from cli_driver import CommandLine
+from kernels import TEST_PATCHES
+from oscope.kernel import checkpatch, patches, source
+from oscope.kernel.listener import Silence
+from oscope.kernel.patches import Patch, stage
+from oscope.kernel.source import Source
+
+
+@pytest.fixture(scope="module")
+def debian() -> Source:
+    """Return Debian's source, unpacked into the cache that lasts; where there is none, the tests fail."""
+    found = source.find()
+    source.ready(found, Silence())
+    return found
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [*patches.known(), *sorted(map(str, TEST_PATCHES.glob("*.patch")))],
+    ids=lambda name: Path(name).stem,
+)
+def test_a_patch_applies_and_the_kernels_own_check_has_nothing_to_say(debian: Source, patch: str) -> None:
+    found = patches.find(patch)
+    notes: list[str] = []
+    applied = checkpatch.applies(found, debian, notes.append)
+    assert (applied.passed, notes) == (True, [])
+    style = checkpatch.style(found, debian)
+    assert style.passed, style.findings
+    assert style.found.startswith("0 errors, 0 warnings, 0 checks in ")
+
+
+def test_all_patches_apply_together(debian: Source, tmp_path: Path) -> None:
+    found = [patches.find(name) for name in patches.known()]
+    notes: list[str] = []
+    staged = stage(found, debian.root, tmp_path, notes.append)
+    assert notes == []
+    system_calls = staged.content("arch/x86/entry/syscalls/syscall_64.tbl")
+    assert system_calls is not None
+    assert "451\tcommon\tmy_precious\t\tsys_my_precious\n" in system_calls.read_text()
+
+
+def test_a_finding_of_the_kernels_own_check_is_shown(debian: Source) -> None:
+    text = patches.find("my_precious").text.replace(b"+\treturn 0;\n", b"+\treturn 0; \n")
+    style = checkpatch.style(Patch("precious", text), debian)
+    assert not style.passed
+    assert "ERROR: trailing whitespace" in style.findings
+    assert "FILE: kernel/sys.c:996:" in style.findings
+
+
+@pytest.mark.parametrize(
+    ("new", "code", "told"),
+    [
+        ("return ANSWER + 1;", 0, ""),
+        (
+            "return ANSWER + 1; /* XXX */",
+            1,
+            "change: checkpatch failed: 0 errors, 0 warnings, 1 checks in 9 lines",
+        ),
+        ("return QUESTION;", 1, "change: builds failed: building change failed: kernel/sys.c:10:16: "),
+    ],
+)
+def test_check_patch_tells_what_a_patch_lacks(tmp_path: Path, new: str, code: int, told: str) -> None:
+    tree = toy_kernel.make_tree(tmp_path / "tree")
+    file = tmp_path / "change.patch"
+    file.write_bytes(toy_kernel.replacing("kernel/sys.c", "return ANSWER;", new).text)
+    command = CommandLine(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    answer = command("kernel", "check-patch", str(file), "--tree", str(tree))
+    assert answer.code == code, answer.err
+    rows = [line.split()[:2] for line in answer.out.splitlines()]
+    failed = told.split()[1] if told else None
+    for check in ("applies", "checkpatch", "builds"):
+        assert [check, "failed" if check == failed else "passed"] in rows
+    last = answer.err.splitlines()[-1]
+    assert last.startswith(f"oscope: {told}") if told else "failed" not in answer.err
+
+
+def test_a_patch_that_does_not_apply_is_not_built(tmp_path: Path) -> None:
+    tree = toy_kernel.make_tree(tmp_path / "tree")
+    file = tmp_path / "old.patch"
+    file.write_bytes(toy_kernel.between("kernel/sys.c", "a\nb\nc\nd\n", "a\nb\nx\nd\n").text)
+    command = CommandLine(tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache")})
+    answer = command("kernel", "check-patch", str(file), "--tree", str(tree))
+    assert answer.code == 1
+    assert "builds" not in answer.out
+    assert answer.err.splitlines()[-1].startswith(
+        "oscope: old: applies failed: the patch old does not apply: kernel/sys.c, hunk 1, at line 1"
+    )
