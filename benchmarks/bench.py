@@ -26,6 +26,7 @@ MODULES = (
     "responsiveness",
     "scale",
     "null_compare",
+    "kernel",
 )
 
 

@@ -31,7 +31,7 @@ pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<Made>, Fa
         _ => Failure::system(&format!("reading {}", path.display()), error),
     })?;
     let before = before.trim().to_owned();
-    if same(path, &before, value) {
+    if before == value {
         return Ok(None);
     }
     let made = Made::announce(Thing::Setting {
@@ -66,8 +66,13 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
         return Err(strange(path, "is no setting that is changed here"));
     }
     let now = match fs::read_to_string(path) {
-        // Another kernel runs, or a file system was unmounted: nothing is left of it.
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
+        // The same kernel runs, so that it is only hidden, and still set.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(Failure::unavailable(
+                format!("{} is not there now", path.display()),
+                "mount /proc and /sys, and run oscope-probe restore",
+            ));
+        }
         other => other.map_err(|error| Failure::failed(words(&error)))?,
     };
     // Somebody has set it since, and will have meant it.
@@ -147,13 +152,21 @@ pub mod tests {
 
     #[test]
     fn what_is_so_already_is_not_touched() {
-        let folder = kernel(&[(MY_PRECIOUS_LOG, "2"), (LRU_GEN, "0x0003")]);
+        let folder = kernel(&[(MY_PRECIOUS_LOG, "2"), (LRU_GEN, "0x0007")]);
         for (path, set) in [(MY_PRECIOUS_LOG, "2"), (LRU_GEN, "0x0007")] {
-            let before = value(&folder, path);
             let borrowed = borrow(&below(&folder, path), set, "none").expect("it can be read");
             assert!(borrowed.is_none());
-            assert_eq!(value(&folder, path), before);
+            assert_eq!(value(&folder, path), set);
         }
+    }
+
+    #[test]
+    fn a_part_of_the_lru_is_not_the_whole() {
+        let folder = kernel(&[(LRU_GEN, "0x0001")]);
+        let borrowed = borrow(&below(&folder, LRU_GEN), "0x0007", "none").expect("it can be set");
+        assert_eq!(value(&folder, LRU_GEN), "0x0007");
+        drop(borrowed);
+        assert_eq!(value(&folder, LRU_GEN), "0x0001");
     }
 
     #[test]

@@ -100,9 +100,16 @@ impl Competitor {
     /// Wait for the end of its first turn. Its size then, in KiB.
     ///
     /// # Errors
-    /// As [`Competitor::settle`].
+    /// As [`Competitor::settle`], or if it takes longer than the limit.
     pub fn wait_for(&mut self, turns: &Turns, kills: &Since) -> Result<u64, Failure> {
+        let started = Instant::now();
         while !turns.is_over() {
+            if started.elapsed() >= LIMIT {
+                return Err(Failure::failed(format!(
+                    "the competitor's first turn takes more than {} s: choose less memory, or swap=zram",
+                    LIMIT.as_secs()
+                )));
+            }
             self.look(kills)?;
         }
         self.resident_kib()

@@ -70,8 +70,8 @@ impl Workload for MemoryAccess {
                 pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first: a fault on a page \
                 that is not in the page cache counts as major although no device is read. With pressure=compete the walk waits for memory inside the clock: in a group of version 1 asleep, until \
                 a helper process raises the limit for a moment (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
-                each time), so that time_s tells of this regime as well as of swapping. With steps, the competitor's turns and two switches a set are inside the clock too; cpu_s has \
-                none of them. Covariates are those of the waiting parent, not of the measured process. \
+                each time), so that time_s tells of this regime as well as of swapping. With steps, the competitor's turns, two rests of 50 us and the switches between them are inside the clock too, for each set; \
+                cpu_s has only what the walk's own process spends on passing the turn. Covariates are those of the waiting parent, not of the measured process. \
                 Simulated counts are a model's, made once a request.",
             parameters: parameters::parameters(),
             metrics: parameters::metrics(),

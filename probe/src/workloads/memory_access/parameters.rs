@@ -251,7 +251,7 @@ pub fn metrics() -> Vec<Metric> {
         less(
             "cpu_s",
             "s",
-            "Processor time of the walk, of the measured process alone: user and system mode together (getrusage), which kernels count exactly, to a microsecond.",
+            "CPU time of the walk, of the measured process alone: user and system mode together (getrusage).",
         ),
         less(
             "init_time_s",
