@@ -56,6 +56,11 @@ def report(whole: ExperimentResults) -> Report:
         (236.0, None, "instructions", "236 instructions"),
         (236.0590551, None, "instructions", "236.06 instructions"),
         (236.5, 0.0, "instructions", "236.5 instructions"),
+        # A difference that is there is not printed as none, unless its doubt is larger.
+        (0.002, None, "instructions", "0.002 instructions"),
+        (0.002, 0.0003, "instructions", "0.0020 instructions"),
+        (0.002, 0.5, "instructions", "0.00 instructions"),
+        (3e-13, None, "instructions", "0 instructions"),
         (1.0, None, "instructions", "1 instruction"),
         (1_234_567_890.0, None, "instructions", "1\u202f234\u202f567\u202f890 instructions"),
         (12_345.0, 220.0, "instructions", "12\u202f340 instructions"),

@@ -11,8 +11,9 @@ import pytest
 import synthetic
 import synthetic_instructions as invented
 from oscope.errors import UsageError
-from oscope.samples import ExperimentResults
+from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within, summarise_point
+from oscope.statistics.exact import ONE_COURSE
 from synthetic_instructions import SOME, pair, point, results
 
 ALL = tuple(tuple(range(10)) for _ in range(5))
@@ -140,9 +141,70 @@ def test_a_side_full_of_interrupts_makes_the_other_keep_its_own() -> None:
     b = replace(b, points=(point("getppid", 236, ALL),))
     found = compare_results(a, b)
     assert (
-        "A: 3 of 50 samples had an interrupt in them; too few are without, so all are used" in found.caveats
+        "A: 3 of 50 samples had an interrupt in them; the other side has too few without, so all are used"
+        in found.caveats
+    )
+    assert (
+        "B: 50 of 50 samples had an interrupt in them; too few are without, so all are used" in found.caveats
     )
     assert found.rows[0].n_a == found.rows[0].n_b == 50
+
+
+def test_a_side_that_tells_of_no_interrupts_is_named_as_the_reason() -> None:
+    a, b = pair(0)
+    bare = replace(b.points[0], covariates={"interrupts": np.full(50, np.nan)})
+    caveats = compare_results(a, replace(b, points=(bare,))).caveats
+    assert any("the other side does not tell of interrupts, so all are used" in caveat for caveat in caveats)
+
+
+@pytest.mark.parametrize("k", [0, 5])
+def test_boots_that_repeat_are_told_once_to_be_one_course_of_events(k: int) -> None:
+    calls = ("getppid", "getpid")
+    a = results(*(point(call, 236, SOME) for call in calls))
+    b = results(*(point(call, 236 + k, SOME) for call in calls), kernel="other", run="r2")
+    assert compare_results(a, b).caveats.count(ONE_COURSE) == 1
+
+
+def test_boots_that_differ_are_no_single_course_of_events() -> None:
+    a = results(point("getppid", 236, SOME, boot_effect=(0, 3, 1, 8, 2)))
+    b = results(point("getppid", 236, SOME, boot_effect=(5, 1, 0, 2, 7)), kernel="other", run="r2")
+    assert ONE_COURSE not in compare_results(a, b).caveats
+
+
+@pytest.mark.parametrize("name", ["cpu_instructions", "instructions of the walk (cpu_instructions)"])
+@pytest.mark.parametrize("same_run", [True, False])
+def test_a_count_by_steps_of_a_thousand_is_never_exact(name: str, same_run: bool) -> None:
+    one, other = point("getppid", 100_000, SOME, iterations=1), point("getpid", 101_000, SOME, iterations=1)
+
+    def named(side: PointSamples) -> PointSamples:
+        return replace(side, metrics={name: side.metrics["instructions"]})
+
+    column = replace(invented.COLUMN, name=name)
+    row = compare_points(named(one), named(other), column, same_run=same_run)
+    assert "the same in each" not in row.sentence
+    assert row.ci95[0] < 1.01 < row.ci95[1]
+    assert row.p > 0
+    # A step between two values is a thousand: less could not have been seen.
+    assert row.detectable >= 1000 / 100_000 - 1e-12
+    alike = compare_points(named(one), named(one), column, same_run=same_run)
+    assert "identical" not in alike.sentence
+    assert alike.ci95[0] < 1 < alike.ci95[1]
+    exact = compare_points(one, other, invented.COLUMN, same_run=same_run)
+    assert exact.p == 0
+
+
+@pytest.mark.parametrize("boots", [5, 16])
+def test_a_count_that_becomes_nothing_has_the_ratio_nothing(boots: int) -> None:
+    random = np.random.default_rng(7)
+    # Skewed, so that mean and median differ.
+    effects = tuple((random.pareto(1.5, boots) * 900).round())
+    one = point("getppid", 2038, ((),) * boots, boot_effect=effects)
+    nothing = replace(one, metrics={name: np.zeros(len(one)) for name in one.metrics})
+    for same_run in (True, False):
+        row = compare_points(one, nothing, invented.COLUMN, same_run=same_run)
+        assert row.ratio == pytest.approx(0, abs=1e-12)
+        half = replace(one, metrics={name: values / 2 for name, values in one.metrics.items()})
+        assert compare_points(one, half, invented.COLUMN, same_run=same_run).ratio == pytest.approx(0.5)
 
 
 def test_a_difference_that_is_the_same_in_every_boot_needs_no_equal_boots() -> None:

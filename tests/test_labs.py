@@ -6,18 +6,20 @@ import dataclasses
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import synthetic
 import synthetic_kernel
-from oscope import labs
+from oscope import labs, record
 from oscope.catalogue import Catalogue, check_level, load
 from oscope.errors import UsageError
 from oscope.experiment import Lab
 from oscope.report.analysis import label, level_text
 from oscope.report.document import Section
+from oscope.report.figures import draw
 from oscope.samples import ExperimentResults, Results
 from oscope.trace.factor import TRACER
 
@@ -141,6 +143,28 @@ def test_my_precious_is_shown_where_a_kernel_that_has_it_was_measured() -> None:
     assert logged is not None
     assert section.tables[0].rows[0][4] == str(len(logged))
     assert any("in a guest under my_precious+reclaim-policy" in text for text in section.text)
+
+
+def test_my_precious_of_a_guest_without_cycles_is_in_time_and_says_why() -> None:
+    wall = record.read(Path(__file__).parent / "golden" / "kernel.precious-wall.json").experiments[0]
+    section = answers(Results((synthetic.create(), wall)))[
+        "A call and fork in cycles, beside the original report"
+    ]
+    statistics, iterations = section.tables
+    assert statistics.rows[0][0] == "my_precious, here in ns"
+    assert statistics.rows[0][4] == "5"
+    logged = wall.point(call="my_precious_logged")
+    assert logged is not None
+    assert iterations.columns[4] == "here: my_precious [ns]"
+    first = f"{logged.metrics['time_ns'][0]:,.0f}".replace(",", "\u202f")
+    assert iterations.rows[0][4] == first
+    assert section.missing == (
+        "Cycles of my_precious: CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)."
+    )
+    # Nanoseconds have no place on an axis of cycles.
+    for figure in section.figures:
+        draw(figure)
+        assert "my_precious" not in str(figure)
 
 
 def test_another_call_is_not_taken_for_my_precious() -> None:

@@ -68,8 +68,8 @@ def counted(unit: str) -> bool:
 def step(metric: str, unit: str, iterations: float) -> float:
     """Return the step of a metric of the instructions clock, in its unit: an instruction over the iterations.
 
-    0 for rates.
+    0 for rates. A quantity that a lab names otherwise has the metric's name at its end, in brackets.
     """
     if unit != UNIT:
         return 0.0
-    return (CPU_TIME_STEP if metric == CPU_TIME else 1) / iterations
+    return (CPU_TIME_STEP if metric == CPU_TIME or metric.endswith(f"({CPU_TIME})") else 1) / iterations

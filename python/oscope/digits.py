@@ -3,7 +3,8 @@
 Rounding is to `SIGNIFICANT` digits of the uncertainty, as the GUM (JCGM 100:2008, 7.2.6) advises. Prefixes
 are decimal for seconds and rates (ns, µs, ms, s), binary for bytes (KiB = 1024 B). Groups of three digits are
 parted by a narrow no-break space from 10 000 on. Counts of instructions have no prefix; where they repeat
-exactly they keep up to `EXACT_DECIMALS` decimals, which a division by a number of iterations brings about.
+exactly they keep up to `EXACT_DECIMALS` decimals, which a division by a number of iterations brings about,
+or two digits of a value that these would round to 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from oscope.clocks import UNIT as INSTRUCTIONS
 SIGNIFICANT = 2
 MOST_DECIMALS = 9
 EXACT_DECIMALS = 2
+NOISE = 1e-7
+"""Instructions below which a difference is what a division rounded away."""
 FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
 MISSING = "–"
@@ -58,10 +61,11 @@ class Scale:
             decimals = _decimals(min(doubts) / factor, SIGNIFICANT)
             if sizes:
                 decimals = max(decimals, min(0, _decimals(sizes[0] / factor, SIGNIFICANT)))
+            if unit == INSTRUCTIONS:
+                decimals = min(decimals, _exact_decimals(sizes))
         elif unit == INSTRUCTIONS:
-            decimals = next(
-                (n for n in range(EXACT_DECIMALS) if all(_whole(s * 10**n) for s in sizes)), EXACT_DECIMALS
-            )
+            most = _exact_decimals(sizes)
+            decimals = next((n for n in range(most) if all(_whole(s * 10**n) for s in sizes)), most)
         elif any(size / factor % 1 for size in sizes):
             decimals = _decimals(sizes[0] / factor, 4)
         else:
@@ -128,6 +132,12 @@ def bounded_text(value: float, low: float, high: float) -> str:
         return f"{value:.3g}"
     scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
     return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
+
+
+def _exact_decimals(sizes: Sequence[float]) -> int:
+    """Return the most decimals of counts, given in ascending order: more where a count would become 0."""
+    least = next((size for size in sizes if size > NOISE), 1.0)
+    return EXACT_DECIMALS if round(least, EXACT_DECIMALS) else _decimals(least, SIGNIFICANT)
 
 
 def _whole(value: float) -> bool:

@@ -24,7 +24,7 @@ from oscope.experiment import Level
 from oscope.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.statistics import effect
 from oscope.statistics.effect import Estimate
-from oscope.statistics.exact import Constant, find_constant, step_of
+from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
 from oscope.statistics.interrupted import Tallies, undisturbed
 from oscope.statistics.machines import label
 from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
@@ -102,6 +102,8 @@ class _Result:
     a: Measured
     b: Measured
     estimate: Estimate
+    centre: float
+    """A's value that the effect is relative to; its mean, as the effect is one, unless logarithmic."""
     logarithmic: bool
     method: str
     step: float
@@ -214,7 +216,7 @@ def _estimate(
     alone = [side for side in (a, b) if side.level == "repetition"]
     caveats = [*_caveats(a, b)]
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
-    constant = find_constant(a, b, metric, paired=paired)
+    constant, step, base = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.value
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
@@ -222,27 +224,33 @@ def _estimate(
         found = effect.unpaired(a.value, b.value)
         method = "repetitions of one process"
     elif paired:
-        found = effect.paired(_differences(a, b))
+        first, second = _pairs(a, b)
+        found, base = effect.paired(steady(second - first)), steady(first)
         method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
     else:
-        found = _unpaired(a, b)
+        found, base = _unpaired(a, b), steady(a.value)
         method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}, a common drift allowed for"
+    centre = a.centre if logarithmic else float(base.mean())
     if alone:
-        spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(a.centre))
+        spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
         found = effect.with_extra_error(found, spread)
         method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
     if constant is not None and clocks.counted(metric.unit):
         found = effect.estimate(constant.change, 0.0, found.freedom)
     elif not clocks.counted(metric.unit):
-        found = effect.with_extra_error(found, _resolution(a, b))
-    return _Result(match, metric, a, b, found, logarithmic, method, step_of(match, metric), constant), caveats
+        found = effect.with_extra_error(found, resolution_error(a, b))
+    elif coarse(metric):
+        found = effect.with_extra_error(found, resolution_error(a, b, step))
+    if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
+        caveats.append(ONE_COURSE)
+    return _Result(match, metric, a, b, found, centre, logarithmic, method, step, constant), caveats
 
 
-def _differences(a: Measured, b: Measured) -> Floats:
-    """B less A in each shared unit, in order of time."""
+def _pairs(a: Measured, b: Measured) -> tuple[Floats, Floats]:
+    """Values of A and B in each shared unit, in order of time."""
     _, at_a, at_b = np.intersect1d(a.unit, b.unit, return_indices=True)
-    at_a, at_b = at_a[np.argsort(a.time[at_a], kind="stable")], at_b[np.argsort(a.time[at_a], kind="stable")]
-    return steady(b.value[at_b] - a.value[at_a])
+    order = np.argsort(a.time[at_a], kind="stable")
+    return a.value[at_a[order]], b.value[at_b[order]]
 
 
 def _unpaired(a: Measured, b: Measured) -> Estimate:
@@ -265,14 +273,6 @@ def _clock(a: Measured, b: Measured) -> tuple[Floats, Floats]:
     pause_b = float(b.time.min() - a.time.max())
     pause_a = float(a.time.min() - b.time.max())
     return a.time - max(0.0, pause_a - limit), b.time - max(0.0, pause_b - limit)
-
-
-def _resolution(a: Measured, b: Measured) -> float:
-    """Return the standard error that comes from values being multiples of a step: step / sqrt(12) a value."""
-    steps = np.diff(np.unique(np.concatenate([a.value, b.value])))
-    if not len(steps):
-        return 0.0
-    return float(steps.min() * np.sqrt((1 / len(a.value) + 1 / len(b.value)) / 12))
 
 
 def _caveats(a: Measured, b: Measured) -> Iterator[str]:
@@ -330,15 +330,15 @@ def _row(result: _Result, p_holm: float, threshold: float, tests: int) -> Compar
 
 def _difference(result: _Result) -> float:
     change = result.estimate.effect
-    return float(result.a.centre * np.expm1(min(change, 700.0))) if result.logarithmic else change
+    return float(result.centre * np.expm1(min(change, 700.0))) if result.logarithmic else change
 
 
 def _ratio(result: _Result, change: float) -> float:
     """Turn a change on the estimate's scale into B over A; NaN where A's value is not clearly above 0."""
     if result.logarithmic:
         return float(np.exp(min(change, 700.0)))
-    clear = result.a.centre > 3 * result.estimate.error
-    return float(1 + change / result.a.centre) if clear else float("nan")
+    clear = result.centre > 3 * result.estimate.error
+    return float(1 + change / result.centre) if clear else float("nan")
 
 
 def _sentence(

@@ -13,6 +13,11 @@ from oscope.statistics.sides import Measured
 
 ROUNDING = 1e-12
 """Share of a value up to which two of them count as equal."""
+ONE_COURSE = (
+    "where a difference is the same each time, the boots repeat one course of events: it is exact for these "
+    "kernels and this order, and no evidence on other states"
+)
+"""Equal boots are one observation of the world, however many they are."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +34,9 @@ def find_constant(a: Measured, b: Measured, metric: Column, *, paired: bool) -> 
     """Return the difference if it was the same each time; None where it varied, or was seen but once.
 
     Only what the instructions clock counts may differ by a constant: two times do by the step of their clock,
-    and no more is known of them.
+    and no more is known of them; nor do counts by a coarser step than an instruction (`coarse`).
     """
-    if min(len(a.value), len(b.value)) < 2 or "repetition" in (a.level, b.level):
+    if min(len(a.value), len(b.value)) < 2 or "repetition" in (a.level, b.level) or coarse(metric):
         return None
     words = "boots" if a.level == "boot" else "blocks"
     change = 0.0 if _equal(np.array([a.value[0], b.value[0]])) else float(b.value[0] - a.value[0])
@@ -53,6 +58,11 @@ def _equal(values: Floats) -> bool:
     return bool(np.ptp(values) <= ROUNDING * np.abs(values).max())
 
 
+def coarse(metric: Column) -> bool:
+    """Say whether a metric counts instructions by a step of more than one, so that equal is not the same."""
+    return clocks.step(metric.name, metric.unit, 1) > 1
+
+
 def step_of(match: Match, metric: Column) -> float:
     """Return what one instruction more changes, on the scale of the values; 0 for other clocks' metrics.
 
@@ -63,3 +73,12 @@ def step_of(match: Match, metric: Column) -> float:
         return 1 / max(1.0, min(float(np.nanmedian(side.raw - side.correction)) for side in sides))
     iterations = min(float(np.median(side.iterations)) for side in sides)
     return clocks.step(metric.name, metric.unit, iterations)
+
+
+def resolution_error(a: Measured, b: Measured, step: float = 0.0) -> float:
+    """Return the standard error that comes from values being multiples of a step: step / sqrt(12) a value.
+
+    A step that is not known is taken to be the smallest difference between two values.
+    """
+    step = step or float(min(np.diff(np.unique(np.concatenate([a.value, b.value]))), default=0.0))
+    return float(step * np.sqrt((1 / len(a.value) + 1 / len(b.value)) / 12))

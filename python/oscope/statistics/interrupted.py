@@ -8,7 +8,7 @@ repetitions are so long that an interrupt falls into most of them, all count.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ class Tally:
     left_out: bool
     known: bool = True
     """False where the record does not tell of interrupts."""
+    why: str = "too few are without"
+    """Why all are used, where none is left out."""
 
     @property
     def note(self) -> str | None:
@@ -43,14 +45,14 @@ class Tally:
         had = f"{format_count(self.interrupted)} of {format_count(self.samples)} samples had an interrupt"
         if self.left_out:
             return f"{had} in them and {'is' if self.interrupted == 1 else 'are'} left out"
-        return f"{had} in them; too few are without, so all are used"
+        return f"{had} in them; {self.why}, so all are used"
 
 
 class Tallies:
     """The tallies of both sides of a comparison, summed over its points."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, bool, bool], list[tuple[int, int]]] = {}
+        self._found: dict[tuple[str, Tally], list[tuple[int, int]]] = {}
         self._metric: str | None = None
 
     def add(self, metric: str, a: Tally | None, b: Tally | None) -> None:
@@ -60,15 +62,16 @@ class Tallies:
         self._metric = self._metric or metric
         if metric == self._metric:
             for side, tally in (("A", a), ("B", b)):
-                rows = self._found.setdefault((side, tally.left_out, tally.known), [])
+                kind = replace(tally, samples=0, interrupted=0)
+                rows = self._found.setdefault((side, kind), [])
                 rows.append((tally.samples, tally.interrupted))
 
     @property
     def notes(self) -> Iterator[str]:
         """A line for each side and what became of its interrupted samples."""
-        for (side, left_out, known), rows in self._found.items():
+        for (side, kind), rows in self._found.items():
             samples, interrupted = (sum(column) for column in zip(*rows, strict=True))
-            note = Tally(samples, interrupted, left_out, known).note
+            note = replace(kind, samples=samples, interrupted=interrupted).note
             if note is not None:
                 yield f"{side}: {note}"
 
@@ -83,16 +86,21 @@ def undisturbed(column: Column, *points: PointSamples) -> list[tuple[PointSample
         return [(point, None) for point in points]
     marks = [_interrupted(point) for point in points]
     measured = [np.isfinite(point.metrics[column.name]) for point in points]
-    spare = all(
+    enough = [
         mark is not None and _enough(point, keep, mark)
         for point, keep, mark in zip(points, measured, marks, strict=True)
-    )
+    ]
+    spare = all(enough)
     found: list[tuple[PointSamples, Tally | None]] = []
-    for point, keep, mark in zip(points, measured, marks, strict=True):
+    for point, keep, mark, own in zip(points, measured, marks, enough, strict=True):
         if mark is None:
             found.append((point, Tally(int(keep.sum()), 0, left_out=False, known=False)))
             continue
         tally = Tally(int(keep.sum()), int((keep & mark).sum()), left_out=spare)
+        if own and not spare:
+            known = all(other is not None for other in marks)
+            why = "has too few without" if known else "does not tell of interrupts"
+            tally = replace(tally, why=f"the other side {why}")
         found.append((point.only(~mark) if spare and tally.interrupted else point, tally))
     return found
 

@@ -100,6 +100,9 @@ def _student(bins: Binned) -> Interval:
     count = len(bins.below)
     medians = _weighted_medians(bins, np.eye(count))
     centre = float(_weighted_medians(bins, np.ones((1, count)))[0])
+    if not np.ptp(medians):
+        # The logarithm and back would not quite give equal medians again.
+        return min(centre, float(medians[0])), max(centre, float(medians[0]))
     limits = _t_limits(medians)
     if medians.min() > 0:
         with np.errstate(over="ignore"):

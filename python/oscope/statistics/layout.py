@@ -31,8 +31,9 @@ class LayoutVerdict:
 def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdict:
     """Judge a change by what another layout of the unchanged code does; both are compared with the same side.
 
-    The change is the cause where its whole interval lies beyond all that the other layout's interval allows;
-    layout may be all where the change's estimate lies within that. Between these, nothing can be told.
+    The change is the cause where its whole interval lies beyond all that the other layout's interval allows:
+    it is more than this other layout did, one draw of what layouts do. Layout may be all where the change's
+    estimate lies within that. Between these, nothing can be told.
     """
     reach = max(abs(side - 1) for side in padded.ci95)
     found, most = digits.format_share(abs(padded.ratio - 1)), digits.format_share(reach)
@@ -46,7 +47,9 @@ def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdi
         )
     least = min(abs(low - 1), abs(high - 1)) if (low > 1) == (high > 1) else 0.0
     if least > reach:
-        return LayoutVerdict("the change", reach, f"more than layout does; {mere}")
+        return LayoutVerdict("the change", reach, f"more than this other layout did; {mere}")
     if abs(changed.ratio - 1) <= reach:
         return LayoutVerdict("layout may be all", reach, f"layout alone may do as much; {mere}")
-    return LayoutVerdict("cannot tell", reach, f"whether it is more than layout does cannot be told; {mere}")
+    return LayoutVerdict(
+        "cannot tell", reach, f"whether it is more than this other layout did cannot be told; {mere}"
+    )

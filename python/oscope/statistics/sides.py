@@ -35,7 +35,7 @@ class Measured:
     median: float
     """Of all samples, in the metric's unit."""
     centre: float
-    """Median of the clusters' medians, in the metric's unit."""
+    """Median of the clusters' medians, in the metric's unit: what a change of logarithms is relative to."""
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,7 @@ def summarise(
     outliers = shape.outlier_share(data)
     modes = shape.resolved(shape.modes(data, effective), data, resolution)
     representative, reason = _representative(skewness, outliers, modes, len(data))
+    ci95 = interval.widened(interval.median_interval(bins, seed), resolution / 2)
     return Summary(
         n=len(data),
         blocks=int(blocks.max()) + 1,
@@ -133,7 +134,7 @@ def summarise(
         std=_deviation(data),
         minimum=float(data.min()),
         maximum=float(data.max()),
-        ci95=interval.widened(interval.median_interval(bins, seed), resolution / 2),
+        ci95=ci95,
         representative=representative,
         reason=reason,
         level=found.level,
@@ -145,7 +146,7 @@ def summarise(
         drift=shape.drift(data, blocks),
         warmup=shape.warmup(data, blocks),
         percentiles=_percentiles(data, bins),
-        notes=_notes(found, effective, data, left_out),
+        notes=_notes(found, effective, ci95, (len(data), left_out)),
         resolution=resolution,
     )
 
@@ -205,8 +206,10 @@ def _representative(
     )
 
 
-def _notes(found: Clusters, effective: float, data: Floats, left_out: int) -> tuple[str, ...]:
-    notes, count = [], len(data)
+def _notes(
+    found: Clusters, effective: float, ci95: interval.Interval | None, counts: tuple[int, int]
+) -> tuple[str, ...]:
+    notes, (count, left_out) = [], counts
     if left_out:
         notes.append(f"{left_out} {UNMEASURED}")
     if found.level == "repetition":
@@ -216,7 +219,7 @@ def _notes(found: Clusters, effective: float, data: Floats, left_out: int) -> tu
                 f"Repetitions are autocorrelated: {count} are worth {effective:.0f}; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
-    elif found.units < interval.SHARES_FROM and np.ptp(data):
+    elif found.units < interval.SHARES_FROM and ci95 is not None and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
 

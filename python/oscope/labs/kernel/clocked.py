@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from oscope.clocks import UNIT
 from oscope.digits import MISSING
 from oscope.experiment import Level
+from oscope.instructions import translate_names
 from oscope.labs.curve import unmeasured
 from oscope.labs.words import median
 from oscope.report.analysis import Analysed, measured
@@ -19,6 +19,7 @@ APART = (
     "The two clocks do not count the same, and are not compared: one counts executed instructions and "
     "repeats, the other measures time, here that of a guest."
 )
+EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,26 @@ def sides(results: Analysed, *wanted: tuple[str, str]) -> list[Side]:
     return found
 
 
-def names(metric: str) -> tuple[str, str]:
-    """Return a metric's name under the wall clock and under the instructions clock."""
-    stem = metric.rpartition("_")[0].removesuffix("time").removesuffix("_")
-    return metric, f"{stem}_{UNIT}" if stem else UNIT
+def names(metric: str) -> tuple[str, ...]:
+    """Return a metric's name under the wall clock, and that under the instructions clock if it is another."""
+    return tuple(dict.fromkeys((metric, *translate_names((metric,)))))
+
+
+def apart(experiments: Iterable[ExperimentResults]) -> list[str]:
+    """Say that the clocks are not compared, where both measured."""
+    return [APART] if len({each.clock for each in experiments}) > 1 else []
+
+
+def emulated(experiment: ExperimentResults) -> bool:
+    """Say whether the times are those of an emulated machine."""
+    guest = experiment.environment.get("guest") or {}
+    return experiment.clock == "wall" and guest.get("accelerator") == "tcg"
+
+
+def answered(answer: str, side: Side) -> str:
+    """Return an answer from a side with what its time is of, where that is no machine."""
+    told = emulated(side.experiment) and answer
+    return f"{answer} The guest was emulated: {EMULATED}." if told else answer
 
 
 def missing(found: Sequence[Side]) -> str:

@@ -48,8 +48,8 @@ def section(results: Analysed) -> Section | None:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
         title=TITLE,
-        answer=" ".join(_answer(results, sides) for sides in measured.values()),
-        text=[NOT_THE_SAME, clocked.APART],
+        answer=" ".join(clocked.answered(_answer(results, sides), sides[0]) for sides in measured.values()),
+        text=[NOT_THE_SAME, *clocked.apart(sides[0].experiment for sides in measured.values())],
         tables=[_table(results, list(measured.values()))],
         figures=[_figure(results, sides) for sides in measured.values()],
         missing=missing,

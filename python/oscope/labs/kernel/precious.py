@@ -20,6 +20,8 @@ from oscope.statistics import ComparedMetric, compare_within
 TITLE = "A new system call, and what its printing costs"
 SILENT, LOGGED = CALLS[:2]
 BARE = "getppid"
+LEAST_DOUBT = 0.001
+"""Share to which the digits of a share go, however narrow its interval."""
 EXPERIMENTS = (
     ("kernel.precious", "time_ns"),
     ("kernel.precious-wall", "time_ns"),
@@ -45,8 +47,10 @@ def section(results: Analysed) -> Section | None:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
         title=TITLE,
-        answer=" ".join(_answer(results, side) for side in known if side.metric != "cycles"),
-        text=[WHAT, *_document(known), clocked.APART],
+        answer=" ".join(
+            clocked.answered(_answer(results, side), side) for side in known if side.metric != "cycles"
+        ),
+        text=[WHAT, *_document(known), *clocked.apart(side.experiment for side in known)],
         tables=[_table(results, known), _cited()],
         figures=[each for side in known if side.metric != "cycles" for each in _figure(results, side)],
         missing=missing,
@@ -77,10 +81,19 @@ def _answer(results: Analysed, side: Side) -> str:
     if row.different != "yes":
         verdict = "which is no difference" if row.different == "no" else "which cannot be told from 1"
         return f"{told}, {verdict}."
-    share = format_share(1 - 1 / row.ratio, 0.001) if row.ratio > 1 else MISSING
     bare = printed(side, BARE, SILENT)
     beside = "" if bare is None else f" Against {BARE} the silent call is {ratio_text(bare)} times."
-    return f"{told}, so that the printing is {share} of it.{beside}"
+    return f"{told}, so that the printing is {_share(row)} of it.{beside}"
+
+
+def _share(row: ComparedMetric) -> str:
+    """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
+    if not (row.ratio > 1 and min(row.ci95) > 0):
+        return MISSING
+    low, high = (1 - 1 / end for end in row.ci95)
+    doubt = max((high - low) / 2, LEAST_DOUBT)
+    limits = " to ".join(format_share(end, doubt).removesuffix(" %") for end in (low, high))
+    return f"{format_share(1 - 1 / row.ratio, doubt)} ({limits})"
 
 
 def _document(known: list[Side]) -> list[str]:

@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count
+from oscope import clocks
+from oscope.digits import MISSING
 from oscope.labs.curve import ratio_text, unmeasured
 from oscope.labs.kernel import POLICIES, clocked
 from oscope.labs.memory.sides import Quantity, compared, figure, first, plain, row_of, shown
-from oscope.labs.words import counted, listed
+from oscope.labs.words import listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
-from oscope.statistics.compare import Answer
+from oscope.statistics.compare import FEWEST_CLUSTERS, Answer
 
 OWN = POLICIES[0]
 WORDS = {
@@ -50,6 +51,12 @@ WHAT = (
 WHOSE = (
     "Faults are those of the walk; swap, refaults, activated, scanned and reclaimed pages are counted by "
     "the kernel for the whole machine, the competitor included."
+)
+COVERED = (
+    "What intervals and verdicts cover: the boots differ in the order of the points, which is drawn from the "
+    "run's seed, and hence in the state of memory that each point begins with. The sequence of accesses is "
+    "the same in all: they say nothing of another walk. Under the instructions clock a run with the same "
+    "seed repeats all counts, but for the few faults by which a shared mapping's writing back moves them."
 )
 
 
@@ -95,18 +102,26 @@ class View:
         return "instructions" if self.experiment.clock == "instructions" else "time"
 
     def verdict(self, policy: str, quantity: Quantity, pattern: str) -> Verdict | None:
-        """Return how a quantity under `policy` compares with that under the kernel's own, where known."""
+        """Return how a quantity under `policy` compares with that under the kernel's own, where known.
+
+        Fewer boots than `FEWEST_CLUSTERS` can tell nothing, however alike: they have seen few orders.
+        """
         points = [self.point(each, pattern) for each in (OWN, policy)]
-        found = [None if point is None else quantity.summary(self.experiment, point) for point in points]
-        own, other = found
+        own, other = (None if point is None else quantity.summary(self.experiment, point) for point in points)
         if own is None or other is None:
             return None
-        if all(each.blocks > 1 and each.minimum == each.maximum for each in (own, other)):
+        few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
+        exact = clocks.step(quantity.name, quantity.unit, 1) <= 1
+        if exact and all(each.blocks > 1 and each.minimum == each.maximum for each in (own, other)):
             # What is the same in every boot needs no test: it differs, or it does not.
             ratio = f"{other.median / own.median:.4g}" if own.median else MISSING
-            return Verdict(ratio, "no" if own.median == other.median else "yes", other.median > own.median)
-        row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
-        return None if row is None else Verdict(ratio_text(row), row.different, row.difference > 0)
+            found = Verdict(ratio, "no" if own.median == other.median else "yes", other.median > own.median)
+        else:
+            row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
+            if row is None:
+                return None
+            found = Verdict(ratio_text(row), row.different, row.difference > 0)
+        return replace(found, different="cannot tell") if few else found
 
     def point(self, policy: str, pattern: str) -> PointSamples | None:
         """Return the measured point."""
@@ -131,13 +146,10 @@ def _costs(experiment: ExperimentResults) -> list[Quantity]:
     for name, metric in told:
         key = next((each for each in clocked.names(metric) if each in experiment.metrics), None)
         if key is not None:
-            found.append(
-                plain(
-                    f"{'instructions' if key != metric else 'time'} of {name}",
-                    key,
-                    experiment.metrics[key].unit,
-                )
-            )
+            what, unit = "time" if key == metric else "instructions", experiment.metrics[key].unit
+            # By the metric's name at the end `clocks.step` knows that it counts in larger steps.
+            ending = f" ({key})" if clocks.step(key, unit, 1) > 1 else ""
+            found.append(plain(f"{what} of {name}{ending}", key, unit))
     return found
 
 
@@ -150,11 +162,18 @@ def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section 
     return Section(
         title=title,
         answer=_answer(views[0]),
-        text=[WHAT, WHOSE, *_repeats(views), *([clocked.APART] if len(views) > 1 else [])],
+        text=[WHAT, WHOSE, COVERED, *_of_clocks(views)],
         tables=[table for view in views for pattern in view.patterns for table in _tables(view, pattern)],
         figures=[_figure(view) for view in views],
         missing=missing,
     )
+
+
+def _of_clocks(views: Sequence[View]) -> list[str]:
+    """Say what the clocks of the experiments do not tell."""
+    timed = [view.experiment.experiment for view in views if clocked.emulated(view.experiment)]
+    told = [f"The guest of {name} was emulated: {clocked.EMULATED}." for name in timed]
+    return [*told, *clocked.apart(view.experiment for view in views)]
 
 
 def _answer(view: View) -> str:
@@ -184,25 +203,6 @@ def _of_pattern(view: View, pattern: str) -> str:
     parts += [f"no difference under {listed(told['no'])}"] if told["no"] else []
     parts += [f"cannot be told for {listed(told['cannot tell'])}"] if told["cannot tell"] else []
     return "; ".join(parts) + "."
-
-
-def _repeats(views: Sequence[View]) -> list[str]:
-    """Say in how many boots the faults were the very same."""
-    told = []
-    for view in views:
-        points = [
-            point
-            for pattern in view.patterns
-            for policy in POLICIES
-            if (point := view.point(policy, pattern))
-        ]
-        same = sum(len(np.unique(FAULTS.of(point)[np.isfinite(FAULTS.of(point))])) == 1 for point in points)
-        boots = len({int(boot) for point in points for boot in point.boot})
-        told.append(
-            f"{view.experiment.experiment}: at {format_count(same)} of {counted(len(points), 'point')} the "
-            f"faults are the very same in all {counted(boots, 'boot')}."
-        )
-    return told
 
 
 def _tables(view: View, pattern: str) -> list[Table]:

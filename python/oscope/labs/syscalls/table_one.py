@@ -1,6 +1,11 @@
-"""The document's table: my_precious and fork in cycles, one by one, with mean, median and deviation."""
+"""The document's table: my_precious and fork in cycles, one by one, with mean, median and deviation.
+
+An emulated guest has no time-stamp counter to trust: my_precious is then in nanoseconds.
+"""
 
 from __future__ import annotations
+
+from itertools import product
 
 import numpy as np
 
@@ -25,7 +30,7 @@ ROWS = (
 NO_CALL = (
     "my_precious needs a kernel with that call. `oscope kernel build --patch my_precious --patch "
     "reclaim-policy` builds one, and `oscope run kernel.precious-wall` measures the call in a guest under "
-    "it; a report of both runs has the row, in cycles of the guest."
+    "it; a report of both runs has the row, in cycles of the guest, or in ns where it has none."
 )
 """Where the row comes from, and how to get it."""
 
@@ -55,7 +60,7 @@ def section(results: Analysed) -> Section | None:
             ),
             *_elsewhere(columns[0], create),
         ],
-        tables=[_statistics(summaries), _iterations(columns)],
+        tables=[_statistics(columns, summaries), _iterations(columns)],
         figures=_figure(results, columns),
         missing=_missing(columns, summaries, create),
     )
@@ -63,7 +68,7 @@ def section(results: Analysed) -> Section | None:
 
 def _my_precious(results: Analysed) -> Found | None:
     """Return the call with its line in the log, as the document's has it, if a kernel that has it was run."""
-    for name, metric in (("kernel.precious-wall", "cycles"), ("syscall.cost", "cycles")):
+    for metric, name in product(("cycles", "time_ns"), ("kernel.precious-wall", "syscall.cost")):
         experiment = results.get(name)
         point = experiment.point(call="my_precious_logged") if experiment else None
         if experiment is not None and point is not None and len(measured(point, metric)[0]):
@@ -86,13 +91,32 @@ def _elsewhere(precious: Found | None, create: ExperimentResults) -> list[str]:
 
 
 def _missing(columns: list[Found | None], summaries: list[Summary | None], create: ExperimentResults) -> str:
-    parts = [NO_CALL] if columns[0] is None else []
+    precious = columns[0]
+    parts = [NO_CALL] if precious is None else []
+    if precious is not None and precious[2] != "cycles":
+        parts.append(f"Cycles of my_precious: {_no_cycles(precious[0], 'no sample has them')}.")
     none = [who for who, summary in zip(("child", "parent"), summaries[1:], strict=True) if summary is None]
     if none:
-        clock = create.environment.get("clock") or {}
-        reason = clock.get("why") or "no sample of fork without resident memory has them"
+        reason = _no_cycles(create, "no sample of fork without resident memory has them")
         parts.append(f"Cycles of fork's {listed(none)}: {reason}.")
     return " ".join(parts)
+
+
+def _no_cycles(experiment: ExperimentResults, otherwise: str) -> str:
+    """Return why there are no cycles: what the record says of its clock, else what is given."""
+    clock = experiment.environment.get("clock") or {}
+    return str(clock.get("why") or otherwise)
+
+
+def _unit(column: Found) -> str:
+    """Return the unit of a column's metric."""
+    experiment, _, metric = column
+    return experiment.metrics[metric].unit
+
+
+def _named(name: str, column: Found | None) -> str:
+    """Return a column's name, with its unit where that is not cycles."""
+    return name if column is None or _unit(column) == "cycles" else f"{name} [{_unit(column)}]"
 
 
 def _answer(fork: PointSamples, summaries: list[Summary | None]) -> str:
@@ -110,19 +134,20 @@ def _answer(fork: PointSamples, summaries: list[Summary | None]) -> str:
     )
 
 
-def _statistics(summaries: list[Summary | None]) -> Table:
+def _statistics(columns: list[Found | None], summaries: list[Summary | None]) -> Table:
     rows = []
-    for (name, document), summary in zip(ROWS, summaries, strict=True):
+    for (name, document), column, summary in zip(ROWS, columns, summaries, strict=True):
         cited = [f"{figure:.2f}" for figure in (document.mean, document.median, document.deviation)]
-        rows.append([name, *cited, *(_own(summary) if summary else [_why(name)])])
+        label = name if column is None or _unit(column) == "cycles" else f"{name}, here in {_unit(column)}"
+        rows.append([label, *cited, *(_own(summary) if summary else [_why(name)])])
     figures = ("mean", "median", "std. dev.")
     here = ("iterations", "mean", "median", "95 % interval", "std. dev.")
-    columns = ["", *(f"original: {name}" for name in figures), *(f"here: {name}" for name in here)]
+    heads = ["", *(f"original: {name}" for name in figures), *(f"here: {name}" for name in here)]
     return Table(
         "Mean, median and standard deviation [cycles]",
-        columns,
+        heads,
         rows,
-        frozenset(range(1, len(columns))),
+        frozenset(range(1, len(heads))),
         "The original report's figures are of 10 iterations each. The child's figure is until its first "
         "instruction, the parent's until the call returns. The interval is that of the median.",
     )
@@ -154,9 +179,10 @@ def _iterations(columns: list[Found | None]) -> Table:
         here = [format_count(values[index]) if index < len(values) else MISSING for values in own]
         rows.append([str(index + 1), *cited, *here])
     names = [name for name, _ in ROWS]
+    here_names = [_named(name, column) for name, column in zip(names, columns, strict=True)]
     return Table(
         f"The first {LISTED} iterations [cycles]",
-        ["iteration", *(f"original: {name}" for name in names), *(f"here: {name}" for name in names)],
+        ["iteration", *(f"original: {name}" for name in names), *(f"here: {name}" for name in here_names)],
         rows,
         frozenset(range(7)),
         "In the order in which they were taken; none is left out."
@@ -166,7 +192,12 @@ def _iterations(columns: list[Found | None]) -> Table:
 
 
 def _figure(results: Analysed, columns: list[Found | None]) -> list[Figure]:
-    found = [(name, document, each) for (name, document), each in zip(ROWS, columns, strict=True) if each]
+    # On one axis stands what has one unit.
+    found = [
+        (name, document, each)
+        for (name, document), each in zip(ROWS, columns, strict=True)
+        if each and _unit(each) == "cycles"
+    ]
     known = [(name, document, each) for name, document, each in found if results.summary(*each) is not None]
     if not known:
         return []
