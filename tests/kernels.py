@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from oscope import kernel as kernels
+from oscope.errors import OscopeError
 from oscope.kernel import Kernel
 from oscope.kernel.listener import Silence
 
@@ -34,9 +35,19 @@ class Told(Silence):
 
 
 @functools.cache
+def _provide(text: str) -> Kernel | OscopeError:
+    try:
+        return kernels.provide(text, Told())
+    except OscopeError as error:
+        return error
+
+
 def built_kernel(text: str = WANTED["patched_kernel"]) -> Kernel:
-    """Return the real kernel that `text` names, built if need be."""
-    return kernels.provide(text, Told())
+    """Return the real kernel that `text` names, built if need be; a build that failed is not tried again."""
+    found = _provide(text)
+    if isinstance(found, OscopeError):
+        pytest.fail(f"the kernel that the test needs cannot be had: {found}")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -63,4 +74,5 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         return
     asked = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     for text in (text for name, text in WANTED.items() if name in asked):
-        built_kernel(text)
+        # An error is that of the tests which need the kernel, not of all.
+        _provide(text)

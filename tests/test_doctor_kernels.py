@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 import toy_kernel
 from oscope.doctor.finding import Finding
 from oscope.doctor.kernels import KERNEL_CHECKS
+from oscope.guest import accelerator, initramfs
 from oscope.kernel import build, places, source, tools
 from oscope.kernel.listener import Silence
+
+KVM = "KVM"
 
 
 def findings() -> dict[str, Finding]:
@@ -20,7 +24,8 @@ def findings() -> dict[str, Finding]:
 def test_a_machine_that_can_build_is_well(toy: Path) -> None:
     del toy
     found = findings()
-    assert {finding.status for finding in found.values()} == {"ok"}
+    # Without KVM guests are emulated.
+    assert {finding.status for name, finding in found.items() if name != KVM} == {"ok"}
     assert found["kernel source"].found.endswith("not unpacked yet")
     build.build(toy_kernel.made(), Silence())
     assert findings()["kernel source"].found.endswith(", unpacked")
@@ -49,3 +54,26 @@ def test_a_full_disk_is_told_unless_the_source_is_there(toy: Path, monkeypatch: 
     assert (found.remedy or "").startswith("make room: 4.0 GiB")
     build.build(toy_kernel.made(), Silence())
     assert findings()["room for kernels"].status == "ok"
+
+
+def test_what_boots_guests_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(initramfs._TOOLS, "no-such-mke2fs", "e2fsprogs")
+    found = findings()["guest programs"]
+    assert (found.status, found.found) == ("missing", "not installed: no-such-mke2fs")
+    assert (found.remedy or "").endswith("apt-get install e2fsprogs")
+
+
+def test_kvm_is_what_the_trial_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = tmp_path / "kvm"
+    monkeypatch.setattr(accelerator, "DEVICE", device)
+    monkeypatch.setattr(accelerator, "cache_folder", lambda: tmp_path)
+    assert findings()[KVM].status == "missing"
+    device.touch()
+    assert findings()[KVM].status == "limited"
+    assert (findings()[KVM].remedy or "").startswith("boot one")
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    for choice, status in (("tcg", "limited"), ("kvm", "ok")):
+        told = {"boot": boot, "accelerator": choice, "why": "as the trial found"}
+        (tmp_path / "accelerator.json").write_bytes(orjson.dumps(told))
+        assert findings()[KVM].status == status
+        assert findings()[KVM].found.startswith("as the trial found")

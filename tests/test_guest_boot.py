@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -46,21 +47,33 @@ def raw(guest: Probe) -> list[int | None]:
     return [event.raw for event in events if isinstance(event, Sample)]
 
 
-def emulators_of(console_folder: Path) -> list[int]:
-    """Return the processes that run a guest whose console lies in this folder."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                words = (folder / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"qemu" in words[0] and any(str(console_folder).encode() in word for word in words):
-                found.append(int(folder.name))
-    return found
+def emulators_of(parent: int) -> list[int]:
+    """Return the processes that this one started and that run a guest; one that has ended runs none."""
+    return [
+        number
+        for file in Path("/proc").glob("[0-9]*/stat")
+        if runs_guest(number := int(file.parent.name)) and parent_of(number) == parent
+    ]
 
 
-def test_two_boots_count_the_same_and_know_where_they_are(patched_kernel: Kernel, real_probe: Path) -> None:
+def runs_guest(number: int) -> bool:
+    try:
+        return b"qemu" in Path(f"/proc/{number}/cmdline").read_bytes().partition(b"\0")[0]
+    except OSError:
+        return False
+
+
+def parent_of(number: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def test_two_boots_count_the_same_and_know_where_they_are(
+    patched_kernel: Kernel, real_probe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oscope.guest.console.cache_folder", lambda: tmp_path)
     guests = place(patched_kernel, real_probe)
     with guests.start() as first:
         a, one = raw(first), guests.environment(first)
@@ -73,7 +86,19 @@ def test_two_boots_count_the_same_and_know_where_they_are(patched_kernel: Kernel
     assert one["kernel"]["release"] == patched_kernel.release
     assert one["guest"]["kernel"]["id"] == patched_kernel.id
     assert (one["guest"]["accelerator"], one["guest"]["cpus"]) == ("tcg", 1)
-    assert not list(initramfs.cache_folder().glob("console-*")), "a console of a good end is kept"
+    assert not list(tmp_path.iterdir()), "a console of a good end is kept"
+
+
+def test_samples_have_this_machines_date(patched_kernel: Kernel, real_probe: Path) -> None:
+    guests = place(patched_kernel, real_probe)
+    before = time.time_ns()
+    with guests.start() as guest:
+        found = [event for together in guest.run(GETPPID, silence_limit_s=120) for event in together]
+    sample = next(event for event in found if isinstance(event, Sample))
+    # The guest knows its date to a second, and its clock jumps over idle time.
+    day_ns = 86400 * 10**9
+    assert abs(sample.started_ns - before) > day_ns
+    assert abs(guests.translate(sample, GETPPID.workload).started_ns - before) < day_ns
 
 
 def test_a_guest_has_a_file_system_and_groups_with_a_memory_limit(
@@ -101,7 +126,7 @@ def test_memory_that_runs_out_is_told_as_such(patched_kernel: Kernel, real_probe
         pytest.raises(ProbeError, match=r"ran out of memory.*larger --memory.*console-"),
     ):
         list(guest.run(wanting, silence_limit_s=300))
-    assert not emulators_of(initramfs.cache_folder())
+    assert not emulators_of(os.getpid())
 
 
 def test_an_image_that_is_no_kernel_is_told_in_one_line(
@@ -121,7 +146,7 @@ def test_a_guest_that_hangs_is_killed(
     monkeypatch.setitem(sys.modules["oscope.guest.place"].HELLO_LIMIT_S, "tcg", 0.2)
     with pytest.raises(ProbeError, match=r"the guest was silent for 0\.2 s and was killed.*console"):
         place(patched_kernel, real_probe).start()
-    assert not emulators_of(initramfs.cache_folder())
+    assert not emulators_of(os.getpid())
 
 
 def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe: Path) -> None:
@@ -133,17 +158,15 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
         "place.start()\n"
     )
     laboratory = subprocess.Popen([sys.executable, "-c", script, str(patched_kernel.image), str(real_probe)])
-    folder = initramfs.cache_folder()
-    assert not emulators_of(folder)
-    while not emulators_of(folder):
+    while not (guests := emulators_of(laboratory.pid)):
         assert laboratory.poll() is None
         time.sleep(0.05)
     laboratory.send_signal(signal.SIGKILL)
     laboratory.wait(10)
     last = time.monotonic() + 10
-    while emulators_of(folder) and time.monotonic() < last:
+    while any(map(runs_guest, guests)) and time.monotonic() < last:
         time.sleep(0.05)
-    assert not emulators_of(folder)
+    assert not any(map(runs_guest, guests))
 
 
 def test_a_first_process_that_fails_says_what(patched_kernel: Kernel, real_probe: Path) -> None:
@@ -178,10 +201,19 @@ def test_a_panic_is_told_with_the_consoles_last_lines(patched_kernel: Kernel, co
     assert Path(line.rpartition("all of it: ")[2].rstrip(")")).is_file()
 
 
+def test_a_command_that_hangs_is_ended(patched_kernel: Kernel, command: CommandLine) -> None:
+    options = ("--cpus", "1", "--time-limit", "20s")
+    answer = command("kernel", "boot", str(patched_kernel.image), *options, "--", "sleep", "1000")
+    (line,) = answer.errors
+    assert answer.code == 1
+    assert "within 20 s" in line
+
+
 def test_a_dry_run_boots_nothing(patched_kernel: Kernel, command: CommandLine) -> None:
     answer = command("kernel", "boot", str(patched_kernel.image), "--dry-run", "--cpus", "3", "--", "true")
     words = shlex.split(answer.out)
     assert answer.code == 0
+    assert "accelerator" in answer.err
     assert Path(words[0]).name == "qemu-system-x86_64"
     assert words[words.index("-kernel") + 1] == str(patched_kernel.image)
     assert words[words.index("-smp") + 1] == "3"

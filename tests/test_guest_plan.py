@@ -5,22 +5,23 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import make_experiment
-from oscope import execution
+from oscope import execution, turns
 from oscope.catalogue import Catalogue
-from oscope.errors import OscopeError, UsageError
+from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.experiment import GuestWanted
 from oscope.guest import Guest
 from oscope.guest.console import Console
-from oscope.guest.wanted import Where, place
+from oscope.guest.wanted import Where, make_guest, place
 from oscope.plan import Plan, make_plan
-from oscope.probe import Probe
+from oscope.probe import Probe, Request
+from oscope.recorder import PointState
 from oscope.store import Store
 from oscope.wire import Sample
 
@@ -34,12 +35,16 @@ class FakeGuests:
     traceable = False
     slowness = 1.0
 
-    def __init__(self, path: Path, accelerators: Iterator[str]) -> None:
+    def __init__(self, path: Path, accelerators: Iterator[str], failing: Iterable[bool] = ()) -> None:
+        """`failing`: whether each of the first boots fails."""
         self._path = path
+        self._failing = itertools.chain(failing, itertools.repeat(False))
         self._boots = itertools.count()
         self._accelerators = accelerators
 
     def start(self) -> Probe:
+        if next(self._failing):
+            raise ProbeError("the guest was silent for 60 s and was killed")
         return Probe([self._path, "run"])
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
@@ -105,6 +110,58 @@ def test_guests_of_another_make_are_not_mixed_in(
     monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
     with pytest.raises(UsageError, match=r"another accelerator \(tcg, now kvm\)"):
         execution.execute(in_guests(catalogue), store)
+
+
+def test_a_boot_that_fails_costs_its_block_alone(
+    fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = FakeGuests(fake_probe, itertools.repeat("tcg"), [True])
+    monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
+    outcome = execution.execute(in_guests(catalogue, blocks=3), store)
+    there, here = store.results(outcome.run_id).experiments
+    assert outcome.status == "done"
+    (failure,) = outcome.failures
+    assert "the guest was silent for 60 s" in failure
+    assert sorted(len(set(point.block.tolist())) for point in there.points) == [2, 3]
+    assert len(here.points[0]) > 0
+
+
+def test_a_guest_that_never_boots_is_given_up_and_told(
+    fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = FakeGuests(fake_probe, itertools.repeat("tcg"), itertools.repeat(True))
+    monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
+    outcome = execution.execute(in_guests(catalogue, blocks=9), store)
+    there, here = store.results(outcome.run_id).experiments
+    assert len(outcome.failures) == 3
+    for point in there.points:
+        assert "the guest was silent for 60 s" in (point.skipped or "")
+        assert len(point) == 0
+    assert len(here.points[0]) > 0
+
+
+def test_the_probe_may_be_silent_for_all_repetitions_where_writing_would_be_counted(
+    catalogue: Catalogue,
+) -> None:
+    limits = []
+    for guest in (Guest("0123456789ab"), Guest("0123456789ab", "instructions", 1)):
+        plan = make_plan([make_experiment({})], catalogue, guests={"fake.experiment": guest})
+        point = PointState("a", plan.experiments[0], 0, [])
+        request = Request(1, "fake.work", reps=100, min_time_ns=10**9)
+        limits.append(turns._silence_limit_s(point, request) - turns.PATIENCE_S)
+    wall, instructions = limits
+    assert instructions == pytest.approx(100 * wall)
+
+
+def test_a_guest_is_what_was_asked_for_then_what_the_experiment_wants() -> None:
+    wanted = GuestWanted("base", "wall", cpus=4, memory_bytes=1 << 29)
+    assert make_guest("k", "wall", Where(), wanted) == Guest("k", "wall", 4, 1 << 29)
+    assert make_guest("k", "wall", Where(cpus=3), wanted).cpus == 3
+    assert make_guest("k", "instructions", Where(), wanted).cpus == 1
+    assert make_guest("k", "wall", Where(), None) == Guest("k")
+    for nothing in (Where(cpus=0), Where(memory_bytes=0)):
+        with pytest.raises(UsageError, match="0 "):
+            make_guest("k", "wall", nothing, wanted)
 
 
 def test_a_guest_that_cannot_be_is_told_before_anything_is_measured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 import toy_kernel
 from oscope.errors import OscopeError, UsageError
-from oscope.kernel import build, built, config, places, source, tools
+from oscope.kernel import build, built, config, make, places, source, tools
 from oscope.kernel.listener import Silence
 from oscope.kernel.patches import Patch
 from toy_kernel import ANSWER, Ear, compiled, made
@@ -149,3 +150,51 @@ def test_a_broken_archive_leaves_nothing(toy: Path, tmp_path: Path) -> None:
     assert list((places.cache() / "source").glob("*")) == []
     archive.write_bytes(whole)
     assert build.build(made(), Silence()).name == "base"
+
+
+def stand_in(name: str, script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a script of this name in front of the program."""
+    folder.mkdir()
+    file = folder / name
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+def test_a_tar_that_complains_of_every_file_does_not_hang(
+    toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does where the disk is full."""
+    del toy
+    complaint = "tar: x: Cannot write: No space left on device"
+    script = f"yes '{complaint}' | head -n 50000 >&2; cat > /dev/null; exit 2"
+    stand_in("tar", script, tmp_path / "bin", monkeypatch)
+    with pytest.raises(OscopeError, match=r"cannot be unpacked \(tar: x: .* No space left on device\)"):
+        build.build(made(), Silence())
+    assert list((places.cache() / "source").glob("*")) == []
+
+
+def test_a_tar_that_hangs_is_ended(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    monkeypatch.setattr(source, "UNPACK_LIMIT_S", 0.5)
+    stand_in("tar", "sleep 600", tmp_path / "bin", monkeypatch)
+    with pytest.raises(OscopeError, match=r"was not unpacked within 0\.5 s"):
+        build.build(made(), Silence())
+    assert list((places.cache() / "source").glob("*")) == []
+
+
+def test_a_build_that_goes_on_needs_less_room(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    build.build(made(), Silence())
+    monkeypatch.setattr(places, "free", lambda folder: places.GIBIBYTE if folder else 0)
+    assert build.build(made(ANSWER), Silence()).name == "answer"
+    with pytest.raises(OscopeError, match=r"no room on disk: building base,mine needs 2\.0 GiB"):
+        build.build(made(more="CONFIG_EXTRA=y\n"), Silence())
+
+
+def test_a_make_that_does_not_end_is_told(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    del toy
+    monkeypatch.setattr(make, "_ENDING_LIMIT_S", 0.5)
+    stand_in("make", "exec >&- 2>&-; sleep 600", tmp_path / "bin", monkeypatch)
+    with pytest.raises(OscopeError, match=r"did not end within 0\.5 s and was ended"):
+        build.build(made(), Silence())

@@ -40,6 +40,10 @@ def test_kernels_are_found_by_what_they_are_called(toy: Path, tmp_path: Path) ->
     with pytest.raises(OscopeError, match=r"the kernel base is not built: oscope kernel build$"):
         kernels.find(None)
     with pytest.raises(
+        OscopeError, match=r"the kernel base,padded is not built: oscope kernel build --padded$"
+    ):
+        kernels.find("base,padded")
+    with pytest.raises(
         OscopeError, match=f"is not built: oscope kernel build --patch {files[0]} --patch {files[1]}$"
     ):
         kernels.find(text)

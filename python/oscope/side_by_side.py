@@ -1,7 +1,8 @@
 """Carries out several plans of the same measurements at once, so that drift hits all of them alike.
 
-Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block, and
-every side runs the same number of iterations: the sides differ in nothing but where they are measured.
+Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block. By
+the wall clock every side runs the iterations that the first to measure a point decided on; by the
+instructions clock each probe decides alike. So the sides differ in nothing but where they are measured.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
 from oscope.interruption import Interruption
 from oscope.placement import Placement
-from oscope.plan import Pass, Plan, PlannedExperiment, passes
+from oscope.plan import Pass, Plan, PlannedExperiment, counts_instructions, passes
 from oscope.progress import Listener, Progress, Silence
 from oscope.store import Store
 from oscope.turns import Turns
@@ -38,12 +39,14 @@ def execute_side_by_side(
             check_places(plan, sides[-1])
         stack.enter_context(Interruption(lambda: _interrupt(sides)))
         shown = _Together(listener or Silence(), plans)
-        for number, (plan, turns) in enumerate(zip(plans, sides, strict=True)):
-            begin(plan, store, turns, shown.of(number))
-        names = [turns.recorder.run_id for turns in sides]
-        for turns in sides:
-            turns.recorder.add_event("interleaved", names)
-        with failing_told(*sides):
+        with ExitStack() as begun:
+            for number, (plan, turns) in enumerate(zip(plans, sides, strict=True)):
+                begin(plan, store, turns, shown.of(number))
+                # From now on there is a run that an error, such as of the next side's begin, has to end.
+                begun.enter_context(failing_told(turns))
+            names = [turns.recorder.run_id for turns in sides]
+            for turns in sides:
+                turns.recorder.add_event("interleaved", names)
             for number in range(len(plans[0].experiments)):
                 _measure([plan.experiments[number] for plan in plans], plans, sides)
         return tuple(finish(turns) for turns in sides)
@@ -92,11 +95,12 @@ def _order(seed: int, number: int, count: int) -> list[int]:
 
 
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:
-    """Take a pass on one side, and have the others run as many iterations as it did."""
+    """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
     going_on = sides[side].take(one, experiment, lambda: False)
     # The process under way may be a guest, and the next side's shall have the processors for itself.
     sides[side].end_process()
-    for other in sides:
+    # Where instructions are counted no turn asks for a number of iterations: see `Turns`.
+    for other in () if counts_instructions(experiment) else sides:
         for mine, theirs in zip(
             sides[side].recorder.points[experiment.name],
             other.recorder.points[experiment.name],

@@ -26,6 +26,8 @@ PATIENCE_S = 60.0
 _MOST_DEATHS = 2
 _MOST_NUMBERS = 2**30
 _MOST_FAILURES = 2
+_MOST_FAILED_BOOTS = 3
+"""In a row: the guest is taken for one that does not boot, and each try may take a minute."""
 
 
 class Turns:
@@ -46,6 +48,7 @@ class Turns:
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self._requests = secrets.randbelow(_MOST_NUMBERS)
+        self._failed_boots = 0
         self._attachment = Attachment(path)
         self.failures: list[str] = []
         """What went wrong, a line each."""
@@ -93,6 +96,7 @@ class Turns:
         if place is not self._place:
             self.end_process()
             self._place = place
+            self._failed_boots = 0
 
     def _attach(self, one: Pass, point: PointState) -> bool:
         """Have the tracer of the pass watch the process that takes it; False where it cannot."""
@@ -185,8 +189,31 @@ class Turns:
                 self._probe.terminate()
         return self._probe
 
+    def _begin_process(self, point: PointState, block: int) -> Probe | None:
+        """Return the process that takes a turn; None where a guest does not boot, which another may.
+
+        Raises ProbeError where no process starts on this machine itself.
+        """
+        experiment = point.experiment
+        try:
+            probe = self._process(experiment)
+        except ProbeError as error:
+            if experiment.guest is None:
+                raise
+            self._lose(point, block, error)
+            self._failed_boots += 1
+            if self._failed_boots >= _MOST_FAILED_BOOTS and not self.interrupted:
+                for other in self.recorder.points[experiment.name]:
+                    if not other.skipped:
+                        self._skip(other, f"{self._failed_boots} boots in a row failed, last: {error}", None)
+            return None
+        self._failed_boots = 0
+        return probe
+
     def _take_turn(self, point: PointState, block: int) -> None:
-        probe = self._process(point.experiment)
+        probe = self._begin_process(point, block)
+        if probe is None:
+            return
         self._requests += 1
         request = Request(
             id=self._requests,
@@ -274,7 +301,9 @@ class Turns:
         point.deaths += 1
         self._close_block(point, block, "death", str(error))
         if point.deaths >= _MOST_DEATHS:
-            remedy = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
+            # Of a guest, the error names the file that has all that its console said.
+            alone = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
+            remedy = alone if point.experiment.guest is None else "see what its console said"
             self._skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
 
     def _close_block(self, point: PointState, block: int, kind: str, text: str) -> None:
@@ -310,4 +339,6 @@ def _silence_limit_s(point: PointState, request: Request) -> float:
         for parameter in point.experiment.workload.parameters
         if parameter.type == "duration"
     )
-    return PATIENCE_S + 8 * (durations + request.min_time_ns / 1e9)
+    # There the probe keeps what it has to say to the end of the request: writing it would be counted.
+    together = request.reps if counts_instructions(point.experiment) else 1
+    return PATIENCE_S + 8 * together * (durations + request.min_time_ns / 1e9)

@@ -59,6 +59,9 @@ def build(
     ] = None,
     config: ConfigOption = None,
     debug: Annotated[bool, typer.Option("--debug", help="With debugging information.")] = False,
+    padded: Annotated[
+        bool, typer.Option("--padded", help="With another layout of its code, as oscope kernel ab compares.")
+    ] = False,
     tree: TreeOption = None,
     jobs: JobsOption = None,
 ) -> int:
@@ -68,7 +71,9 @@ def build(
     """
     from oscope.cli import kernel_commands
 
-    kernel_commands.build(patch or [], config or [], debug=debug, tree=tree, jobs=_at_least_one(jobs))
+    kernel_commands.build(
+        patch or [], config or [], debug=debug, padded=padded, tree=tree, jobs=_at_least_one(jobs)
+    )
     return DONE
 
 
@@ -76,7 +81,10 @@ def build(
 def list_kernels(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> int:
-    """List the kernels in the cache, the newest first; a KERNEL is named by what stands under id or name."""
+    """List the kernels in the cache, the newest first.
+
+    A KERNEL is named by its id, or by the names of its patches where these are Oscope's own.
+    """
     from oscope.cli import kernel_commands
 
     kernel_commands.show_list(as_json=as_json)

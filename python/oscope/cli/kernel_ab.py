@@ -12,7 +12,7 @@ from oscope.cli.options import Settings
 from oscope.cli.targets import STANDARD_OUTPUT, Targets
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
@@ -88,13 +88,16 @@ def ab(
     where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
     amount.check()
     selection, levels = select(names, profile), parse_settings(settings or ())
+    # Told before kernels are built, which takes minutes.
+    make_plans(selection.experiments, ["any"], where, amount, levels)
     with watching() as listener:
         sides = make_sides(patch, clock, listener)
-    plans = make_plans(selection.experiments, sides, where, amount, levels)
+    kernels = [side.kernel.id for side in sides]
+    plans = make_plans(selection.experiments, kernels, where, amount, levels)
     call: Settings = context.obj
     results, outcomes = _measure(plans, call.store)
-    verdicts = _tell(sides, results, limit, targets)
-    _fail(outcomes, verdicts, threshold)
+    verdicts, missed = _tell(sides, results, limit, targets)
+    _fail(outcomes, verdicts, missed, threshold)
     return DONE
 
 
@@ -125,32 +128,36 @@ def _carry_out(plans: Sequence[Plan], store: Store) -> tuple[Outcome, ...]:
 
 def _tell(
     sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
-) -> list[Verdict]:
-    """Print the verdicts and write the files asked for."""
+) -> tuple[list[Verdict], dict[str, str]]:
+    """Print the verdicts and write the files asked for; return them, and what has none with the reason."""
     import orjson
 
     from oscope import record, terminal
     from oscope.kernel.ab import judge, to_object
     from oscope.samples import Results
 
-    verdicts = judge(results, threshold)
+    verdicts, missed = judge(results, threshold)
     out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
     for side in sides:
         out.print(f"{side.role:>8}: kernel {side.kernel.id} ({side.kernel.name}, {side.kernel.release})")
     for verdict in verdicts:
         print_verdict(verdict, out)
+    for name, reason in missed.items():
+        terminal.print_prose(f"{name}: no verdict: {reason}", out)
     runs = ", ".join(result.experiments[0].run_id for result in results)
     terminal.print_prose(f"stored as runs {runs}", out, style="dim")
     if targets.json is not None:
         options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-        record.write_out(orjson.dumps(to_object(sides, results, verdicts), option=options), targets.json)
+        record.write_out(
+            orjson.dumps(to_object(sides, results, verdicts, missed), option=options), targets.json
+        )
     if targets.report is not None:
         from oscope.labs import LABS
         from oscope.report import write
 
         together = Results(tuple(experiment for result in results for experiment in result.experiments))
         terminal.print_written(write(together, path=targets.report, labs=LABS), out)
-    return verdicts
+    return verdicts, missed
 
 
 def print_verdict(verdict: Verdict, out: Console) -> None:
@@ -171,7 +178,12 @@ def print_verdict(verdict: Verdict, out: Console) -> None:
     out.print()
 
 
-def _fail(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], threshold: str | None) -> None:
+def _fail(
+    outcomes: Sequence[Outcome],
+    verdicts: Sequence[Verdict],
+    missed: Mapping[str, str],
+    threshold: str | None,
+) -> None:
     """Raise the error that it ended with, if it did."""
     from oscope.cli.comparison import worse
     from oscope.errors import OscopeError
@@ -180,6 +192,9 @@ def _fail(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], threshold: s
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
         raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
+    if missed:
+        told = "; ".join(f"{name} ({reason})" for name, reason in missed.items())
+        raise OscopeError(f"there is no verdict on {told}", remedy="the rest is kept: oscope runs")
     found = [name for verdict in verdicts for name in worse(verdict.base, verdict.comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")

@@ -12,7 +12,7 @@ from oscope.cli.errors import note
 from oscope.cli.quick import Command
 from oscope.cli.request import parse_option
 from oscope.errors import UsageError
-from oscope.units import parse_bytes
+from oscope.units import parse_bytes, parse_duration
 
 _COMMAND = "oscope.command"
 _DASHES = "--"
@@ -48,6 +48,9 @@ def boot(
         Literal["wall", "instructions"],
         typer.Option("--clock", help="Whether the guest's clock runs, or counts executed instructions."),
     ] = "wall",
+    time_limit: Annotated[
+        str, typer.Option("--time-limit", metavar="T", help="Kill the guest after this time.")
+    ] = "1h",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the QEMU command, and do nothing else.")
     ] = False,
@@ -66,11 +69,13 @@ def boot(
 
     memory_bytes = MEMORY_BYTES if memory is None else parse_option("--memory", parse_bytes, memory)
     guest = Guest(resolve(kernel), clock, CPUS[clock] if cpus is None else cpus, memory_bytes)
+    limit_s = parse_option("--time-limit", parse_duration, time_limit)
     if dry_run:
-        made, _ = guest_command.machine(guest, command, Path("console.log"), Path("status"))
+        made, choice = guest_command.machine(guest, command, Path("console.log"), Path("status"), trial=False)
+        note(f"accelerator {choice.accelerator}: {choice.why}")
         print(shlex.join(made.command))
         return 0
-    ended = guest_command.run(guest, command)
+    ended = guest_command.run(guest, command, limit_s)
     if ended.note is not None:
         note(ended.note)
     return ended.status

@@ -28,10 +28,18 @@ def make_source_ready(tree: Path | None) -> None:
 
 
 def build(
-    patches: Sequence[str], fragments: Sequence[str], *, debug: bool, tree: Path | None, jobs: int | None
+    patches: Sequence[str],
+    fragments: Sequence[str],
+    *,
+    debug: bool,
+    padded: bool,
+    tree: Path | None,
+    jobs: int | None,
 ) -> None:
     """Build a kernel, and print its id, name and image with tabs between them."""
     made = recipe.make(patches, fragments, debug=debug, tree=tree)
+    if padded:
+        made = made.padded()
     kept = built.load(made.id)
     with watching() as listener:
         kernel = building.build(made, listener, jobs)

@@ -85,19 +85,6 @@ def try_open(name: str, path: Path, flags: int, needed_for: str) -> Finding:
     return Finding(name, "ok", f"{path} opens", needed_for)
 
 
-def _kvm() -> Finding:
-    finding = try_open("KVM", Path("/dev/kvm"), os.O_RDWR, "guests at full speed")
-    if finding.status != "ok":
-        return finding
-    return Finding(
-        "KVM",
-        "limited",
-        "/dev/kvm opens; only a guest that boots proves that it works",
-        finding.needed_for,
-        "untried here; where no guest boots, guests are emulated",
-    )
-
-
 HOST_CHECKS: tuple[Callable[[], Finding], ...] = (
     _root,
     _perf_events,
@@ -105,5 +92,4 @@ HOST_CHECKS: tuple[Callable[[], Finding], ...] = (
     _ptrace,
     _drop_caches,
     _fuse,
-    _kvm,
 )

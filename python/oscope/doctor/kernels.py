@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 
 from oscope.doctor.finding import Finding
+from oscope.doctor.host import try_open
 from oscope.errors import OscopeError
 
 _BUILDING = "oscope kernel build, ab and check-patch"
@@ -70,4 +74,37 @@ def _virtme() -> Finding:
     return Finding(name, "ok", version, _GUESTS)
 
 
-KERNEL_CHECKS: tuple[Callable[[], Finding], ...] = (_tools, _source, _room, _virtme)
+def _programs() -> Finding:
+    """Look for the programs, beside QEMU, that a boot calls."""
+    from oscope.guest import initramfs
+    from oscope.kernel import tools
+
+    name = "guest programs"
+    lacking = initramfs.missing()
+    if shutil.which("setpriv") is None:
+        lacking["setpriv"] = "util-linux"
+    if lacking:
+        found = f"not installed: {', '.join(lacking)}"
+        return Finding(name, "missing", found, _GUESTS, tools.install(lacking.values()))
+    return Finding(name, "ok", "setpriv, mke2fs and dd", _GUESTS)
+
+
+def _kvm() -> Finding:
+    """Tell what an earlier trial boot found; none is made, since it needs a kernel."""
+    from oscope.guest import accelerator
+
+    finding = try_open("KVM", accelerator.DEVICE, os.O_RDWR, "guests at full speed")
+    if finding.status != "ok":
+        return finding
+    choice = accelerator.recall()
+    if choice is None:
+        found = f"{finding.found}; no guest was booted since this machine was"
+        return replace(finding, status="limited", found=found, remedy="boot one: oscope kernel boot")
+    if choice.accelerator == "tcg":
+        found = f"{choice.why.rstrip('.')}; guests are emulated"
+        remedy = "a machine on which KVM works; counting instructions needs none"
+        return replace(finding, status="limited", found=found, remedy=remedy)
+    return replace(finding, found=choice.why)
+
+
+KERNEL_CHECKS: tuple[Callable[[], Finding], ...] = (_tools, _source, _room, _virtme, _programs, _kvm)

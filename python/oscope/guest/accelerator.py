@@ -21,7 +21,7 @@ from oscope.guest.machine import Accelerator, Wanted, for_probe
 
 TRIAL_LIMIT_S = 10.0
 """With KVM that works, a guest greets within 2 s."""
-_DEVICE = Path("/dev/kvm")
+DEVICE = Path("/dev/kvm")
 _MEMORY_BYTES = 512 << 20
 _REMEMBERED = "accelerator.json"
 
@@ -34,48 +34,54 @@ class Choice:
     why: str
 
 
-def choose(clock: Clock, image: Path, initramfs: Path) -> Choice:
-    """Return how to run guests; a trial boot of `image` is made once in each boot of this machine."""
+def choose(clock: Clock, image: Path, initramfs: Path, *, trial: bool = True) -> Choice:
+    """Return how to run guests; a trial boot of `image` is made once in each boot of this machine.
+
+    Without `trial` none is made: KVM is assumed where no earlier one told.
+    """
     if clock == "instructions":
         return Choice("tcg", "only an emulated CPU counts its instructions")
-    if not _DEVICE.exists():
-        return Choice("tcg", f"there is no {_DEVICE}")
-    if not os.access(_DEVICE, os.R_OK | os.W_OK):
-        return Choice("tcg", f"{_DEVICE} is not open to this user")
-    file, boot = cache_folder() / _REMEMBERED, Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    remembered = _recall(file, boot)
+    if not DEVICE.exists():
+        return Choice("tcg", f"there is no {DEVICE}")
+    if not os.access(DEVICE, os.R_OK | os.W_OK):
+        return Choice("tcg", f"{DEVICE} is not open to this user")
+    remembered = recall()
     if remembered is not None:
         return remembered
-    found = _try(image, initramfs)
-    if found is None:
-        return Choice("tcg", "the trial boot by KVM ended without a word on KVM")
-    _remember(file, boot, found)
+    if not trial:
+        return Choice("kvm", f"{DEVICE} is assumed to work: no trial boot was made yet")
+    found, of_kvm = _try(image, initramfs)
+    if of_kvm:
+        _remember(found)
     return found
 
 
-def _try(image: Path, initramfs: Path) -> Choice | None:
-    """Boot a guest by KVM, and say how it went; None where that tells nothing of KVM."""
+def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
+    """Boot a guest by KVM; return how to run this one, and whether that tells of KVM, not of the kernel."""
     with Console() as console:
         wanted = Wanted(image, "kvm", "wall", 1, _MEMORY_BYTES, console.path)
         with RunningGuest(for_probe(wanted, initramfs).command, console) as guest:
             try:
                 greeting, words = guest.process.communicate(timeout=TRIAL_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                return Choice("tcg", f"a trial boot by KVM hung for {TRIAL_LIMIT_S:g} s")
-            # A kernel that speaks was run, even if it panics.
+            except subprocess.TimeoutExpired as late:
+                greeting, words = late.output, None
+            # A kernel that speaks was run, even if it panics or hangs.
             if greeting or console.lines():
-                return Choice("kvm", "a trial boot by KVM went well")
+                return Choice("kvm", "a trial boot by KVM went well"), True
+            if words is None:
+                return Choice("tcg", f"a trial boot by KVM said nothing within {TRIAL_LIMIT_S:g} s"), False
             said = words.decode(errors="replace").strip().splitlines()
             told = [line for line in said if "kvm" in line.lower()]
             if told:
-                return Choice("tcg", f"a trial boot by KVM failed: {told[-1].strip()}")
-    return None
+                return Choice("tcg", f"a trial boot by KVM failed: {told[-1].strip()}"), True
+    return Choice("tcg", "the trial boot by KVM ended without a word on KVM"), False
 
 
-def _recall(file: Path, boot: str) -> Choice | None:
+def recall() -> Choice | None:
+    """Return what a trial boot told since this machine was booted; None where there was none."""
     try:
-        found = orjson.loads(file.read_bytes())
-        if found["boot"] == boot:
+        found = orjson.loads((cache_folder() / _REMEMBERED).read_bytes())
+        if found["boot"] == _boot():
             return Choice(found["accelerator"], found["why"])
     except (OSError, ValueError, KeyError, TypeError):
         # None or half of one: the trial is made anew.
@@ -83,7 +89,12 @@ def _recall(file: Path, boot: str) -> Choice | None:
     return None
 
 
-def _remember(file: Path, boot: str, found: Choice) -> None:
+def _remember(found: Choice) -> None:
+    file = cache_folder() / _REMEMBERED
     whole = file.with_suffix(f".{os.getpid()}")
-    whole.write_bytes(orjson.dumps({"boot": boot, **asdict(found)}))
+    whole.write_bytes(orjson.dumps({"boot": _boot(), **asdict(found)}))
     whole.replace(file)
+
+
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

@@ -81,9 +81,18 @@ def _content(probe: Path) -> Iterable[tuple[str, bytes]]:
     yield "/etc/mke2fs.conf", _CONFIGURATION
 
 
-def _tool(name: str) -> Path:
+def missing() -> dict[str, str]:
+    """Return the programs for a guest that are not installed here, and their packages."""
+    return {name: package for name, package in _TOOLS.items() if _which(name) is None}
+
+
+def _which(name: str) -> str | None:
     # What root alone needs may not be on the path of others.
-    found = shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+
+
+def _tool(name: str) -> Path:
+    found = _which(name)
     if found is None:
         raise OscopeError(f"a guest needs {name}, which is not here", remedy=f"install {_TOOLS[name]}")
     return Path(found)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
@@ -41,10 +42,13 @@ _EXACT = (
     # reading is exact; the machine's other timer needs none.
     "noapictimer",
 )
+_EXACT_DATE = "2026-01-01"
+EXACT_DATE_NS = int(datetime.fromisoformat(_EXACT_DATE).replace(tzinfo=UTC).timestamp()) * 10**9
+"""When a guest that counts instructions is switched on, by its own clock."""
 _EXACT_MACHINE = (
     # A nanosecond for each instruction; idle time is jumped over.
     *("-icount", "shift=0,sleep=off"),
-    *("-rtc", "base=2026-01-01,clock=vm"),
+    *("-rtc", f"base={_EXACT_DATE},clock=vm"),
     # What QEMU hands the kernel as a seed for its random numbers.
     *("-seed", "1"),
 )
@@ -111,7 +115,9 @@ def for_command(wanted: Wanted, command: Sequence[str], status: Path) -> Machine
     if wanted.clock == "instructions":
         kernel_options = [*_EXACT, *kernel_options]
     # Dropped whole and written anew: what follows `init=` is the first process's.
-    first = next(option for option in kernel_options if option.startswith("init="))
+    first = next((option for option in kernel_options if option.startswith("init=")), None)
+    if first is None:
+        raise _other_virtme("a first process")
     kernel_options = [*(option for option in kernel_options if option != first), first]
     options.drop("-append")
     options.add("-append", " ".join(_quoted_option(option) for option in kernel_options))
@@ -153,10 +159,7 @@ class _Options:
         """Give the option `name` of which `part` is one of the parts another value."""
         found = [i for i, (n, v) in enumerate(self._options) if n == name and part in (v or "").split(",")]
         if len(found) != 1:
-            raise OscopeError(
-                f"virtme-ng {version('virtme-ng')} composes a machine without {name} {part}",
-                remedy="install the version that Oscope asks for",
-            )
+            raise _other_virtme(f"{name} {part}")
         self._options[found[0]] = (name, value)
 
     def value(self, name: str) -> str:
@@ -184,6 +187,13 @@ def _finish(options: _Options, wanted: Wanted, kernel_options: Sequence[str]) ->
         kernel_options=tuple(kernel_options),
         qemu=_qemu_version(options.program),
         virtme=version("virtme-ng"),
+    )
+
+
+def _other_virtme(lacking: str) -> OscopeError:
+    return OscopeError(
+        f"virtme-ng {version('virtme-ng')} composes a machine without {lacking}",
+        remedy="install the version that Oscope asks for",
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from oscope.guest.accelerator import choose
 from oscope.guest.boot import guarded
 from oscope.guest.console import Console
 from oscope.guest.guest import Guest
-from oscope.guest.machine import Machine, Wanted, for_probe
+from oscope.guest.machine import EXACT_DATE_NS, Machine, Wanted, for_probe
 from oscope.placement import Placement
 from oscope.probe import Probe
 from oscope.wire import Sample
@@ -45,6 +47,9 @@ class GuestProbe(Probe):
         return ""
 
     def _last_words(self) -> str:
+        if self._terminated_at is not None:
+            # It ends because it was told to: nobody is shown the error, and the console need not be kept.
+            return super()._last_words()
         return f"{super()._last_words()}; {self._console.explain()}"
 
 
@@ -70,6 +75,8 @@ class GuestPlace:
             self.choice = choose(guest.clock, self.kernel.image, self._initramfs)
         self.slowness = _SLOWNESS[self.choice.accelerator]
         self._machine: Machine | None = None
+        self._ahead_ns = 0
+        """By how much this machine's clock is ahead of that of a guest under way that counts instructions."""
 
     def start(self) -> GuestProbe:
         """Boot a guest and wait for its probe's greeting. Raises ProbeError."""
@@ -85,7 +92,7 @@ class GuestPlace:
             )
             self._machine = for_probe(wanted, self._initramfs)
             with self._placement.starting():
-                return GuestProbe(
+                probe = GuestProbe(
                     guarded(self._machine.command),
                     console,
                     hello_limit_s=HELLO_LIMIT_S[self.choice.accelerator],
@@ -93,6 +100,9 @@ class GuestPlace:
         except BaseException:
             console.close()
             raise
+        # Exact to a second: the guest reads its date in seconds when it boots.
+        self._ahead_ns = time.time_ns() - EXACT_DATE_NS - round(1e9 * probe.hello.environment["uptime_s"])
+        return probe
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of the guest, and of what the guest is made."""
@@ -118,7 +128,11 @@ class GuestPlace:
         }
 
     def translate(self, sample: Sample, workload: str) -> Sample:
-        """Return `sample` with the metrics that a plan has for it: by the instructions clock, counts."""
+        """Return `sample` with the metrics that a plan has for it: by the instructions clock, counts.
+
+        Its date, there the same in every boot, becomes this machine's.
+        """
         if self.guest.clock == "wall":
             return sample
-        return instructions.translate_sample(sample, self._workloads[workload])
+        dated = replace(sample, started_ns=sample.started_ns + self._ahead_ns)
+        return instructions.translate_sample(dated, self._workloads[workload])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from oscope.clocks import Clock
 from oscope.errors import OscopeError, UsageError
-from oscope.experiment import Experiment, Profile
+from oscope.experiment import Experiment, GuestWanted, Profile
 from oscope.guest.guest import CPUS, MEMORY_BYTES, Guest
 from oscope.place import LOCAL
 from oscope.trace.factor import TRACER
@@ -99,6 +99,23 @@ def _guest(experiment: Experiment, where: Where, profile: Profile) -> Guest | No
         )
     text = (where.on or "").partition(":")[2] or (wanted.kernel if wanted else None)
     clock = where.clock or (wanted.clock if wanted else "wall")
-    cpus = where.cpus or (wanted.cpus if wanted else None) or CPUS[clock]
-    memory = where.memory_bytes or (wanted.memory_bytes if wanted else MEMORY_BYTES)
-    return Guest(resolve(text), clock, cpus, memory)
+    return make_guest(resolve(text), clock, where, wanted)
+
+
+def make_guest(kernel: str, clock: Clock, where: Where, wanted: GuestWanted | None) -> Guest:
+    """Return the guest with what `where` asks for, else an experiment, else the defaults.
+
+    An experiment wants CPUs for its own clock: there may be others by another. Raises UsageError for a guest
+    that cannot be.
+    """
+    cpus, memory = where.cpus, where.memory_bytes
+    if cpus is None and wanted is not None and wanted.clock == clock:
+        cpus = wanted.cpus
+    if memory is None and wanted is not None:
+        memory = wanted.memory_bytes
+    return Guest(
+        kernel,
+        clock,
+        CPUS[clock] if cpus is None else cpus,
+        MEMORY_BYTES if memory is None else memory,
+    )

@@ -8,16 +8,16 @@ from typing import Any, Literal
 
 from oscope import catalogue
 from oscope.clocks import Clock
-from oscope.errors import UsageError
+from oscope.errors import OscopeError, UsageError
 from oscope.experiment import Experiment, Level, Profile
-from oscope.guest import CPUS, MEMORY_BYTES, Guest
-from oscope.guest.wanted import Where
-from oscope.kernel.kernel import BASE, Kernel
+from oscope.guest.wanted import Where, make_guest
+from oscope.kernel import build, recipe
+from oscope.kernel.kernel import Kernel
 from oscope.kernel.listener import Listener
-from oscope.kernel.naming import provide
+from oscope.kernel.recipe import Recipe
 from oscope.plan import Plan, draw_seed, make_plan
 from oscope.record import to_record
-from oscope.samples import ExperimentResults, Results
+from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, Comparison, compare_results
 from oscope.statistics.layout import LayoutVerdict, judge_layout
 
@@ -81,30 +81,34 @@ def make_sides(patches: Sequence[str], clock: Clock, listener: Listener) -> tupl
     """Build, where they are not yet, the kernels to be compared. `patches` are names or files."""
     if not patches:
         raise UsageError("no patch to compare", remedy="name one with --patch")
-    sides = [Side("base", provide(BASE, listener)), Side("patched", provide("+".join(patches), listener))]
+    base = recipe.make()
+    recipes: dict[Role, Recipe] = {"base": base, "patched": recipe.make(patches)}
     if clock == "wall":
-        sides.append(Side("padded", provide(BASE, listener, padded=True)))
-    return tuple(sides)
+        recipes["padded"] = base.padded()
+    return tuple(Side(role, build.build(made, listener)) for role, made in recipes.items())
 
 
 def make_plans(
     experiments: Sequence[Experiment],
-    sides: Sequence[Side],
+    kernels: Sequence[str],
     where: Where,
     amount: Amount,
     settings: Mapping[str, Sequence[Level]],
 ) -> tuple[Plan, ...]:
-    """Plan the same measurement on each side, a boot a block."""
+    """Plan the same measurement under each of the kernels, given by their ids, a boot a block.
+
+    Raises UsageError for a request that cannot be, which no id is needed to tell.
+    """
     amount.check()
     seed = draw_seed() if amount.seed is None else amount.seed
     return tuple(
-        _plan(experiments, side.kernel, where, replace(amount, seed=seed), settings) for side in sides
+        _plan(experiments, kernel, where, replace(amount, seed=seed), settings) for kernel in kernels
     )
 
 
 def _plan(
     experiments: Sequence[Experiment],
-    kernel: Kernel,
+    kernel: str,
     where: Where,
     amount: Amount,
     settings: Mapping[str, Sequence[Level]],
@@ -115,7 +119,10 @@ def _plan(
         profile=amount.profile,
         settings=settings,
         seed=amount.seed,
-        guests={experiment.name: _guest(experiment, kernel, where) for experiment in experiments},
+        guests={
+            experiment.name: make_guest(kernel, where.clock or "instructions", where, experiment.guest)
+            for experiment in experiments
+        },
     )
     planned = []
     for experiment in plan.experiments:
@@ -125,24 +132,50 @@ def _plan(
     return replace(plan, experiments=tuple(planned))
 
 
-def _guest(experiment: Experiment, kernel: Kernel, where: Where) -> Guest:
-    clock, wanted = where.clock or "instructions", experiment.guest
-    memory = where.memory_bytes or (wanted.memory_bytes if wanted else MEMORY_BYTES)
-    return Guest(kernel.id, clock, where.cpus or CPUS[clock], memory)
+def judge(results: Sequence[Results], threshold: float) -> tuple[list[Verdict], dict[str, str]]:
+    """Compare the sides, given in the order of `make_sides`, in each experiment that was measured on all.
 
-
-def judge(results: Sequence[Results], threshold: float) -> list[Verdict]:
-    """Compare the sides, given in the order of `make_sides`, in each experiment that was measured on all."""
-    found = []
+    Return the verdicts, and for each experiment that has none, why.
+    """
+    found: list[Verdict] = []
+    missed: dict[str, str] = {}
     for number, base in enumerate(results[0].experiments):
         others = [side.experiments[number] for side in results[1:]]
-        comparisons = [compare_results(base, other, threshold=threshold) for other in others]
+        try:
+            comparisons = [_compare(base, other, threshold) for other in others]
+        except OscopeError as error:
+            skips = (point.skipped for side in (base, *others) for point in side.points)
+            missed[base.experiment] = next(filter(None, skips), str(error))
+            continue
         found.append(Verdict(base, comparisons[0], comparisons[1] if len(comparisons) > 1 else None))
-    return found
+    return found, missed
+
+
+def _compare(base: ExperimentResults, other: ExperimentResults, threshold: float) -> Comparison:
+    comparison = compare_results(base, other, threshold=threshold)
+    unlike = [
+        ", ".join(f"{name}={level}" for name, level in point.factors.items()) or base.experiment
+        for point in base.points
+        if _loops(point) != _loops(other.point(**point.factors))
+    ]
+    if not unlike:
+        return comparison
+    caveat = (
+        "the kernels ran other numbers of iterations a sample, and share what a sample costs once among as "
+        f"many: {'; '.join(unlike)}"
+    )
+    return replace(comparison, caveats=(*comparison.caveats, caveat))
+
+
+def _loops(point: PointSamples | None) -> set[int]:
+    return set() if point is None else set(point.iterations.tolist())
 
 
 def to_object(
-    sides: Sequence[Side], results: Sequence[Results], verdicts: Sequence[Verdict]
+    sides: Sequence[Side],
+    results: Sequence[Results],
+    verdicts: Sequence[Verdict],
+    missed: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return all of it as an object for JSON (`oscope.ab/1`), with the records of all sides."""
     return {
@@ -160,6 +193,7 @@ def to_object(
             for verdict in verdicts
             for row, layout in zip(verdict.comparison.rows, verdict.layout(), strict=True)
         ],
+        "without_verdict": [{"experiment": name, "reason": reason} for name, reason in missed.items()],
         "caveats": [caveat for verdict in verdicts for caveat in verdict.comparison.caveats],
         "records": [to_record(experiment) for result in results for experiment in result.experiments],
     }

@@ -16,6 +16,8 @@ from oscope.kernel.recipe import Recipe
 _FIRST_STEPS = 2050
 """Files that are made for the guest's configuration, until a build has counted them."""
 _COUNT = ".oscope-steps"
+_SHARE_OF_AGAIN = 8
+"""Of the room for a build from nothing, what one that goes on from another is asked for."""
 
 
 def build(recipe: Recipe, listener: Listener, jobs: int | None = None) -> Kernel:
@@ -46,9 +48,12 @@ def _build(recipe: Recipe, listener: Listener, jobs: int) -> Kernel:
     options = config.merge(recipe.fragments)
     output = places.output(recipe.workshop, config.digest(options))
     debug = "CONFIG_DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT" in options
-    places.check_room(output, places.ROOM_WITH_DEBUG if debug else places.ROOM, f"building {recipe.name}")
-    folder = tree.prepare(recipe, listener)
     first = not output.exists()
+    room = places.ROOM_WITH_DEBUG if debug else places.ROOM
+    # Where it was built before, most of what make writes is there.
+    needed = room if first else room // _SHARE_OF_AGAIN
+    places.check_room(output, needed, f"building {recipe.name}")
+    folder = tree.prepare(recipe, listener)
     output.mkdir(parents=True, exist_ok=True)
     make = Make(folder, output, listener)
     make.log.unlink(missing_ok=True)

@@ -132,13 +132,23 @@ def _watch(
                     if STEP.match(line):
                         steps += 1
                         listener.progress(steps)
-                make.wait(_ENDING_LIMIT_S)
+                _wait(make)
         finally:
             # A sub-make outlives a make that was killed.
             _signal(make, signal.SIGKILL)
     if interrupted:
         raise KeyboardInterrupt
     return steps, make.returncode
+
+
+def _wait(make: subprocess.Popen[bytes]) -> None:
+    try:
+        make.wait(_ENDING_LIMIT_S)
+    except subprocess.TimeoutExpired as error:
+        raise OscopeError(
+            f"make closed its output, did not end within {_ENDING_LIMIT_S:g} s and was ended",
+            remedy="build again: the next build goes on from here",
+        ) from error
 
 
 def _signal(make: subprocess.Popen[bytes], number: int) -> None:

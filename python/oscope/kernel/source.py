@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -22,6 +26,9 @@ _ARCHIVE = "linux-source-*.tar.xz"
 _UNPACKED_SHARE = 1.25
 """Blocks on disk for each byte of the archive's files: most of them are small."""
 _CHUNK = 1 << 18
+UNPACK_LIMIT_S = 1800.0
+"""It takes 20 s on an idle machine."""
+_TOLD_BYTES = 4096
 _VERSION = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL|EXTRAVERSION) =[ \t]*(\S*)", re.MULTILINE)
 
 
@@ -216,20 +223,39 @@ def _unpack(archive: Path, folder: Path, listener: Listener) -> None:
     """Feed the archive to tar, which is told of its progress by what it has taken."""
     listener.begin(f"unpacking {archive.name}", archive.stat().st_size)
     command = ["tar", "--extract", "--xz", "--strip-components=1", "--no-same-owner", f"--directory={folder}"]
+    # What it says goes into a file: on a full disk it complains of each file, more than a pipe holds.
     with (
         archive.open("rb") as packed,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as tar,
+        tempfile.TemporaryFile() as words,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stderr=words, start_new_session=True) as tar,
     ):
+        # Writing to a tar that hangs ends when it is killed.
+        limit = threading.Timer(UNPACK_LIMIT_S, _end, (tar,))
+        limit.start()
         try:
-            _feed(packed, tar, listener)
-            _, told = tar.communicate(timeout=tools.SHORT_LIMIT_S)
-        except BrokenPipeError:
-            _, told = tar.communicate(timeout=tools.SHORT_LIMIT_S)
+            with contextlib.suppress(BrokenPipeError):
+                _feed(packed, tar, listener)
+            tar.communicate()
         except BaseException:
-            tar.kill()
+            _end(tar)
             raise
+        finally:
+            limit.cancel()
+        words.seek(0)
+        told = words.read(_TOLD_BYTES)
+    if tar.returncode == -signal.SIGKILL:
+        raise OscopeError(
+            f"{archive} was not unpacked within {UNPACK_LIMIT_S:g} s",
+            remedy=f"see whether the disk of {folder} works",
+        )
     if tar.returncode != 0:
         raise _broken(archive, told)
+
+
+def _end(tar: subprocess.Popen[bytes]) -> None:
+    """Kill tar and the xz that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(tar.pid, signal.SIGKILL)
 
 
 def _feed(packed: IO[bytes], tar: subprocess.Popen[bytes], listener: Listener) -> None:

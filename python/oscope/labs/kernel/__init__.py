@@ -43,7 +43,7 @@ _CALLS = Design(factors={"call": CALLS, "style": ("loop",)}, reps=60, blocks=5, 
 PRECIOUS = Experiment(
     name="kernel.precious",
     workload="syscall.cost",
-    title="A new system call, silent and with a line in the log",
+    title="A new system call, silent and logged",
     question="How many instructions does a new call take, and how many of them are its printing?",
     full=_CALLS,
     quick=None,
@@ -55,7 +55,7 @@ PRECIOUS = Experiment(
 PRECIOUS_WALL = Experiment(
     name="kernel.precious-wall",
     workload="syscall.cost",
-    title="A new system call, silent and with a line in the log, in time",
+    title="A new system call, silent and logged, in time",
     question="How long does a new call take, and how much of it is its printing?",
     full=_CALLS,
     quick=None,
