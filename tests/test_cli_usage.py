@@ -36,7 +36,7 @@ WRONG = {
     f"{COST} --budget 3parsecs": "--budget: '3parsecs' has an unknown unit 'parsecs'",
     f"{COST} --seed -1": "the seed -1 is below zero",
     f"{COST} --profile hasty": "'--profile'",
-    f"{COST} --on mars": "'--on'",
+    f"{COST} --on mars": "--on mars",
     f"{COST} --report missing/r.html": "--report missing/r.html: the folder",
     f"{COST} --report .": "--report . is a folder",
     f"{COST} --json missing/r.json": "--json missing/r.json: the folder",

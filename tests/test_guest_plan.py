@@ -190,9 +190,9 @@ def test_guests_that_cannot_be(values: dict[str, Any], told: str) -> None:
 @pytest.mark.parametrize(
     ("where", "told"),
     [
-        (Where("moon"), "no place 'moon'"),
+        (Where("moon"), "--on moon"),
         (Where("guest:"), "names no kernel"),
-        (Where("local:base"), "no place"),
+        (Where("local:base"), "no such place"),
         (Where("local", clock="wall"), "--clock is of a guest"),
         (Where(cpus=2), "--cpus is of a guest"),
         (Where("local", memory_bytes=1 << 30), "--memory is of a guest"),

@@ -30,7 +30,9 @@ class Where:
         """Raise UsageError where the parts contradict each other."""
         place = (self.on or GUEST).partition(":")[0]
         if place not in (LOCAL, GUEST) or (self.on or "").startswith(f"{LOCAL}:"):
-            raise UsageError(f"there is no place {self.on!r}", remedy="give local, guest or guest:KERNEL")
+            raise UsageError(
+                f"--on {self.on}: there is no such place", remedy="give local, guest or guest:KERNEL"
+            )
         if (self.on or "").startswith(f"{GUEST}:") and not (self.on or "").partition(":")[2]:
             raise UsageError(f"--on {self.on} names no kernel", remedy="give guest, or guest:KERNEL")
         if self.on == LOCAL:

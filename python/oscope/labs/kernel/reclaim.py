@@ -56,7 +56,8 @@ COVERED = (
     "What intervals and verdicts cover: the boots differ in the order of the points, which is drawn from the "
     "run's seed, and hence in the state of memory that each point begins with. The sequence of accesses is "
     "the same in all: they say nothing of another walk. Under the instructions clock a run with the same "
-    "seed repeats all counts, but for the few faults by which a shared mapping's writing back moves them."
+    "seed repeats all counts. A dirty page of a file is unmapped, not written, where a group's reclaim comes "
+    "across it: on the shared mapping a policy that reclaims more adds faults on pages that stayed."
 )
 
 
