@@ -60,11 +60,14 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
 def to_json(results: Results) -> bytes:
     """Return the records as JSON: one experiment gives an object, several an array. NaN becomes null."""
     records = [to_record(e) for e in results.experiments]
-    # orjson writes NaN and the infinities as null, in arrays too.
-    return orjson.dumps(
-        records[0] if len(records) == 1 else records,
-        option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE,
-    )
+    return dump(records[0] if len(records) == 1 else records)
+
+
+def dump(value: object) -> bytes:
+    """Return `value`, in which records may stand, as JSON. NaN and the infinities become null."""
+    # In arrays too.
+    options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
+    return orjson.dumps(value, option=options)
 
 
 def write(results: Results, destination: str | Path) -> None:

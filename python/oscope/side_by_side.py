@@ -80,10 +80,12 @@ def _measure(experiments: Sequence[PlannedExperiment], plans: Sequence[Plan], si
         ),
         strict=True,
     )
-    for number, ones in enumerate(together):
-        for side in _order(plans[0].seed, number, len(sides)):
-            if not _take(ones[side], experiments[side], sides, side):
-                return
+    # The first that is interrupted is the last.
+    all(
+        _take(ones[side], experiments[side], sides, side)
+        for number, ones in enumerate(together)
+        for side in _order(plans[0].seed, number, len(sides))
+    )
     for turns in sides:
         turns.end()
 
@@ -97,8 +99,6 @@ def _order(seed: int, number: int, count: int) -> list[int]:
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:
     """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
     going_on = sides[side].take(one, experiment, lambda: False)
-    # The process under way may be a guest, and the next side's shall have the processors for itself.
-    sides[side].end_process()
     # Where instructions are counted no turn asks for a number of iterations: see `Turns`.
     for other in () if counts_instructions(experiment) else sides:
         for mine, theirs in zip(

@@ -130,8 +130,6 @@ def _tell(
     sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
 ) -> tuple[list[Verdict], dict[str, str]]:
     """Print the verdicts and write the files asked for; return them, and what has none with the reason."""
-    import orjson
-
     from oscope import record, terminal
     from oscope.kernel.ab import judge, to_object
     from oscope.samples import Results
@@ -147,10 +145,7 @@ def _tell(
     runs = ", ".join(result.experiments[0].run_id for result in results)
     terminal.print_prose(f"stored as runs {runs}", out, style="dim")
     if targets.json is not None:
-        options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS | orjson.OPT_APPEND_NEWLINE
-        record.write_out(
-            orjson.dumps(to_object(sides, results, verdicts, missed), option=options), targets.json
-        )
+        record.write_out(record.dump(to_object(sides, results, verdicts, missed)), targets.json)
     if targets.report is not None:
         from oscope.labs import LABS
         from oscope.report import write

@@ -122,7 +122,7 @@ def names(source: Source) -> list[str]:
         raise OscopeError(
             f"{root} has been built in", remedy=f"make -C {root} mrproper (it removes .config, too)"
         )
-    return _walk(root)
+    return sorted(inodes(root))
 
 
 def check(root: Path) -> str:
@@ -144,7 +144,7 @@ def _of_tree(root: Path) -> Source:
         state = f"{commit[:12]}{' changed' if changes else ''}"
         return Source(f"{root} {version} {state}", f"git {commit} {changes}", key, root)
     digest = hashlib.sha256()
-    for name in _walk(root):
+    for name in sorted(inodes(root)):
         status = (root / name).lstat()
         digest.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogateescape"))
     return Source(f"{root} {version}", f"files {version} {digest.hexdigest()}", key, root)
@@ -173,9 +173,9 @@ def _git(root: Path, *arguments: str) -> bytes:
     return answer.stdout
 
 
-def _walk(root: Path) -> list[str]:
-    """Return the relative paths of all files and links below `root`, sorted."""
-    found: list[str] = []
+def inodes(root: Path) -> dict[str, int]:
+    """Return the inode of every file and link below `root`, by its relative path."""
+    found: dict[str, int] = {}
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -184,8 +184,8 @@ def _walk(root: Path) -> list[str]:
                 if entry.is_dir(follow_symlinks=False):
                     pending.append(f"{folder}{entry.name}/")
                 else:
-                    found.append(f"{folder}{entry.name}")
-    return sorted(found)
+                    found[f"{folder}{entry.name}"] = entry.inode()
+    return found
 
 
 def _is_file(root: Path, name: str) -> bool:

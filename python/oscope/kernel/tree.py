@@ -7,7 +7,6 @@ file that keeps its content must keep its time.
 from __future__ import annotations
 
 import filecmp
-import os
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ def prepare(recipe: Recipe, listener: Listener) -> Path:
 def _synchronise(
     root: Path, names: Sequence[str], folder: Path, staged: Staged, *, fresh: bool, listener: Listener
 ) -> None:
-    there = _inodes(folder) if folder.is_dir() else {}
+    there = source.inodes(folder) if folder.is_dir() else {}
     wanted = {name for name in names if name not in staged.touched}
     for done, name in enumerate(sorted(wanted)):
         if done % _STEP == 0:
@@ -62,20 +61,6 @@ def _synchronise(
             _replace(content, folder / name)
     for name in there.keys() - wanted:
         (folder / name).unlink()
-
-
-def _inodes(folder: Path) -> dict[str, int]:
-    found: dict[str, int] = {}
-    pending = [""]
-    while pending:
-        below = pending.pop()
-        with os.scandir(folder / below) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(f"{below}{entry.name}/")
-                else:
-                    found[f"{below}{entry.name}"] = entry.inode()
-    return found
 
 
 def _add(origin: Path, file: Path, *, fresh: bool) -> None:
