@@ -81,7 +81,8 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
     )
     assert caught.value.remedy == f"all that make said is in {log}"
     assert built.entries() == []
-    assert compiled(build.build(made(ANSWER), Silence())) == ["kernel/sys.o"]
+    # What else was under way when make stopped at the error is compiled now, or was before.
+    assert "kernel/sys.o" in compiled(build.build(made(ANSWER), Silence()))
 
 
 @pytest.mark.parametrize(
