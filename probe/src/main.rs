@@ -18,14 +18,18 @@ mod harness;
 mod input;
 mod made;
 mod names;
+mod net;
 mod parameters;
 mod pressure;
+mod program;
 mod protocol;
 mod region;
 mod registry;
 mod self_check;
 mod session;
 mod steps;
+mod transfer;
+mod transfer_device;
 mod workload;
 mod workloads;
 mod xor;
@@ -43,6 +47,7 @@ use error::Failure;
 use harness::Instrument;
 use input::Wait;
 use protocol::{Probe, SCHEMA};
+use transfer::verbs::{ReceiveArguments, SendArguments};
 
 /// Measures one workload at a time and reports samples as JSON lines.
 #[derive(Parser)]
@@ -62,6 +67,10 @@ enum Verb {
     Environment(ClockChoice),
     /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
     Restore,
+    /// Send files to a receiver, each verified; one JSON object a line tells how it goes.
+    Send(SendArguments),
+    /// Receive files into a folder, each verified before it gets its name; one JSON object a line tells how it goes.
+    Receive(ReceiveArguments),
 }
 
 #[derive(Args)]
@@ -75,7 +84,12 @@ fn main() -> ExitCode {
     if guest_init::is_wanted() {
         guest_init::run();
     }
-    match act(Cli::parse().verb) {
+    let verb = match Cli::parse().verb {
+        Verb::Send(arguments) => return transfer::verbs::run_send(&arguments),
+        Verb::Receive(arguments) => return transfer::verbs::run_receive(&arguments),
+        verb => verb,
+    };
+    match act(verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             match error.downcast_ref() {
@@ -113,6 +127,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             print(&session::environment(&instrument))
         }
         Verb::Restore => restore(),
+        Verb::Send(_) | Verb::Receive(_) => unreachable!("they end with their own status"),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::workload::Workload;
 use crate::workloads::{
     disk_drop_caches, disk_peers, disk_read, disk_write, ipc_latency, ipc_throughput,
     memory_access, memory_bandwidth, memory_fault, memory_latency, null, process_create,
-    syscall_cost, syscall_throughput,
+    syscall_cost, syscall_throughput, transfer_copy, transfer_device,
 };
 
 /// Every workload, in the order in which lists show them.
@@ -28,6 +28,8 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<disk_peers::DiskPeers>(),
     Entry::of::<ipc_throughput::IpcThroughput>(),
     Entry::of::<ipc_latency::IpcLatency>(),
+    Entry::of::<transfer_copy::TransferCopy>(),
+    Entry::of::<transfer_device::TransferDevice>(),
 ];
 
 /// Does one request with one kind of workload.

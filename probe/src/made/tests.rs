@@ -226,6 +226,33 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
 }
 
 #[test]
+fn a_folder_that_was_left_goes_with_all_in_it_and_one_that_is_not_ours_stays() {
+    let folder = Folder::new();
+    let make = |name: &str, mode: u32| {
+        let path = folder.0.join(name);
+        fs::create_dir_all(path.join("source")).expect("a folder can be made");
+        fs::write(path.join("source/file"), "x").expect("it can be written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("it is ours");
+        path
+    };
+    let left = make(".oscope-folder-4194305-0", 0o700);
+    let others = [
+        make(".oscope-folder-4194305-1", 0o755),
+        make("precious", 0o700),
+    ];
+    let link = folder.0.join(".oscope-folder-4194305-2");
+    std::os::unix::fs::symlink(&others[1], &link).expect("it can be made");
+    let gone = folder.0.join(".oscope-folder-4194305-3");
+    let all = [&left, &others[0], &others[1], &link, &gone];
+    let things = all.map(|path| Thing::Folder { path: path.clone() });
+    leave(&folder.0, &this_boot(), &things);
+    let (told, clean) = restored(&folder.0);
+    assert!(!clean && !left.exists() && others.iter().all(|path| path.join("source/file").exists()));
+    let failed = told.iter().filter(|line| line["failed"].is_string());
+    assert_eq!((failed.count(), told.len()), (3, 4), "{told:?}");
+}
+
+#[test]
 fn a_line_cut_short_was_not_acted_upon() {
     let folder = Folder::new();
     let path = folder.0.join(".oscope-swap-4194305-0");

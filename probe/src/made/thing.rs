@@ -16,9 +16,12 @@ use serde::{Deserialize, Serialize};
 use super::{group, setting, swap_area};
 use crate::environment;
 use crate::error::{Failure, words};
+use crate::transfer_device;
 
 /// What the name of every file made here begins with.
 pub const FILE_PREFIX: &str = ".oscope-swap-";
+/// What the name of every folder made here begins with.
+pub const FOLDER_PREFIX: &str = ".oscope-folder-";
 /// What the name of every control group made here begins with.
 pub const GROUP_PREFIX: &str = "oscope-";
 /// Longest wait for something that is still held for a moment, such as a device that udev looks at.
@@ -32,6 +35,11 @@ const MARGIN_BYTES: u64 = 64 << 20;
 pub enum Thing {
     /// A file of our naming.
     File {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A folder of our naming, with all that is in it.
+    Folder {
         /// Where.
         path: PathBuf,
     },
@@ -53,6 +61,11 @@ pub enum Thing {
     Group {
         /// Its folder.
         path: PathBuf,
+    },
+    /// A kernel module that was loaded.
+    Module {
+        /// As the kernel names it.
+        name: String,
     },
     /// A setting of the kernel.
     Setting {
@@ -91,12 +104,14 @@ impl Thing {
     pub fn undo(&self) -> Result<Outcome, Failure> {
         match self {
             Self::File { path } => remove_file(path),
+            Self::Folder { path } => remove_folder(path),
             Self::Swap { path, uuid } => switch_off(path, uuid),
             Self::Zram { device, before } => match device {
                 Some(device) => remove_device(*device),
                 None => judge_unknown(before),
             },
             Self::Group { path } => remove_group(path),
+            Self::Module { name } => transfer_device::modules::unload(name),
             Self::Setting { path, before, set } => setting::put_back(path, before, set),
         }
     }
@@ -107,7 +122,7 @@ impl Thing {
     /// As for [`Thing::undo`].
     pub fn undo_of_boot(&self, same: bool) -> Result<Outcome, Failure> {
         match self {
-            Self::File { .. } => self.undo(),
+            Self::File { .. } | Self::Folder { .. } => self.undo(),
             _ if same => self.undo(),
             _ => Ok(Outcome::Gone),
         }
@@ -118,6 +133,7 @@ impl fmt::Display for Thing {
     fn fmt(&self, to: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Self::File { path } => write!(to, "file {}", path.display()),
+            Self::Folder { path } => write!(to, "folder {}", path.display()),
             Self::Swap { path, .. } => write!(to, "swap on {}", path.display()),
             Self::Zram {
                 device: Some(device),
@@ -125,6 +141,7 @@ impl fmt::Display for Thing {
             } => write!(to, "zram device /dev/zram{}", device.number),
             Self::Zram { device: None, .. } => write!(to, "zram device not yet known"),
             Self::Group { path } => write!(to, "control group {}", path.display()),
+            Self::Module { name } => write!(to, "kernel module {name}"),
             Self::Setting { path, before, .. } => {
                 write!(to, "setting {} = {before}", path.display())
             }
@@ -163,6 +180,24 @@ fn remove_file(path: &Path) -> Result<Outcome, Failure> {
     }
     // The kernel refuses to remove one that is used as swap (EPERM, unlink(2)).
     fs::remove_file(path).map_err(|error| Failure::failed(words(&error)))?;
+    Ok(Outcome::Undone)
+}
+
+/// What is in it is ours: nobody else may write there.
+fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Outcome::Gone),
+        other => other.map_err(|error| Failure::failed(words(&error)))?,
+    };
+    let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
+    if !name_begins(path, FOLDER_PREFIX)
+        || !metadata.is_dir()
+        || metadata.mode() & 0o7777 != 0o700
+        || !owned
+    {
+        return Err(strange(path, "is not the folder that was made"));
+    }
+    fs::remove_dir_all(path).map_err(|error| Failure::failed(words(&error)))?;
     Ok(Outcome::Undone)
 }
 

@@ -343,7 +343,9 @@ fn entries(directory: &Path) -> Vec<thing::Thing> {
 fn gone(things: &[thing::Thing]) {
     for thing in things {
         match thing {
-            thing::Thing::File { path } | thing::Thing::Group { path } => {
+            thing::Thing::File { path }
+            | thing::Thing::Folder { path }
+            | thing::Thing::Group { path } => {
                 assert!(!path.exists(), "{thing}");
             }
             thing::Thing::Swap { path, .. } => {
@@ -357,7 +359,7 @@ fn gone(things: &[thing::Thing]) {
                 assert_ne!(now, Some(device.sequence), "{thing}");
             }
             // Other tests set it as well; what is left of it is told by the journal's end.
-            thing::Thing::Setting { .. } => {}
+            thing::Thing::Setting { .. } | thing::Thing::Module { .. } => {}
         }
     }
 }

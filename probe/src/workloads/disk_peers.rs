@@ -3,7 +3,6 @@
 mod dd;
 mod fio;
 mod peer;
-mod program;
 
 use std::env;
 use std::ffi::OsStr;
@@ -19,10 +18,10 @@ use super::disk_read::DiskRead;
 use crate::description::{Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::parameters;
+use crate::program::Program;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use peer::{Account, Peer, Reading};
-use program::Program;
 
 /// A reading that lasts longer is given up.
 const LONGEST: Duration = Duration::from_secs(3600);

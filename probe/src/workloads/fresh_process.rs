@@ -35,7 +35,7 @@ unsafe impl<T: Send> Sync for Board<T> {}
 
 /// A failure without pointers into the memory of one process.
 #[derive(Clone, Copy)]
-struct Told {
+pub struct Told {
     kind: Kind,
     /// The field of a request, the remedy of what is unavailable.
     aside: Option<Text>,
@@ -83,7 +83,8 @@ impl Boundary for str {
 }
 
 impl Told {
-    fn of(failure: &Failure) -> Self {
+    /// Of a failure; texts are cut at 1000 bytes.
+    pub fn of(failure: &Failure) -> Self {
         let (kind, aside, message) = match failure {
             Failure::Unavailable { message, remedy } => {
                 (Kind::Unavailable, remedy.as_ref(), message)
@@ -98,7 +99,8 @@ impl Told {
         }
     }
 
-    fn failure(&self) -> Failure {
+    /// The failure again.
+    pub fn failure(&self) -> Failure {
         let message = self.message.text();
         let aside = self.aside.map(|text| text.text());
         match self.kind {

@@ -1,7 +1,7 @@
 //! `dd` of the GNU coreutils (dd(1)).
 
 use super::peer::{Account, Peer, Reading};
-use super::program::{Name, Said, last_line};
+use crate::program::{Name, Said, last_line};
 use crate::error::Failure;
 
 /// What `dd` tells has six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
@@ -13,6 +13,8 @@ pub const DD: Peer = Peer {
         command: "dd",
         package: "coreutils",
         greeting: "dd (coreutils) ",
+        question: "--version",
+        if_slow: "read fewer blocks or larger ones",
     },
     reach: |length, _block_size| length,
     arguments,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::peer::{Account, Peer, Reading};
-use super::program::{Name, Said};
+use crate::program::{Name, Said};
 use crate::error::Failure;
 use crate::workloads::disk::residency::page_bytes;
 
@@ -19,6 +19,8 @@ pub const FIO: Peer = Peer {
         command: "fio",
         package: "fio",
         greeting: "fio-",
+        question: "--version",
+        if_slow: "read fewer blocks or larger ones",
     },
     // A rest shorter than a block is left out, or made a whole block where the file goes on.
     reach: |length, block_size| length - length % block_size,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::program::{Name, Said};
+use crate::program::{Name, Said};
 use crate::error::Failure;
 
 /// A reading that a program is to do: from the file's start, block by block, once.

@@ -31,8 +31,12 @@ pub struct Name {
     pub command: &'static str,
     /// The package that has it.
     pub package: &'static str,
-    /// How the answer to `--version` begins.
+    /// What asks it for its version.
+    pub question: &'static str,
+    /// How the answer begins.
     pub greeting: &'static str,
+    /// What would make a run of it end in time.
+    pub if_slow: &'static str,
 }
 
 /// A program that was found, and that is the one meant.
@@ -64,7 +68,7 @@ impl Program {
             search,
             version: String::new(),
         };
-        let mut run = program.run(&["--version".to_owned()])?;
+        let mut run = program.run(&[name.question.to_owned()])?;
         let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
         let answer = match run.said(ended) {
             Ok(said) => said.output.lines().next().unwrap_or_default().to_owned(),
@@ -114,7 +118,7 @@ impl Program {
         dies_with_this_process(&mut command);
         Ok(Run {
             command,
-            name: self.name.command,
+            name: self.name,
             output,
             errors,
         })
@@ -125,7 +129,7 @@ impl Program {
 #[derive(Debug)]
 pub struct Run {
     command: Command,
-    name: &'static str,
+    name: Name,
     output: File,
     errors: File,
 }
@@ -145,18 +149,21 @@ impl Run {
     /// # Errors
     /// `Failure::Failed` if it cannot be started or did not end by itself.
     pub fn finish(&mut self, latest: Instant) -> Result<ExitStatus, Failure> {
-        let failed = |error| Failure::system(&format!("running {}", self.name), error);
+        let failed = |error| Failure::system(&format!("running {}", self.name.command), error);
         let mut running = Running(self.command.spawn().map_err(failed)?);
         let end = pidfd(&running.0).map_err(failed)?;
         loop {
             let now = Instant::now();
             if cancel::requested() {
-                return Err(Failure::failed(format!("{} was interrupted", self.name)));
+                return Err(Failure::failed(format!(
+                    "{} was interrupted",
+                    self.name.command
+                )));
             }
             if now >= latest {
                 return Err(Failure::failed(format!(
-                    "{} had not ended in time and was killed; read fewer blocks or larger ones",
-                    self.name
+                    "{} had not ended in time and was killed; {}",
+                    self.name.command, self.name.if_slow
                 )));
             }
             let left = PollTimeout::try_from(latest - now).unwrap_or(PollTimeout::MAX);
@@ -181,10 +188,10 @@ impl Run {
         if ended.success() {
             return Ok(said);
         }
-        let words = complaint(self.name, &said).unwrap_or("without a word");
+        let words = complaint(self.name.command, &said).unwrap_or("without a word");
         Err(Failure::failed(format!(
             "{} ended with {ended}: {words}",
-            self.name
+            self.name.command
         )))
     }
 }
@@ -285,6 +292,8 @@ mod tests {
         command: "sleep",
         package: "coreutils",
         greeting: "sleep (GNU coreutils) ",
+        question: "--version",
+        if_slow: "sleep less",
     };
 
     fn find(command: &'static str, greeting: &'static str) -> Program {

@@ -1,0 +1,11 @@
+//! Networks that exist for a measurement alone: two namespaces joined by a pair of virtual Ethernet devices, slowed down on purpose.
+//!
+//! The namespaces have no name. Open descriptors keep them, so that they vanish with the process, also after a kill, and the devices with them
+//! (network_namespaces(7), veth(4)).
+
+mod link;
+mod namespace;
+mod shape;
+
+pub use link::Link;
+pub use shape::Shape;

@@ -1,0 +1,188 @@
+//! Two namespaces joined by a pair of virtual Ethernet devices (veth(4)).
+
+use std::env;
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use super::namespace::Namespace;
+use super::shape::{self, Shape};
+use crate::cancel;
+use crate::error::Failure;
+use crate::program::{Name, Program};
+
+/// ip of iproute2 (ip(8)).
+const IP: Name = Name {
+    command: "ip",
+    package: "iproute2",
+    question: "-V",
+    greeting: "ip utility, iproute2",
+    if_slow: "see whether another program holds the network's configuration",
+};
+/// What both devices are called, each in its own namespace.
+pub const DEVICE: &str = "oscope0";
+/// Addresses that are nobody's (TEST-NET-1, RFC 5737), in namespaces that reach nobody.
+const SENDER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const RECEIVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// Longest time that one command may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Time between two looks at a device that comes up.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Two namespaces and the link between them.
+#[derive(Debug)]
+pub struct Link {
+    /// Where the sender is.
+    pub sender: Namespace,
+    /// Where the receiver is.
+    pub receiver: Namespace,
+    /// What slows it down, in words.
+    pub note: String,
+}
+
+impl Link {
+    /// Make both namespaces and join them; both directions are shaped alike.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` where this machine cannot, with the remedy. What was made so far vanishes.
+    pub fn make(shape: &Shape) -> Result<Self, Failure> {
+        let (sender, receiver) = (Namespace::new()?, Namespace::new()?);
+        let search = search();
+        let ip = Program::find(IP, Some(&search))?;
+        let other = receiver.path().display().to_string();
+        {
+            let _visit = sender.enter()?;
+            let pair = [
+                "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE,
+            ];
+            run(&ip, pair.into_iter().chain(["netns", &other])).map_err(no_device)?;
+        }
+        for (namespace, address) in [(&sender, SENDER), (&receiver, RECEIVER)] {
+            let _visit = namespace.enter()?;
+            let address = format!("{address}/30");
+            run(&ip, ["address", "add", &address, "dev", DEVICE])?;
+            run(&ip, ["link", "set", DEVICE, "up"])?;
+        }
+        for namespace in [&sender, &receiver] {
+            let _visit = namespace.enter()?;
+            wait_until_up(&ip)?;
+        }
+        let note = shape::apply(shape, [&sender, &receiver], &search)?;
+        Ok(Self {
+            sender,
+            receiver,
+            note,
+        })
+    }
+
+    /// The receiver's address.
+    pub fn address(&self) -> IpAddr {
+        RECEIVER.into()
+    }
+}
+
+/// Where programs for root are looked for: their folders are not on every PATH.
+fn search() -> OsString {
+    let mut search = env::var_os("PATH").unwrap_or_default();
+    search.push(":/usr/sbin:/sbin");
+    search
+}
+
+/// Run a program to its end and give what it said on standard output.
+///
+/// # Errors
+/// `Failure::Failed` with its last words.
+pub fn run<'a>(
+    program: &Program,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<String, Failure> {
+    let arguments: Vec<String> = arguments.into_iter().map(str::to_owned).collect();
+    let mut run = program.run(&arguments)?;
+    let ended = run.finish(Instant::now() + PATIENCE)?;
+    Ok(run.said(ended)?.output)
+}
+
+fn no_device(failure: Failure) -> Failure {
+    let words = failure.to_string();
+    match words.contains("Unknown device type") || words.contains("not supported") {
+        true => Failure::unavailable(
+            format!("this kernel has no virtual Ethernet devices (CONFIG_VETH): {words}"),
+            "boot one that has, or choose where=loopback",
+        ),
+        false => failure,
+    }
+}
+
+/// Until its queues are there, a device loses what it is given, and TCP tries again only after a second (net/core/link_watch.c; RFC 6298).
+fn wait_until_up(ip: &Program) -> Result<(), Failure> {
+    let latest = Instant::now() + PATIENCE;
+    while !run(ip, ["-o", "link", "show", "dev", DEVICE])?.contains("state UP") {
+        if cancel::requested() || Instant::now() >= latest {
+            return Err(Failure::failed(format!(
+                "the device {DEVICE} of a new namespace did not come up"
+            )));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn link(shape: Shape) -> Option<Link> {
+        match Link::make(&shape) {
+            Err(Failure::Unavailable { message, remedy }) => {
+                eprintln!("skipped: {message} ({remedy:?})");
+                None
+            }
+            made => Some(made.expect("it can be made")),
+        }
+    }
+
+    #[test]
+    fn bytes_go_from_one_namespace_to_the_other_and_nobody_else_hears() {
+        let Some(link) = link(Shape::default()) else {
+            return;
+        };
+        let visit = link.receiver.enter().expect("it is ours");
+        let listener = TcpListener::bind((link.address(), 0)).expect("the address is there");
+        let address = listener.local_addr().expect("it is bound");
+        drop(visit);
+        assert!(TcpStream::connect_timeout(&address, Duration::from_millis(50)).is_err());
+        let visit = link.sender.enter().expect("it is ours");
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        drop(visit);
+        stream.write_all(b"through").expect("it is connected");
+        drop(stream);
+        let mut heard = String::new();
+        let (mut stream, from) = listener.accept().expect("it was connected to");
+        stream.read_to_string(&mut heard).expect("it ends");
+        assert_eq!((heard.as_str(), from.ip()), ("through", SENDER.into()));
+    }
+
+    #[test]
+    fn a_rate_is_kept_by_a_bucket_or_by_netem() {
+        let shape = Shape {
+            rate: 1_000_000,
+            ..Shape::default()
+        };
+        let Some(link) = link(shape) else {
+            return;
+        };
+        assert!(link.note.contains("1000000 B/s"), "{}", link.note);
+        let ip = Program::find(IP, Some(&search())).expect("it was found before");
+        for namespace in [&link.sender, &link.receiver] {
+            let _visit = namespace.enter().expect("it is ours");
+            let told = run(&ip, ["-o", "link", "show", "dev", DEVICE]).expect("it is there");
+            assert!(
+                told.contains("qdisc tbf") || told.contains("qdisc netem"),
+                "{told}"
+            );
+        }
+    }
+}

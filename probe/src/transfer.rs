@@ -1,0 +1,142 @@
+//! The transfer engine: files over one TCP connection, each verified before it gets its name.
+//!
+//! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. Nothing is encrypted, and nobody is asked
+//! for a password: it is for loopback and for networks that are trusted. Contents are not forced to the disk.
+
+mod digest;
+pub mod folder;
+mod link;
+pub mod meter;
+pub mod names;
+mod options;
+mod outcome;
+pub mod partial;
+mod receive_methods;
+mod receiver;
+mod ring;
+mod send_methods;
+mod sender;
+mod source;
+mod stop;
+#[cfg(test)]
+mod tests;
+mod trial;
+pub mod verbs;
+pub mod wire;
+mod zerocopy;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigHandler, Signal};
+
+pub use folder::Folder;
+pub use options::{
+    DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,
+};
+pub use outcome::{Blame, FileDone, Progress, Received, Sent, Tally, TransferError};
+pub use source::Source;
+
+use link::Link;
+use meter::Meter;
+use stop::Stop;
+
+/// Send `files` over a connection and wait for the receipt.
+///
+/// # Errors
+/// Whatever kept one side from moving, verifying or naming a file, in one line; the same reason is told on the other side.
+pub fn send(
+    stream: TcpStream,
+    files: &[Source],
+    options: &SendOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Sent, TransferError> {
+    sender::check(files).map_err(|stop| stop.error)?;
+    ignore_pipe_signal()?;
+    let mut link = Link::new(stream, options.stall).map_err(|stop| stop.error)?;
+    let result = Meter::new(watch)
+        .and_then(|meter| sender::Sender::new(&mut link, options, meter).run(files));
+    result.map_err(|stop| told(&mut link, stop))
+}
+
+/// Receive what a sender sends, into a folder.
+///
+/// # Errors
+/// As for [`send`]; no file has its name that was not whole and verified.
+pub fn receive(
+    stream: TcpStream,
+    into: &Folder,
+    options: &ReceiveOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Received, TransferError> {
+    ignore_pipe_signal()?;
+    let mut link = Link::new(stream, options.stall).map_err(|stop| stop.error)?;
+    let result = Meter::new(watch)
+        .and_then(|meter| receiver::Receiver::new(&mut link, into, options, meter).run());
+    result.map_err(|stop| told(&mut link, stop))
+}
+
+/// Tell the peer why this side stops, where it does not know yet.
+fn told(link: &mut Link, stop: Stop) -> TransferError {
+    if let Some((file, reason)) = stop.tell {
+        link.refuse(&file, &reason);
+    }
+    stop.error
+}
+
+/// `sendfile` and `splice` know no `MSG_NOSIGNAL`: a vanished peer must be an error and no signal.
+fn ignore_pipe_signal() -> Result<(), TransferError> {
+    crate::cancel::handle(Signal::SIGPIPE, SigHandler::SigIgn)
+        .map_err(|failure| TransferError::failed(failure.to_string()))
+}
+
+/// Connect to a receiver within a limit.
+///
+/// # Errors
+/// Nobody listens there, or nobody answers in time.
+pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, TransferError> {
+    let since = Instant::now();
+    loop {
+        let left = limit.saturating_sub(since.elapsed());
+        if left.is_zero() {
+            return Err(TransferError::failed(format!(
+                "connecting to {address}: no answer within {} s",
+                limit.as_secs_f64()
+            )));
+        }
+        match TcpStream::connect_timeout(&address, left) {
+            Ok(stream) => return Ok(stream),
+            Err(_) if crate::cancel::requested() => {
+                return Err(TransferError::failed("interrupted"));
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::TimedOut
+                ) => {}
+            Err(error) => {
+                return Err(
+                    TransferError::system(&format!("connecting to {address}"), &error)
+                        .remedy("start `oscope transfer receive` there, and check the address"),
+                );
+            }
+        }
+    }
+}
+
+/// Listen for senders, without blocking in `accept`; port 0 has the kernel choose one.
+///
+/// # Errors
+/// The address is not of this machine, or the port is taken.
+pub fn listen(address: SocketAddr) -> Result<TcpListener, TransferError> {
+    let listener = TcpListener::bind(address).map_err(|error| {
+        let doing = format!("listening on {address}");
+        TransferError::system(&doing, &error)
+            .remedy("choose another --listen, or end what listens there")
+    })?;
+    listener
+        .set_nonblocking(true)
+        .map_err(|error| TransferError::system("preparing to listen", &error))?;
+    Ok(listener)
+}

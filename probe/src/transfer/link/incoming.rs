@@ -1,0 +1,238 @@
+//! What comes in over a connection: frames, and raw bytes between them.
+
+use std::io;
+use std::net::TcpStream;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+
+use super::Link;
+use crate::transfer::names::shown;
+use crate::transfer::stop::Stop;
+use crate::transfer::wire::{self, Frame, HEAD};
+
+impl Link {
+    /// Receive raw bytes past what is here already, which must be nothing: at least one.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
+        loop {
+            self.calls += 1;
+            match receive_some(&self.stream, into) {
+                Ok(0) => return Err(self.closed()),
+                Ok(got) => {
+                    self.progress();
+                    return Ok(got);
+                }
+                Err(error) => self.failed(&error)?,
+            }
+        }
+    }
+
+    /// Receive raw bytes to an address: at least one, or `None` if no page is to be had there.
+    ///
+    /// # Safety
+    /// `into` must be mapped for `most` bytes, though pages may be missing, and nobody may hold references to them.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub unsafe fn receive_at(&mut self, into: *mut u8, most: usize) -> Result<Option<usize>, Stop> {
+        loop {
+            self.calls += 1;
+            // SAFETY: the caller vouches for the address; a missing page is `EFAULT`.
+            let got = unsafe { libc::recv(self.socket(), into.cast(), most, 0) };
+            match usize::try_from(got) {
+                Ok(0) => return Err(self.closed()),
+                Ok(got) => {
+                    self.progress();
+                    return Ok(Some(got));
+                }
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(None),
+                    error => self.failed(&error)?,
+                },
+            }
+        }
+    }
+
+    /// The next frame; frames that only say that the peer is alive are passed over.
+    ///
+    /// # Errors
+    /// The peer refused, is gone, sent no frame, or nothing for too long.
+    pub fn next(&mut self) -> Result<Frame<'_>, Stop> {
+        let range = self.frame()?;
+        self.decoded(range)
+    }
+
+    /// The next frame, which [`Self::next`] gives again.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub fn peek(&mut self) -> Result<Frame<'_>, Stop> {
+        let range = self.frame()?;
+        self.start = range.start;
+        self.decoded(range)
+    }
+
+    /// Receive and take the next frame that says something.
+    pub(super) fn frame(&mut self) -> Result<Range<usize>, Stop> {
+        loop {
+            let Some(range) = self.buffered()? else {
+                let have = self.end - self.start;
+                let want = match have < HEAD {
+                    true => HEAD,
+                    false => self.announced()?,
+                };
+                self.fill(want)?;
+                continue;
+            };
+            match self.decoded(range.clone())? {
+                Frame::Working => {}
+                Frame::Refusal { file, reason } => return Err(refused(file, reason)),
+                _ => return Ok(range),
+            }
+        }
+    }
+
+    pub(super) fn announced(&self) -> Result<usize, Stop> {
+        let mut head = [0; HEAD];
+        head.copy_from_slice(&self.input[self.start..self.start + HEAD]);
+        wire::whole_length(head).map_err(|_| self.damaged())
+    }
+
+    /// Take a frame that is here whole.
+    pub(super) fn buffered(&mut self) -> Result<Option<Range<usize>>, Stop> {
+        let have = self.end - self.start;
+        if have < HEAD {
+            return Ok(None);
+        }
+        let length = self.announced()?;
+        if have < length {
+            return Ok(None);
+        }
+        let range = self.start..self.start + length;
+        self.start = range.end;
+        Ok(Some(range))
+    }
+
+    pub(super) fn decoded(&self, range: Range<usize>) -> Result<Frame<'_>, Stop> {
+        wire::decode(&self.input[range]).map_err(|_| self.damaged())
+    }
+
+    /// Look, without waiting, whether the receiver has refused meanwhile.
+    ///
+    /// # Errors
+    /// It has, or it is gone.
+    pub fn aside(&mut self) -> Result<(), Stop> {
+        self.calls += 1;
+        let space = &mut self.input[self.end..];
+        // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
+        let got = unsafe {
+            libc::recv(
+                self.stream.as_raw_fd(),
+                space.as_mut_ptr().cast(),
+                space.len(),
+                libc::MSG_DONTWAIT,
+            )
+        };
+        match usize::try_from(got) {
+            Ok(0) => return Err(self.closed()),
+            Ok(count) => self.end += count,
+            Err(_) => {
+                let error = io::Error::last_os_error();
+                return match error.kind() {
+                    io::ErrorKind::WouldBlock => Ok(()),
+                    _ => self.failed(&error),
+                };
+            }
+        }
+        while let Some(range) = self.buffered()? {
+            match self.decoded(range)? {
+                Frame::Working => {}
+                Frame::Refusal { file, reason } => return Err(refused(file, reason)),
+                _ => return Err(self.damaged()),
+            }
+            self.progress();
+        }
+        self.compact();
+        Ok(())
+    }
+
+    /// Raw bytes that are here already, at most so many.
+    pub fn here(&mut self, most: usize) -> &[u8] {
+        let from = self.start;
+        self.start += most.min(self.end - from);
+        &self.input[from..self.start]
+    }
+
+    /// A file's raw bytes, at most half of what can be received ahead, and the digest that the frame behind them gives.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub fn whole_and_end(&mut self, count: usize) -> Result<(&[u8], &[u8]), Stop> {
+        self.fill(count + HEAD)?;
+        self.start += count;
+        let announced = self.announced();
+        self.start -= count;
+        self.fill(count + announced?)?;
+        let raw = self.start..self.start + count;
+        self.start = raw.end;
+        let end = self.frame()?;
+        match self.decoded(end)? {
+            Frame::End(digest) => Ok((&self.input[raw], digest)),
+            _ => Err(self.damaged()),
+        }
+    }
+
+    /// Receive until so many bytes are here.
+    pub(super) fn fill(&mut self, count: usize) -> Result<(), Stop> {
+        while self.end - self.start < count {
+            let missing = count - (self.end - self.start);
+            match self.more(missing) {
+                Ok(true) => self.progress(),
+                Ok(false) => return Err(self.closed()),
+                Err(error) => self.failed(&error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// One call of `recv`, for at least one byte, and no more than missing if lean: `false` at the end.
+    pub(super) fn more(&mut self, missing: usize) -> io::Result<bool> {
+        self.compact();
+        let room = self.input.len() - self.end;
+        let most = if self.lean { missing.min(room) } else { room };
+        let got = receive_some(&self.stream, &mut self.input[self.end..self.end + most]);
+        self.calls += 1;
+        self.end += *got.as_ref().unwrap_or(&0);
+        got.map(|count| count > 0)
+    }
+
+    /// Make room behind what is here.
+    pub(super) fn compact(&mut self) {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        } else if self.start > self.input.len() / 4 {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+    }
+}
+
+/// One call of `recv`.
+pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
+    let got = unsafe { libc::recv(stream.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
+    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+}
+
+/// The peer told why it stops.
+pub(super) fn refused(file: &[u8], reason: &str) -> Stop {
+    let reason: String = shown(reason.as_bytes());
+    match file {
+        b"" => Stop::silent(format!("the other side stopped: {reason}")),
+        _ => Stop::silent(format!("{}: the other side stopped: {reason}", shown(file))),
+    }
+}

@@ -1,0 +1,128 @@
+//! What one side counts while it transfers, and tells whoever watches.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{Usage, UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+use super::names::shown;
+use super::outcome::{Progress, Tally};
+use super::stop::Stop;
+
+/// How often progress is told at most.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Counts files and bytes, and what they cost this process.
+pub struct Meter<'a> {
+    watch: &'a mut dyn FnMut(Progress),
+    tally: Tally,
+    /// Bytes of files that are whole, and of the one under way.
+    reached: u64,
+    of_files: u64,
+    began: Instant,
+    told: Instant,
+    before: Usage,
+    methods: BTreeSet<&'static str>,
+}
+
+impl<'a> Meter<'a> {
+    /// Time, CPU time and switches count from now.
+    ///
+    /// # Errors
+    /// The kernel does not tell what this process used.
+    pub fn new(watch: &'a mut dyn FnMut(Progress)) -> Result<Self, Stop> {
+        Ok(Self {
+            watch,
+            tally: Tally::default(),
+            reached: 0,
+            of_files: 0,
+            began: Instant::now(),
+            told: Instant::now(),
+            before: usage()?,
+            methods: BTreeSet::new(),
+        })
+    }
+
+    /// What is to come.
+    pub fn expect(&mut self, files: u64, bytes: u64) {
+        self.of_files = files;
+        self.tally.total_bytes = bytes;
+    }
+
+    /// Bytes of a file moved.
+    pub fn moved(&mut self, name: &[u8], bytes: u64) {
+        self.tally.bytes += bytes;
+        self.passed(name, bytes);
+    }
+
+    /// Bytes of a file were there already.
+    pub fn passed(&mut self, name: &[u8], bytes: u64) {
+        self.reached += bytes;
+        if self.told.elapsed() >= INTERVAL {
+            self.told = Instant::now();
+            self.tell(name);
+        }
+    }
+
+    /// A file is whole; `skipped` if it was there already.
+    pub fn file(&mut self, skipped: bool) {
+        self.tally.files += 1;
+        self.tally.skipped += u64::from(skipped);
+    }
+
+    /// A method was used.
+    pub fn method(&mut self, name: &'static str) {
+        self.methods.insert(name);
+    }
+
+    /// Tell something worth knowing.
+    pub fn note(&mut self, text: &str) {
+        (self.watch)(Progress::Note(text));
+    }
+
+    fn tell(&mut self, name: &[u8]) {
+        let file = shown(name);
+        (self.watch)(Progress::Moved {
+            file: &file,
+            files: self.tally.files,
+            of_files: self.of_files,
+            bytes: self.reached,
+            of_bytes: self.tally.total_bytes,
+        });
+    }
+
+    /// The tally of all that was done until now, with the system calls counted elsewhere.
+    ///
+    /// # Errors
+    /// The kernel does not tell what this process used.
+    pub fn tally(&mut self, calls: u64) -> Result<Tally, Stop> {
+        let time = self.began.elapsed();
+        let after = usage()?;
+        let cpu = |usage: &Usage| (usage.user_time() + usage.system_time()).num_nanoseconds();
+        let difference = |now: i64, then: i64| u64::try_from(now - then).unwrap_or(0);
+        self.tally.time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.tally.calls = calls;
+        self.tally.cpu_ns = difference(cpu(&after), cpu(&self.before));
+        self.tally.voluntary = difference(
+            after.voluntary_context_switches(),
+            self.before.voluntary_context_switches(),
+        );
+        self.tally.involuntary = difference(
+            after.involuntary_context_switches(),
+            self.before.involuntary_context_switches(),
+        );
+        self.tally.method = self.methods.iter().copied().collect::<Vec<_>>().join("+");
+        Ok(self.tally.clone())
+    }
+
+    /// Tell that all is done.
+    pub fn finish(&mut self) {
+        self.tell(b"");
+    }
+}
+
+fn usage() -> Result<Usage, Stop> {
+    getrusage(UsageWho::RUSAGE_SELF)
+        .map_err(|error| Stop::here(format!("reading the time used: {}", error.desc())))
+}

@@ -1,0 +1,80 @@
+//! Which names a receiver takes, and what a file is called while it is not whole.
+
+use super::wire::Entry;
+
+/// What the name of a file that is not whole begins with.
+pub const PARTIAL: &str = ".oscope-partial-";
+
+/// Bytes of a name at most, as the kernel's `PATH_MAX`.
+const LONGEST: usize = 4095;
+
+/// Bytes of a component at most, as the kernel's `NAME_MAX`.
+const LONGEST_PART: usize = 255;
+
+/// Refuse a name that could lead out of the folder, hide in a terminal, or be mistaken for a partial file.
+///
+/// # Errors
+/// What is wrong with it, in one line that does not repeat it.
+pub fn check(name: &[u8]) -> Result<(), &'static str> {
+    if name.is_empty() {
+        return Err("an empty name");
+    }
+    if name.len() > LONGEST {
+        return Err("a name longer than 4095 bytes");
+    }
+    if name[0] == b'/' {
+        return Err("a name that begins with '/'");
+    }
+    if has_control(name) {
+        return Err("a name with a newline or another control character");
+    }
+    for part in name.split(|&byte| byte == b'/') {
+        match part {
+            b"" => return Err("a name with an empty component"),
+            b"." | b".." => return Err("a name with a component '.' or '..'"),
+            _ if part.len() > LONGEST_PART => {
+                return Err("a name with a component longer than 255 bytes");
+            }
+            _ if part.starts_with(PARTIAL.as_bytes()) => {
+                return Err("a name as of an unfinished transfer");
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Control characters of ASCII, and those of Latin-1 where the name is UTF-8.
+fn has_control(name: &[u8]) -> bool {
+    match std::str::from_utf8(name) {
+        Ok(text) => text.chars().any(char::is_control),
+        Err(_) => name.iter().any(u8::is_ascii_control),
+    }
+}
+
+/// The folder of a name, empty for the destination itself, and its last component.
+pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
+    match name.iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&name[..at], &name[at + 1..]),
+        None => (&[], name),
+    }
+}
+
+/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer goes on with it.
+pub fn partial(entry: &Entry) -> String {
+    let mut hash = blake3::Hasher::new();
+    hash.update(&entry.size.to_le_bytes());
+    hash.update(&entry.mtime_ns.to_le_bytes());
+    hash.update(&entry.mode.to_le_bytes());
+    hash.update(entry.name);
+    let hex = hash.finalize().to_hex();
+    format!("{PARTIAL}{}", &hex[..32])
+}
+
+/// A name for people.
+pub fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name)
+        .chars()
+        .map(|one| if one.is_control() { '?' } else { one })
+        .collect()
+}

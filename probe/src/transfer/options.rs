@@ -1,0 +1,139 @@
+//! What a transfer is told: by which system calls, with which digest, and how long it may wait.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// By which system calls the sender moves a file's contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum SendMethod {
+    /// The fastest found by trying, for large files; `sendfile` and `readwrite` for small ones.
+    Auto,
+    /// `pread` and `send`.
+    ReadWrite,
+    /// `send` from a mapping of the file.
+    Mmap,
+    /// `sendfile`.
+    SendFile,
+    /// `splice` from the file to a pipe, and from the pipe to the socket.
+    Splice,
+    /// `send` with `MSG_ZEROCOPY` from a mapping of the file.
+    ZeroCopy,
+    /// Reads and sends queued on an `io_uring`.
+    Uring,
+}
+
+/// By which system calls the receiver moves a file's contents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum ReceiveMethod {
+    /// The fastest found by trying, for large files; `readwrite` for small ones.
+    Auto,
+    /// `recv` and `pwrite`.
+    ReadWrite,
+    /// `recv` into a mapping of the file.
+    Mmap,
+    /// `splice` from the socket to a pipe, and from the pipe to the file.
+    Splice,
+    /// Receives and writes queued on an `io_uring`.
+    Uring,
+}
+
+/// What the contents of each file are checked with; of the whole file, as `b3sum` and `sha512sum` print it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[value(rename_all = "lower")]
+pub enum DigestKind {
+    /// BLAKE3, 32 bytes.
+    Blake3,
+    /// SHA-512, 64 bytes.
+    Sha512,
+    /// Nothing is checked.
+    None,
+}
+
+/// How to send.
+#[derive(Debug, Clone)]
+pub struct SendOptions {
+    /// By which system calls.
+    pub method: SendMethod,
+    /// Checked with what.
+    pub digest: DigestKind,
+    /// Bytes moved by one call at most.
+    pub chunk: usize,
+    /// No progress for so long is an error.
+    pub stall: Duration,
+    /// Connecting, and the peer's first words, may take so long.
+    pub connect_limit: Duration,
+}
+
+impl Default for SendOptions {
+    fn default() -> Self {
+        Self {
+            method: SendMethod::Auto,
+            digest: DigestKind::Blake3,
+            chunk: DEFAULT_CHUNK,
+            stall: Duration::from_secs(30),
+            connect_limit: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How to receive.
+#[derive(Debug, Clone)]
+pub struct ReceiveOptions {
+    /// By which system calls.
+    pub method: ReceiveMethod,
+    /// Whether a sender without digests is refused; without, nothing is resumed and a sender's digests are not asked for.
+    pub verify: bool,
+    /// Bytes moved by one call at most.
+    pub chunk: usize,
+    /// No progress for so long is an error.
+    pub stall: Duration,
+}
+
+impl Default for ReceiveOptions {
+    fn default() -> Self {
+        Self {
+            method: ReceiveMethod::Auto,
+            verify: true,
+            chunk: DEFAULT_CHUNK,
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Bytes a call: a buffer of this size stays in the second-level cache.
+pub const DEFAULT_CHUNK: usize = 256 << 10;
+
+impl SendMethod {
+    /// Its name on the command line and in a tally.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::ReadWrite => "readwrite",
+            Self::Mmap => "mmap",
+            Self::SendFile => "sendfile",
+            Self::Splice => "splice",
+            Self::ZeroCopy => "zerocopy",
+            Self::Uring => "uring",
+        }
+    }
+}
+
+impl ReceiveMethod {
+    /// Its name on the command line and in a tally.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::ReadWrite => "readwrite",
+            Self::Mmap => "mmap",
+            Self::Splice => "splice",
+            Self::Uring => "uring",
+        }
+    }
+}

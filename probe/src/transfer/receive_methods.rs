@@ -1,0 +1,212 @@
+//! How the receiver moves bytes from the connection into a file: one type a method, one step a call of [`ReceiveStep::step`].
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use memmap2::MmapOptions;
+
+use super::link::Link;
+use super::options::ReceiveMethod;
+use super::ring::RingReceiver;
+use super::send_methods::{Piece, Pipe, offset};
+use super::stop::Stop;
+
+/// Bytes mapped at once for writing; an interrupted transfer leaves at most so many zeros behind what it received.
+pub const WINDOW: usize = 1 << 20;
+
+/// One method of receiving.
+pub trait ReceiveStep {
+    /// Receive the beginning of a part: how many bytes, at least one.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the connection fails.
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
+}
+
+/// Make ready to receive by a method.
+///
+/// # Errors
+/// This machine cannot.
+pub fn receiver(method: ReceiveMethod, chunk: usize) -> io::Result<Box<dyn ReceiveStep>> {
+    Ok(match method {
+        ReceiveMethod::Auto | ReceiveMethod::ReadWrite => Box::new(ReadWrite {
+            buffer: vec![0; chunk],
+        }),
+        ReceiveMethod::Mmap => Box::new(Mapped { chunk }),
+        ReceiveMethod::Splice => Box::new(Splice {
+            pipe: Pipe::new(chunk)?,
+            chunk,
+        }),
+        ReceiveMethod::Uring => Box::new(RingReceiver::new(chunk)?),
+    })
+}
+
+/// A file cannot be written.
+pub fn unwritten(name: &[u8], error: &io::Error) -> Stop {
+    let stop = Stop::system(name, "writing", error);
+    match error.raw_os_error() {
+        Some(libc::ENOSPC | libc::EDQUOT) => {
+            stop.remedy("make room at the receiver and send again: what arrived is kept")
+        }
+        _ => stop,
+    }
+}
+
+/// Write bytes that are in memory.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(
+    link_calls: &mut u64,
+    file: &File,
+    name: &[u8],
+    bytes: &[u8],
+    at: u64,
+) -> Result<(), Stop> {
+    *link_calls += 1;
+    file.write_all_at(bytes, at)
+        .map_err(|error| unwritten(name, &error))
+}
+
+/// `recv` and `pwrite`.
+struct ReadWrite {
+    buffer: Vec<u8>,
+}
+
+impl ReceiveStep for ReadWrite {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let part = piece.length.min(self.buffer.len());
+        let got = link.receive(&mut self.buffer[..part])?;
+        write(
+            &mut link.calls,
+            piece.file,
+            piece.name,
+            &self.buffer[..got],
+            piece.at,
+        )?;
+        Ok(got)
+    }
+}
+
+/// `recv` into a mapping.
+struct Mapped {
+    chunk: usize,
+}
+
+impl ReceiveStep for Mapped {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let length = piece.length.min(WINDOW);
+        link.calls += 3;
+        piece
+            .file
+            .set_len(piece.at + length as u64)
+            .map_err(|error| unwritten(piece.name, &error))?;
+        let map = MmapOptions::new()
+            .offset(piece.at)
+            .len(length)
+            .map_raw(piece.file)
+            .map_err(|error| Stop::system(piece.name, "mapping", &error))?;
+        let mut filled = 0;
+        let result = loop {
+            if filled == length {
+                break Ok(length);
+            }
+            let most = (length - filled).min(self.chunk);
+            // SAFETY: `filled + most` is within the mapping, which outlives the call; the kernel alone writes there, where a page that
+            // cannot be had is `EFAULT` and not a signal, and no reference to its bytes is ever made.
+            match unsafe { link.receive_at(map.as_mut_ptr().add(filled), most) } {
+                Ok(Some(got)) => filled += got,
+                Ok(None) => break Err(no_page(piece, filled)),
+                Err(stop) => break Err(stop),
+            }
+        };
+        if result.is_err() {
+            // The partial's length tells a later transfer where to go on; if this fails, the zeros at its end do.
+            let _ = piece.file.set_len(piece.at + filled as u64);
+        }
+        result
+    }
+}
+
+/// Why a page of the mapping could not be had: asking for it by `fallocate` tells.
+fn no_page(piece: Piece, filled: usize) -> Stop {
+    // SAFETY: no pointers are passed, and the file is open.
+    let got = unsafe {
+        libc::posix_fallocate(
+            piece.file.as_raw_fd(),
+            offset(piece.at + filled as u64),
+            offset((piece.length.min(WINDOW) - filled) as u64),
+        )
+    };
+    let number = if got == 0 { libc::EFAULT } else { got };
+    unwritten(piece.name, &io::Error::from_raw_os_error(number))
+}
+
+/// `splice`, by way of a pipe.
+struct Splice {
+    pipe: Pipe,
+    chunk: usize,
+}
+
+impl Splice {
+    /// Empty the pipe into the file.
+    fn pour(&self, link: &mut Link, piece: Piece, left: usize) -> Result<(), Stop> {
+        let mut at = offset(piece.at);
+        let end = at + offset(left as u64);
+        while at < end {
+            link.calls += 1;
+            // SAFETY: `at` lives through the call, which moves it on; both descriptors are open.
+            let written = unsafe {
+                libc::splice(
+                    self.pipe.out.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    piece.file.as_raw_fd(),
+                    &raw mut at,
+                    usize::try_from(end - at).unwrap_or(0),
+                    libc::SPLICE_F_MOVE,
+                )
+            };
+            if written <= 0 {
+                let error = match written {
+                    0 => io::ErrorKind::WriteZero.into(),
+                    _ => io::Error::last_os_error(),
+                };
+                match error.kind() {
+                    io::ErrorKind::Interrupted => link.failed(&error)?,
+                    _ => return Err(unwritten(piece.name, &error)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ReceiveStep for Splice {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let most = piece.length.min(self.chunk).min(self.pipe.size);
+        loop {
+            link.calls += 1;
+            // SAFETY: no offsets are passed; both descriptors are open.
+            let got = unsafe {
+                libc::splice(
+                    link.socket(),
+                    std::ptr::null_mut(),
+                    self.pipe.into.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    most,
+                    libc::SPLICE_F_MOVE,
+                )
+            };
+            match usize::try_from(got) {
+                Ok(0) => return Err(link.closed()),
+                Ok(got) => {
+                    self.pour(link, piece, got)?;
+                    return Ok(got);
+                }
+                Err(_) => link.failed(&io::Error::last_os_error())?,
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What is to come, and what of it is there already.
+
+use std::collections::HashSet;
+use std::fs::File;
+
+use super::{Item, Receiver, Wanted};
+use crate::transfer::digest::Follower;
+use crate::transfer::names;
+use crate::transfer::options::DigestKind;
+use crate::transfer::partial::{self, There};
+use crate::transfer::stop::Stop;
+use crate::transfer::wire::{Frame, PART, Step};
+
+/// Files of one transfer at most.
+const MOST_FILES: usize = 4 << 20;
+
+/// Bytes of all names of one transfer at most.
+const MOST_NAMES: usize = 256 << 20;
+
+impl Receiver<'_, '_> {
+    /// Hear the names of all files, and check them before anything is made.
+    pub(super) fn manifest(&mut self) -> Result<Vec<Item>, Stop> {
+        let mut items: Vec<Item> = Vec::new();
+        let (mut names_bytes, mut bytes) = (0_usize, 0_u64);
+        loop {
+            let count = items.len();
+            match self.link.next()? {
+                Frame::Entries(entries) => {
+                    for entry in entries {
+                        names::check(entry.name)
+                            .map_err(|reason| Stop::file(entry.name, reason))?;
+                        names_bytes += entry.name.len();
+                        bytes = bytes
+                            .checked_add(entry.size)
+                            .filter(|&sum| i64::try_from(sum).is_ok())
+                            .ok_or_else(|| Stop::file(entry.name, "an impossible size"))?;
+                        items.push(Item {
+                            name: entry.name.to_vec(),
+                            size: entry.size,
+                            mode: entry.mode & 0o7777,
+                            mtime_ns: entry.mtime_ns,
+                            wanted: Wanted::Whole,
+                        });
+                    }
+                }
+                Frame::EntriesEnd(files) if files == count as u64 => break,
+                _ => return Err(self.link.damaged()),
+            }
+            if items.len() > MOST_FILES || names_bytes > MOST_NAMES {
+                return Err(
+                    Stop::here("more files than one transfer takes").remedy("send them in several")
+                );
+            }
+        }
+        let mut seen = HashSet::with_capacity(items.len());
+        if let Some(twice) = items.iter().find(|item| !seen.insert(&item.name)) {
+            return Err(twice.refused("two files would have this name"));
+        }
+        self.meter.expect(items.len() as u64, bytes);
+        Ok(items)
+    }
+
+    /// Find what is there already, and tell the sender what is wanted.
+    pub(super) fn plan(&mut self, items: &mut [Item]) -> Result<(), Stop> {
+        for item in &mut *items {
+            item.wanted = self.wanted(item)?;
+        }
+        let mut part = Vec::new();
+        let mut size = 0;
+        for item in items.iter() {
+            let step = match &item.wanted {
+                Wanted::Whole => Step::Whole,
+                Wanted::From(at) => Step::From(*at),
+                Wanted::Have(digest) => Step::Have(digest),
+            };
+            part.push(step);
+            size += 72;
+            if size >= PART {
+                self.link.put(&Frame::Plan(std::mem::take(&mut part)))?;
+                size = 0;
+            }
+        }
+        self.link.put(&Frame::Plan(part))?;
+        self.link.flush()
+    }
+
+    fn wanted(&mut self, item: &Item) -> Result<Wanted, Stop> {
+        let (folder, _) = names::split(&item.name);
+        self.shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        if self.shelf.is_fresh(folder) {
+            // Made just now: nothing is in it.
+            return Ok(Wanted::Whole);
+        }
+        self.shelf.calls += 2;
+        let parent = self
+            .shelf
+            .folder(folder)
+            .map_err(|reason| item.refused(reason))?;
+        let there =
+            partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if self.digest == DigestKind::None {
+            return Ok(Wanted::Whole);
+        }
+        if let There::Alike(file) = there {
+            return self.digest_of(item, &file).map(Wanted::Have);
+        }
+        let begun = partial::begun(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        Ok(match begun {
+            0 => Wanted::Whole,
+            at => Wanted::From(at),
+        })
+    }
+
+    /// The digest of a file that is there.
+    fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
+        let unread =
+            |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
+        let mut follower = Follower::start(self.digest, file, item.size).map_err(unread)?;
+        follower.reach(item.size).map_err(unread)?;
+        let link = &mut *self.link;
+        follower.finish(|| link.alive())?.map_err(unread)
+    }
+}

@@ -1,0 +1,311 @@
+//! How the sender moves bytes of a file into the connection: one type a method, one step a call of [`SendStep::step`].
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use memmap2::{Mmap, MmapOptions};
+
+use super::link::Link;
+use super::options::SendMethod;
+use super::ring::RingSender;
+use super::stop::Stop;
+use super::zerocopy::ZeroCopy;
+
+/// A part of a file to move.
+#[derive(Clone, Copy)]
+pub struct Piece<'a> {
+    /// The file.
+    pub file: &'a File,
+    /// Its name, for errors.
+    pub name: &'a [u8],
+    /// Where the part begins.
+    pub at: u64,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// One method of sending.
+pub trait SendStep {
+    /// Move the beginning of a part, which ends within one segment: how many bytes, 0 if the file ends here.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the connection fails.
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
+
+    /// Wait until nothing of what was moved is still needed.
+    ///
+    /// # Errors
+    /// The connection fails.
+    fn settle(&mut self, _link: &mut Link) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    /// What is worth knowing of how it went.
+    fn note(&self) -> Option<String> {
+        None
+    }
+}
+
+/// Make ready to send by a method.
+///
+/// # Errors
+/// This machine cannot.
+pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<dyn SendStep>> {
+    Ok(match method {
+        SendMethod::ReadWrite => Box::new(ReadWrite {
+            buffer: vec![0; chunk],
+        }),
+        SendMethod::Mmap => Box::new(Mapped {
+            window: None,
+            chunk,
+        }),
+        SendMethod::Auto | SendMethod::SendFile => Box::new(SendFile { chunk }),
+        SendMethod::Splice => Box::new(Splice::new(chunk)?),
+        SendMethod::ZeroCopy => Box::new(ZeroCopy::new(chunk, link.socket())?),
+        SendMethod::Uring => Box::new(RingSender::new(chunk)?),
+    })
+}
+
+/// `pread` and `send`.
+struct ReadWrite {
+    buffer: Vec<u8>,
+}
+
+impl SendStep for ReadWrite {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let part = piece.length.min(self.buffer.len());
+        link.calls += 1;
+        let got = match piece.file.read_at(&mut self.buffer[..part], piece.at) {
+            Ok(got) => got,
+            Err(error) => return Err(Stop::system(piece.name, "reading", &error)),
+        };
+        link.send(&self.buffer[..got], 0)?;
+        Ok(got)
+    }
+}
+
+/// A mapped part of a file.
+pub struct Window {
+    /// The pages.
+    pub map: Mmap,
+    /// Where in the file they begin.
+    pub at: u64,
+    file: i32,
+}
+
+impl Window {
+    /// Map the part, with its page tables filled; the same window again if it is the same part.
+    pub fn of(kept: Option<Self>, piece: Piece, link: &mut Link) -> Result<Self, Stop> {
+        if let Some(window) = kept
+            && window.file == piece.file.as_raw_fd()
+            && window.at <= piece.at
+            && window.at + window.map.len() as u64 == piece.at + piece.length as u64
+        {
+            return Ok(window);
+        }
+        link.calls += 2;
+        // SAFETY: the pages are read by the kernel alone, in `send`, where a file truncated meanwhile is `EFAULT` and not a signal; no
+        // reference to their bytes is made here.
+        let map = unsafe {
+            MmapOptions::new()
+                .offset(piece.at)
+                .len(piece.length)
+                .populate()
+                .map(piece.file)
+        };
+        Ok(Self {
+            map: map.map_err(|error| Stop::system(piece.name, "mapping", &error))?,
+            at: piece.at,
+            file: piece.file.as_raw_fd(),
+        })
+    }
+}
+
+/// `send` bytes of a mapping, which are never touched here: 0 where the file has none any more.
+///
+/// # Errors
+/// The connection fails.
+pub fn send_mapped(
+    link: &mut Link,
+    window: &Window,
+    piece: Piece,
+    most: usize,
+    flags: i32,
+) -> Result<usize, Stop> {
+    let skip = usize::try_from(piece.at - window.at).unwrap_or(usize::MAX);
+    let length = piece
+        .length
+        .min(most)
+        .min(window.map.len().saturating_sub(skip));
+    loop {
+        link.calls += 1;
+        // SAFETY: `skip + length` is within the mapping, which outlives the call; the kernel answers `EFAULT` for pages past the file's end.
+        let sent = unsafe {
+            libc::send(
+                link.socket(),
+                window.map.as_ptr().add(skip).cast(),
+                length,
+                flags | libc::MSG_NOSIGNAL,
+            )
+        };
+        match usize::try_from(sent) {
+            Ok(sent) => return Ok(sent),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(0),
+                error if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    return Err(Stop::here("sending: no buffer space"));
+                }
+                error => link.again(&error)?,
+            },
+        }
+    }
+}
+
+/// `send` from a mapping.
+struct Mapped {
+    window: Option<Window>,
+    chunk: usize,
+}
+
+impl SendStep for Mapped {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let window = Window::of(self.window.take(), piece, link)?;
+        let sent = send_mapped(link, &window, piece, self.chunk, 0)?;
+        self.window = (sent < piece.length).then_some(window);
+        Ok(sent)
+    }
+}
+
+/// `sendfile`.
+struct SendFile {
+    chunk: usize,
+}
+
+impl SendStep for SendFile {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        loop {
+            let mut offset = offset(piece.at);
+            link.calls += 1;
+            // SAFETY: `offset` lives through the call; both files are open.
+            let sent = unsafe {
+                libc::sendfile(
+                    link.socket(),
+                    piece.file.as_raw_fd(),
+                    &raw mut offset,
+                    piece.length.min(self.chunk),
+                )
+            };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => link.again(&io::Error::last_os_error())?,
+            }
+        }
+    }
+}
+
+/// An offset as the kernel takes it; sizes beyond are refused long before.
+pub fn offset(at: u64) -> i64 {
+    i64::try_from(at).unwrap_or(i64::MAX)
+}
+
+/// A pipe, both ends.
+pub struct Pipe {
+    /// Bytes come out here.
+    pub out: OwnedFd,
+    /// Bytes go in here.
+    pub into: OwnedFd,
+    /// Bytes that it surely takes.
+    pub size: usize,
+}
+
+impl Pipe {
+    /// A pipe of about `wanted` bytes, or what is allowed.
+    ///
+    /// # Errors
+    /// No pipe is to be had.
+    pub fn new(wanted: usize) -> io::Result<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: the array has room for both descriptors.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: both are new, open, and owned by nobody else.
+        let (out, into) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+        let asked = i32::try_from(wanted.min(1 << 20)).unwrap_or(1 << 20);
+        // SAFETY: no pointers are passed. What the limit of pipes forbids is told by the size below.
+        let size = unsafe {
+            libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, asked);
+            libc::fcntl(into.as_raw_fd(), libc::F_GETPIPE_SZ)
+        };
+        Ok(Self {
+            out,
+            into,
+            size: usize::try_from(size).map_err(|_| io::Error::last_os_error())?,
+        })
+    }
+}
+
+/// `splice`, by way of a pipe.
+struct Splice {
+    pipe: Pipe,
+    chunk: usize,
+}
+
+impl Splice {
+    fn new(chunk: usize) -> io::Result<Self> {
+        Ok(Self {
+            pipe: Pipe::new(chunk)?,
+            chunk,
+        })
+    }
+
+    /// Empty the pipe into the socket.
+    fn pour(&self, link: &mut Link, mut left: usize) -> Result<(), Stop> {
+        while left > 0 {
+            link.calls += 1;
+            // SAFETY: no offsets are passed; both descriptors are open.
+            let sent = unsafe {
+                libc::splice(
+                    self.pipe.out.as_raw_fd(),
+                    std::ptr::null_mut(),
+                    link.socket(),
+                    std::ptr::null_mut(),
+                    left,
+                    libc::SPLICE_F_MOVE,
+                )
+            };
+            match usize::try_from(sent) {
+                Ok(sent) => {
+                    link.progress();
+                    left -= sent;
+                }
+                Err(_) => link.again(&io::Error::last_os_error())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SendStep for Splice {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let mut offset = offset(piece.at);
+        link.calls += 1;
+        // SAFETY: `offset` lives through the call; both descriptors are open.
+        let got = unsafe {
+            libc::splice(
+                piece.file.as_raw_fd(),
+                &raw mut offset,
+                self.pipe.into.as_raw_fd(),
+                std::ptr::null_mut(),
+                piece.length.min(self.chunk).min(self.pipe.size),
+                libc::SPLICE_F_MOVE,
+            )
+        };
+        let got = usize::try_from(got)
+            .map_err(|_| Stop::system(piece.name, "reading", &io::Error::last_os_error()))?;
+        self.pour(link, got)?;
+        Ok(got)
+    }
+}

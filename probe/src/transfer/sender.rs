@@ -1,0 +1,332 @@
+//! The sender's side: manifest, plan, contents, receipt.
+
+mod plan;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+
+use super::digest::{self, Follower};
+use super::link::Link;
+use super::meter::Meter;
+use super::names;
+use super::options::{DigestKind, SendMethod, SendOptions};
+use super::outcome::{FileDone, Sent};
+use super::send_methods::{self, Piece, SendStep};
+use super::source::{Source, modified};
+use super::stop::Stop;
+use super::trial::{self, Trial};
+use super::wire::{Frame, SEGMENT};
+use plan::Wanted;
+
+pub use plan::check;
+
+/// Files of at most so many bytes go through memory, many in one call.
+pub const SMALL: u64 = 256 << 10;
+
+/// One side of one connection.
+pub struct Sender<'a, 'w> {
+    link: &'a mut Link,
+    options: &'a SendOptions,
+    meter: Meter<'w>,
+    digest: DigestKind,
+    methods: Vec<(SendMethod, Box<dyn SendStep>)>,
+    trial: Trial,
+}
+
+impl<'a, 'w> Sender<'a, 'w> {
+    /// A sender that has not said anything yet.
+    pub fn new(link: &'a mut Link, options: &'a SendOptions, meter: Meter<'w>) -> Self {
+        Self {
+            link,
+            options,
+            meter,
+            digest: options.digest,
+            methods: Vec::new(),
+            trial: Trial::among(1),
+        }
+    }
+
+    /// The whole transfer.
+    ///
+    /// # Errors
+    /// Whatever ends it early.
+    pub fn run(mut self, files: &[Source]) -> Result<Sent, Stop> {
+        let bytes = files.iter().map(|file| file.size).sum();
+        self.meter.expect(files.len() as u64, bytes);
+        self.link.greet();
+        self.link.put(&Frame::Hello(self.digest))?;
+        self.manifest(files)?;
+        self.link.greeted(self.options.connect_limit)?;
+        let plan = self.plan(files)?;
+        let mut done = Vec::with_capacity(files.len());
+        for (file, wanted) in files.iter().zip(plan) {
+            not_interrupted(&file.name)?;
+            done.push(self.file(file, &wanted)?);
+        }
+        self.link.flush()?;
+        for (_, method) in &mut self.methods {
+            method.settle(self.link)?;
+        }
+        let there = match self.link.next()? {
+            Frame::Receipt(tally) => tally,
+            _ => return Err(self.link.damaged()),
+        };
+        if there.files != files.len() as u64 || there.total_bytes != bytes {
+            return Err(self.link.damaged());
+        }
+        for text in self.methods.iter().filter_map(|(_, method)| method.note()) {
+            self.meter.note(&text);
+        }
+        let here = self.meter.tally(self.link.calls)?;
+        self.meter.finish();
+        Ok(Sent {
+            here,
+            there,
+            files: done,
+        })
+    }
+
+    fn file(&mut self, source: &Source, wanted: &Wanted) -> Result<FileDone, Stop> {
+        let mut from = 0;
+        match wanted {
+            Wanted::Whole => {}
+            Wanted::From(at) => from = *at,
+            Wanted::Have(there) => {
+                let own = self.digest_of(source)?;
+                if own == *there {
+                    self.link.put(&Frame::Same)?;
+                    self.meter.passed(&source.name, source.size);
+                    self.meter.file(true);
+                    return Ok(done(source, &own, true));
+                }
+            }
+        }
+        let buffered = matches!(
+            self.options.method,
+            SendMethod::Auto | SendMethod::ReadWrite
+        );
+        let digest = match from == 0 && source.size <= SMALL && (buffered || source.size == 0) {
+            true => self.small(source)?,
+            false => self.large(source, from)?,
+        };
+        self.meter.file(false);
+        Ok(done(source, &digest, false))
+    }
+
+    /// The digest of a file that the receiver has, too.
+    fn digest_of(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
+        let file = open(source)?;
+        self.link.flush()?;
+        let mut follower = follow(self.digest, &file, source)?;
+        follower
+            .reach(source.size)
+            .map_err(|error| unread(source, &error))?;
+        let link = &mut *self.link;
+        follower
+            .finish(|| link.alive())?
+            .map_err(|error| unread(source, &error))
+    }
+
+    /// A file that goes through memory: read straight to where it waits to be sent.
+    fn small(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
+        let file = open(source)?;
+        let size = usize::try_from(source.size).unwrap_or(usize::MAX);
+        self.link.calls += 3;
+        let start = self.link.waiting().len();
+        if size > 0 {
+            super::wire::encode(&Frame::Data(size as u32), self.link.waiting());
+        }
+        let waiting = self.link.waiting();
+        let from = waiting.len();
+        // One byte more than there should be, so that a file that has grown is seen.
+        waiting.resize(from + size + 1, 0);
+        let got = file.read_at(&mut waiting[from..], 0);
+        if !matches!(got, Ok(got) if got == size) {
+            waiting.truncate(start);
+            return Err(match got {
+                Ok(_) => changed(source),
+                Err(error) => unread(source, &error),
+            });
+        }
+        waiting.truncate(from + size);
+        let digest = digest::of(self.digest, &waiting[from..]);
+        self.meter.method(SendMethod::ReadWrite.name());
+        self.meter.moved(&source.name, source.size);
+        self.link.put(&Frame::End(&digest))?;
+        Ok(digest)
+    }
+
+    /// A file that is moved by a method, in segments.
+    fn large(&mut self, source: &Source, from: u64) -> Result<Vec<u8>, Stop> {
+        let file = open(source)?;
+        unchanged(source, &file)?;
+        self.meter.passed(&source.name, from);
+        self.choose(source.size - from)?;
+        let mut follower = follow(self.digest, &file, source)?;
+        follower
+            .reach(from)
+            .map_err(|error| unread(source, &error))?;
+        let mut at = from;
+        while at < source.size {
+            let length =
+                usize::try_from(source.size - at).map_or(SEGMENT, |left| left.min(SEGMENT));
+            let before = trial::thread_time();
+            self.link.put(&Frame::Data(length as u32))?;
+            self.link.flush_before_more()?;
+            self.segment(source, &file, at, length, &mut follower)?;
+            self.link.aside()?;
+            at += length as u64;
+            if length == SEGMENT && self.trial.record(trial::thread_time() - before).is_some() {
+                let name = self.methods[self.trial.current()].0.name();
+                self.meter
+                    .note(&format!("auto: {name} costs the sender least"));
+            }
+        }
+        self.link.flush()?;
+        let link = &mut *self.link;
+        let digest = follower
+            .finish(|| link.alive())?
+            .map_err(|error| unread(source, &error))?;
+        unchanged(source, &file)?;
+        self.link.put(&Frame::End(&digest))?;
+        Ok(digest)
+    }
+
+    /// Move one segment; if the file fails in the middle of it, fill it with zeros, so that the reason can be told after it.
+    fn segment(
+        &mut self,
+        source: &Source,
+        file: &File,
+        at: u64,
+        length: usize,
+        follower: &mut Follower,
+    ) -> Result<(), Stop> {
+        let (method, step) = &mut self.methods[self.trial.current()];
+        self.meter.method(method.name());
+        let mut moved = 0;
+        while moved < length {
+            let piece = Piece {
+                file,
+                name: &source.name,
+                at: at + moved as u64,
+                length: length - moved,
+            };
+            let stop =
+                match not_interrupted(&source.name).and_then(|()| step.step(self.link, piece)) {
+                    Ok(0) => changed(source),
+                    Ok(count) => {
+                        self.link.progress();
+                        moved += count;
+                        self.meter.moved(&source.name, count as u64);
+                        match follower.reach(at + moved as u64) {
+                            Ok(()) => continue,
+                            Err(error) => unread(source, &error),
+                        }
+                    }
+                    Err(stop) => stop,
+                };
+            if stop.tell.is_some() {
+                self.link.send(&vec![0; length - moved], 0)?;
+            }
+            return Err(stop);
+        }
+        Ok(())
+    }
+
+    /// Make the method ready, or those to be tried.
+    fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
+        let auto = self.options.method == SendMethod::Auto;
+        let wanted: &[SendMethod] = match self.options.method {
+            SendMethod::Auto if self.trial.chosen().is_none() || self.methods.len() > 1 => {
+                return Ok(());
+            }
+            SendMethod::Auto if bytes >= trial::WORTH => &CANDIDATES,
+            SendMethod::Auto => &[SendMethod::SendFile],
+            _ => std::slice::from_ref(&self.options.method),
+        };
+        if self.methods.len() == wanted.len() {
+            return Ok(());
+        }
+        self.methods.clear();
+        for &method in wanted {
+            match send_methods::sender(method, self.options.chunk, self.link) {
+                Ok(step) => self.methods.push((method, step)),
+                // What this machine cannot do is not a candidate.
+                Err(_) if auto && method != SendMethod::SendFile => {}
+                Err(error) => {
+                    let doing = format!(
+                        "the method {}: {}",
+                        method.name(),
+                        crate::error::words(&error)
+                    );
+                    return Err(Stop::here(doing).remedy("choose another method"));
+                }
+            }
+        }
+        self.trial = Trial::among(self.methods.len());
+        Ok(())
+    }
+}
+
+/// What `auto` tries for a large file.
+const CANDIDATES: [SendMethod; 6] = [
+    SendMethod::SendFile,
+    SendMethod::Splice,
+    SendMethod::ReadWrite,
+    SendMethod::Mmap,
+    SendMethod::ZeroCopy,
+    SendMethod::Uring,
+];
+
+/// The probe was asked to stop.
+fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
+    match crate::cancel::requested() {
+        true => Err(Stop::file(name, "interrupted")),
+        false => Ok(()),
+    }
+}
+
+fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<Follower, Stop> {
+    Follower::start(kind, file, source.size)
+        .map_err(|error| Stop::system(&source.name, "digesting", &error))
+}
+
+fn open(source: &Source) -> Result<File, Stop> {
+    OpenOptions::new()
+        .read(true)
+        // A FIFO that took the file's place is not waited for.
+        .custom_flags(libc::O_NONBLOCK)
+        .open(&source.path)
+        .map_err(|error| Stop::system(&source.name, "opening", &error))
+}
+
+/// The file is still as the manifest says.
+fn unchanged(source: &Source, file: &File) -> Result<(), Stop> {
+    let meta = file.metadata().map_err(|error| unread(source, &error))?;
+    match meta.is_file() && meta.len() == source.size && modified(&meta) == source.mtime_ns {
+        true => Ok(()),
+        false => Err(changed(source)),
+    }
+}
+
+fn changed(source: &Source) -> Stop {
+    Stop::file(&source.name, "the file changed while it was sent")
+        .remedy("send it again when nobody writes to it")
+}
+
+/// A file that ends too early for its digest has shrunk.
+fn unread(source: &Source, error: &std::io::Error) -> Stop {
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => changed(source),
+        _ => Stop::system(&source.name, "reading", error),
+    }
+}
+
+fn done(source: &Source, digest: &[u8], skipped: bool) -> FileDone {
+    FileDone {
+        name: names::shown(&source.name),
+        bytes: source.size,
+        digest: digest::hex(digest),
+        skipped,
+    }
+}

@@ -1,0 +1,221 @@
+//! Peers that speak something else, or lie.
+
+use proptest::prelude::*;
+
+use super::super::wire::{self, Entry, Frame, PREAMBLE};
+use super::*;
+
+/// What a receiver says to a peer that sends these bytes and then only listens; and what lies in its folder.
+fn told(bytes: &[u8]) -> (TransferError, usize) {
+    let place = Place::new();
+    let folder = Folder::open(&place.root.join("into")).expect("a folder");
+    let (listener, address) = bound();
+    let error = thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            let (stream, _) = listener.accept().expect("a peer");
+            receive(
+                stream,
+                &folder,
+                &receiving(ReceiveMethod::Auto),
+                &mut |_| {},
+            )
+        });
+        let mut peer = TcpStream::connect(address).expect("a receiver");
+        let _ = peer.write_all(bytes);
+        let _ = peer.shutdown(Shutdown::Write);
+        let _ = peer.read_to_end(&mut Vec::new());
+        received.join().expect("no panic").expect_err("no transfer")
+    });
+    (error, listed(&place.root.join("into")).len())
+}
+
+fn spoken(frames: &[Frame]) -> Vec<u8> {
+    let mut bytes = PREAMBLE.to_vec();
+    for frame in frames {
+        wire::encode(frame, &mut bytes);
+    }
+    bytes
+}
+
+fn entry(name: &str, size: u64) -> Entry<'_> {
+    Entry {
+        name: name.as_bytes(),
+        size,
+        mode: 0o644,
+        mtime_ns: 0,
+    }
+}
+
+#[test]
+fn names_that_lead_outside_are_refused_before_anything_is_made() {
+    for name in [
+        "../x",
+        "/x",
+        "a/../../x",
+        "a//b",
+        "",
+        "a\nb",
+        "./x",
+        "a/",
+        "a\0b",
+        ".oscope-partial-0",
+    ] {
+        let frames = [
+            Frame::Hello(DigestKind::Blake3),
+            Frame::Entries(vec![entry("good/file", 3), entry(name, 3)]),
+            Frame::EntriesEnd(2),
+        ];
+        let (error, count) = told(&spoken(&frames));
+        assert!(error.message.contains("name"), "{}", error.message);
+        assert!(!error.message.contains(char::is_control));
+        assert_eq!(count, 0, "{name:?}");
+    }
+}
+
+#[test]
+fn lies_about_sizes_and_counts_are_refused() {
+    let hello = || Frame::Hello(DigestKind::Blake3);
+    let cases = [
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", u64::MAX)]),
+            Frame::EntriesEnd(1),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 1)]),
+            Frame::EntriesEnd(2),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 1), entry("a", 1)]),
+            Frame::EntriesEnd(2),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 1)]),
+            Frame::EntriesEnd(1),
+            Frame::Data(2),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 1 << 40)]),
+            Frame::EntriesEnd(1),
+            Frame::Data(u32::MAX),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 1)]),
+            Frame::EntriesEnd(1),
+            Frame::End(b""),
+        ],
+        vec![
+            hello(),
+            Frame::Entries(vec![entry("a", 0)]),
+            Frame::EntriesEnd(1),
+            Frame::End(b"wrong"),
+        ],
+        vec![Frame::EntriesEnd(0)],
+    ];
+    for frames in cases {
+        let (_, count) = told(&spoken(&frames));
+        // At most a partial was begun.
+        assert!(count <= 1, "{frames:?}");
+    }
+}
+
+#[test]
+fn another_protocol_is_told_from_another_version_and_from_silence() {
+    let place = Place::new();
+    place.make("file", 10);
+    let files = place.sources(&["file"]);
+    for (words, expected) in [
+        (
+            &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..],
+            "no Oscope transfer speaks",
+        ),
+        (b"oscope.transfer/7\n", "another version"),
+        (b"SSH-", "no Oscope transfer speaks"),
+        (b"", "no Oscope transfer speaks"),
+    ] {
+        let (listener, address) = bound();
+        let peer = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a sender");
+            stream.write_all(words).expect("said");
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        let how = SendOptions {
+            connect_limit: Duration::from_millis(300),
+            ..sending(SendMethod::Auto)
+        };
+        let stream = connect(address, how.connect_limit).expect("a peer");
+        let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
+        assert!(error.message.contains(expected), "{}", error.message);
+        peer.join().expect("no panic");
+    }
+    let (error, _) = told(b"GET / HTTP/1.1\r\n\r\n");
+    assert!(error.message.contains("no Oscope transfer speaks"));
+    let (error, _) = told(b"oscope.transfer/9\n");
+    assert!(error.message.contains("another version"));
+}
+
+#[test]
+fn a_receiver_that_never_answers_is_given_up() {
+    let place = Place::new();
+    place.make("big", 64 << 20);
+    let files = place.sources(&["big"]);
+    let (listener, address) = bound();
+    let peer = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a sender");
+        let mut answer = PREAMBLE.to_vec();
+        wire::encode(&Frame::Hello(DigestKind::Blake3), &mut answer);
+        wire::encode(&Frame::Plan(vec![wire::Step::Whole]), &mut answer);
+        stream.write_all(&answer).expect("said");
+        stream
+    });
+    let how = SendOptions {
+        stall: Duration::from_millis(400),
+        ..sending(SendMethod::SendFile)
+    };
+    let stream = connect(address, how.connect_limit).expect("a peer");
+    let error = send(stream, &files, &how, &mut |_| {}).expect_err("no transfer");
+    assert!(error.message.contains("no progress"), "{}", error.message);
+    drop(peer.join());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn noise_behind_the_greeting_gives_an_error_and_no_file(noise in proptest::collection::vec(any::<u8>(), 0..600)) {
+        let (_, count) = told(&[&PREAMBLE[..], &noise].concat());
+        prop_assert_eq!(count, 0);
+    }
+
+    #[test]
+    fn any_bytes_are_a_frame_or_damaged(noise in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = wire::decode(&noise);
+        let mut framed = vec![0; wire::HEAD];
+        framed.extend_from_slice(&noise);
+        framed.extend_from_slice(&blake3::hash(&noise).as_bytes()[..wire::CHECK]);
+        // A message of any content, with a right check: no panic, whatever is in it.
+        let _ = wire::decode(&framed);
+    }
+
+    #[test]
+    fn a_frame_is_read_as_it_was_written_and_every_flipped_bit_is_seen(
+        name in proptest::collection::vec(any::<u8>(), 0..300), size: u64, mode: u32, mtime_ns: i64, bit: usize,
+    ) {
+        let frame = Frame::Entries(vec![Entry { name: &name, size, mode, mtime_ns }]);
+        let mut bytes = Vec::new();
+        wire::encode(&frame, &mut bytes);
+        prop_assert_eq!(wire::decode(&bytes), Ok(frame));
+        let mut head = [0; wire::HEAD];
+        head.copy_from_slice(&bytes[..wire::HEAD]);
+        prop_assert_eq!(wire::whole_length(head), Ok(bytes.len()));
+        let at = bit % (bytes.len() * 8);
+        bytes[at / 8] ^= 1 << (at % 8);
+        head.copy_from_slice(&bytes[..wire::HEAD]);
+        prop_assert!(wire::whole_length(head).is_err() || wire::decode(&bytes).is_err());
+    }
+}

@@ -1,0 +1,214 @@
+//! Transfers that succeed.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+use super::*;
+
+const SENDERS: [SendMethod; 7] = [
+    SendMethod::Auto,
+    SendMethod::ReadWrite,
+    SendMethod::Mmap,
+    SendMethod::SendFile,
+    SendMethod::Splice,
+    SendMethod::ZeroCopy,
+    SendMethod::Uring,
+];
+
+const RECEIVERS: [ReceiveMethod; 5] = [
+    ReceiveMethod::Auto,
+    ReceiveMethod::ReadWrite,
+    ReceiveMethod::Mmap,
+    ReceiveMethod::Splice,
+    ReceiveMethod::Uring,
+];
+
+#[test]
+fn every_pair_of_methods_moves_every_size() {
+    let sizes = [
+        0, 1, 577, 4096, 262_144, 262_145, 1_048_575, 1_048_577, 5_000_001,
+    ];
+    for sender in SENDERS {
+        for receiver in RECEIVERS {
+            let place = Place::new();
+            let names: Vec<_> = sizes.iter().map(|size| format!("file {size}")).collect();
+            let names: Vec<_> = names.iter().map(String::as_str).collect();
+            let contents: Vec<_> = names
+                .iter()
+                .zip(sizes)
+                .map(|(name, size)| place.make(name, size))
+                .collect();
+            let files = place.sources(&names);
+            let (sent, received) = transfer(&place, &files, &sending(sender), &receiving(receiver));
+            let sent = sent.expect("sent");
+            let received = received.expect("received");
+            assert_eq!(sent.files, received.files);
+            assert_eq!(sent.there, received.here);
+            for (name, bytes) in names.iter().zip(&contents) {
+                assert!(
+                    fs::read(place.there(name)).expect("there") == *bytes,
+                    "{name} {sender:?} {receiver:?}"
+                );
+            }
+            for (done, bytes) in sent.files.iter().zip(&contents) {
+                let digest = blake3::hash(bytes).to_hex().to_string();
+                assert_eq!(
+                    done.digest.as_ref(),
+                    Some(&digest),
+                    "{} {sender:?} {receiver:?}",
+                    done.name
+                );
+            }
+            let moved: usize = sizes.iter().sum();
+            assert_eq!(received.here.bytes, moved as u64);
+            assert!(received.here.calls > 0 && sent.here.calls > 0);
+            assert_eq!(place.partials(), Vec::<PathBuf>::new());
+        }
+    }
+}
+
+#[test]
+fn ten_thousand_files_arrive_and_a_second_time_none_is_moved() {
+    let place = Place::new();
+    fs::create_dir(place.here("many")).expect("a folder");
+    for index in 0..10_000 {
+        fs::write(
+            place.here(&format!("many/{index}")),
+            format!("file {index}"),
+        )
+        .expect("a file");
+    }
+    let files = place.sources(&["many"]);
+    let (sent, received) = transfer(
+        &place,
+        &files,
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    assert_eq!(sent.expect("sent").here.files, 10_000);
+    assert_eq!(received.expect("received").here.skipped, 0);
+    for index in 0..10_000 {
+        let text = fs::read_to_string(place.there(&format!("many/{index}"))).expect("there");
+        assert_eq!(text, format!("file {index}"));
+    }
+    let (sent, received) = transfer(
+        &place,
+        &files,
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    let here = sent.expect("sent").here;
+    assert_eq!((here.files, here.skipped, here.bytes), (10_000, 10_000, 0));
+    assert_eq!(received.expect("received").here.skipped, 10_000);
+}
+
+#[test]
+fn modes_and_times_are_kept_but_not_setuid() {
+    let place = Place::new();
+    place.make("plain", 10);
+    place.make("big", 2 << 20);
+    fs::set_permissions(place.here("plain"), Permissions::from_mode(0o4755)).expect("a mode");
+    fs::set_permissions(place.here("big"), Permissions::from_mode(0o400)).expect("a mode");
+    let files = place.sources(&["plain", "big"]);
+    let (sent, received) = transfer(
+        &place,
+        &files,
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    sent.expect("sent");
+    received.expect("received");
+    for (name, mode) in [("plain", 0o755), ("big", 0o400)] {
+        let there = fs::metadata(place.there(name)).expect("there");
+        let here = fs::metadata(place.here(name)).expect("here");
+        assert_eq!(there.mode() & 0o7777, mode);
+        assert_eq!(
+            (there.mtime(), there.mtime_nsec()),
+            (here.mtime(), here.mtime_nsec())
+        );
+    }
+}
+
+#[test]
+fn sha512_is_that_of_the_whole_file() {
+    use sha2::{Digest, Sha512};
+    let place = Place::new();
+    let bytes = place.make("file", 3 << 20);
+    let how = SendOptions {
+        digest: DigestKind::Sha512,
+        ..SendOptions::default()
+    };
+    let (sent, received) = transfer(
+        &place,
+        &place.sources(&["file"]),
+        &how,
+        &ReceiveOptions::default(),
+    );
+    let digest = format!("{:x}", Sha512::digest(&bytes));
+    assert_eq!(sent.expect("sent").files[0].digest, Some(digest.clone()));
+    assert_eq!(received.expect("received").files[0].digest, Some(digest));
+}
+
+#[test]
+fn a_sender_without_digests_is_refused_unless_the_receiver_asks_for_none() {
+    let place = Place::new();
+    let bytes = place.make("file", 300_000);
+    let files = place.sources(&["file"]);
+    let how = SendOptions {
+        digest: DigestKind::None,
+        ..SendOptions::default()
+    };
+    let (sent, received) = transfer(&place, &files, &how, &ReceiveOptions::default());
+    assert!(sent.expect_err("refused").message.contains("verifies"));
+    assert!(
+        received
+            .expect_err("refused")
+            .message
+            .contains("no digests")
+    );
+    assert!(listed(&place.root.join("into")).is_empty());
+    let unverified = ReceiveOptions {
+        verify: false,
+        ..ReceiveOptions::default()
+    };
+    for how in [how, SendOptions::default()] {
+        let (sent, received) = transfer(&place, &files, &how, &unverified);
+        assert_eq!(sent.expect("sent").files[0].digest, None);
+        assert_eq!(received.expect("received").files[0].digest, None);
+        assert!(fs::read(place.there("file")).expect("there") == bytes);
+    }
+}
+
+#[test]
+fn folders_below_folders_are_made() {
+    let place = Place::new();
+    fs::create_dir_all(place.here("a/b/c")).expect("folders");
+    place.make("a/one", 5);
+    place.make("a/b/c/two", 600_000);
+    let (sent, received) = transfer(
+        &place,
+        &place.sources(&["a"]),
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    sent.expect("sent");
+    received.expect("received");
+    for name in ["a/one", "a/b/c/two"] {
+        assert!(
+            fs::read(place.there(name)).expect("there")
+                == fs::read(place.here(name)).expect("here")
+        );
+    }
+}
+
+#[test]
+fn links_and_other_things_are_left_out_with_a_note() {
+    let place = Place::new();
+    fs::create_dir(place.here("a")).expect("a folder");
+    place.make("a/one", 5);
+    std::os::unix::fs::symlink("one", place.here("a/link")).expect("a link");
+    let found = Source::gather(&[place.here("a")]).expect("gathered");
+    assert_eq!(found.files.len(), 1);
+    assert!(found.notes.len() == 1 && found.notes[0].contains("a/link"));
+    assert!(Source::gather(&[place.here("absent")]).is_err());
+}

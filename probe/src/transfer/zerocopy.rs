@@ -1,0 +1,196 @@
+//! `MSG_ZEROCOPY`: the network reads the file's pages themselves, and tells on the socket's error queue when it no longer needs them.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+use super::link::Link;
+use super::send_methods::{Piece, SendStep, Window, send_mapped};
+use super::stop::Stop;
+
+/// Mappings that wait for the network at most.
+const WAITING: usize = 8;
+
+/// How long one wait for the error queue lasts.
+const SLICE_MS: i32 = 100;
+
+/// `sock_extended_err.ee_origin` of a completion, from `linux/errqueue.h`.
+const ORIGIN: u8 = 5;
+
+/// `ee_code` of a completion where the kernel copied after all.
+const COPIED: u8 = 1;
+
+/// `send` with `MSG_ZEROCOPY` from a mapping.
+pub struct ZeroCopy {
+    chunk: usize,
+    window: Option<Window>,
+    /// Mappings sent, each with the number of the last call on it.
+    waiting: VecDeque<(u32, Window)>,
+    /// Number that the next call will have.
+    next: u32,
+    /// All calls before this number are complete.
+    done: u32,
+    completed: u64,
+    copied: u64,
+}
+
+impl ZeroCopy {
+    /// Ask for zero copies on a socket.
+    ///
+    /// # Errors
+    /// The kernel does not offer them.
+    pub fn new(chunk: usize, socket: RawFd) -> io::Result<Self> {
+        let on: i32 = 1;
+        // SAFETY: the option is an int, which lives through the call.
+        let set = unsafe {
+            libc::setsockopt(
+                socket,
+                libc::SOL_SOCKET,
+                libc::SO_ZEROCOPY,
+                (&raw const on).cast(),
+                size_of::<i32>() as libc::socklen_t,
+            )
+        };
+        match set {
+            0 => Ok(Self {
+                chunk,
+                window: None,
+                waiting: VecDeque::new(),
+                next: 0,
+                done: 0,
+                completed: 0,
+                copied: 0,
+            }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Let go of mappings that are no longer needed, until at most `keep` wait.
+    fn reap(&mut self, link: &mut Link, keep: usize) -> Result<(), Stop> {
+        let mut since = (Instant::now(), self.done);
+        loop {
+            while self.collect(link)? {}
+            while self
+                .waiting
+                .front()
+                .is_some_and(|(last, _)| last.wrapping_sub(self.done) > u32::MAX / 2)
+            {
+                self.waiting.pop_front();
+                link.calls += 1;
+            }
+            if self.waiting.len() <= keep {
+                return Ok(());
+            }
+            if since.1 != self.done {
+                since = (Instant::now(), self.done);
+                link.progress();
+            }
+            let mut poll = libc::pollfd {
+                fd: link.socket(),
+                events: 0,
+                revents: 0,
+            };
+            link.calls += 1;
+            // SAFETY: one pollfd, which lives through the call.
+            unsafe { libc::poll(&raw mut poll, 1, SLICE_MS) };
+            if poll.revents & libc::POLLERR == 0 {
+                link.again(&io::ErrorKind::WouldBlock.into())?;
+            } else if since.0.elapsed() > Duration::from_millis(100) {
+                // An error of the connection, too, wakes the poll, without an entry in the queue.
+                link.aside()?;
+                std::thread::sleep(Duration::from_millis(10));
+                link.again(&io::ErrorKind::WouldBlock.into())?;
+            }
+        }
+    }
+
+    /// Take one completion off the error queue: whether there was one.
+    fn collect(&mut self, link: &mut Link) -> Result<bool, Stop> {
+        // Aligned as control messages must be.
+        let mut control = [0_u64; 16];
+        // SAFETY: all zeros is a valid, empty message header.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        link.calls += 1;
+        // SAFETY: the header and the buffer it points to live through the call.
+        let got = unsafe {
+            libc::recvmsg(
+                link.socket(),
+                &raw mut message,
+                libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+            )
+        };
+        if got < 0 {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(false),
+                _ => link.failed(&error).map(|()| false),
+            };
+        }
+        // SAFETY: the kernel filled the header; the first message lies within the buffer if it is not null.
+        let first = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+        if first.is_null() {
+            return Ok(true);
+        }
+        // SAFETY: the first control message of the error queue carries a `sock_extended_err`, and the length is checked before it is read.
+        let told = unsafe {
+            let whole = libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) as usize;
+            if ((*first).cmsg_len as usize) < whole {
+                return Ok(true);
+            }
+            libc::CMSG_DATA(first)
+                .cast::<libc::sock_extended_err>()
+                .read_unaligned()
+        };
+        if told.ee_origin == ORIGIN && told.ee_errno == 0 {
+            // TCP completes in order: `ee_info..=ee_data` goes on from what was done.
+            self.done = told.ee_data.wrapping_add(1);
+            let calls = u64::from(told.ee_data.wrapping_sub(told.ee_info)) + 1;
+            self.completed += calls;
+            if told.ee_code & COPIED != 0 {
+                self.copied += calls;
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl SendStep for ZeroCopy {
+    fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        let window = Window::of(self.window.take(), piece, link)?;
+        let sent = send_mapped(link, &window, piece, self.chunk, libc::MSG_ZEROCOPY);
+        match sent {
+            // What an earlier call may have queued of this mapping is waited for below.
+            Err(stop) => {
+                self.waiting.push_back((self.next.wrapping_sub(1), window));
+                return Err(stop);
+            }
+            Ok(0) => self.waiting.push_back((self.next.wrapping_sub(1), window)),
+            Ok(count) if count < piece.length => {
+                self.next = self.next.wrapping_add(1);
+                self.window = Some(window);
+            }
+            Ok(_) => {
+                self.waiting.push_back((self.next, window));
+                self.next = self.next.wrapping_add(1);
+                self.reap(link, WAITING)?;
+            }
+        }
+        sent
+    }
+
+    fn settle(&mut self, link: &mut Link) -> Result<(), Stop> {
+        self.reap(link, 0)
+    }
+
+    fn note(&self) -> Option<String> {
+        (self.copied > 0).then(|| {
+            format!(
+                "zerocopy: the kernel copied after all in {} of {} calls, as it does on loopback",
+                self.copied, self.completed
+            )
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! `--device` of the verbs `send` and `receive`.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::session::{self, Done, Event, Options};
+use super::stream::Method;
+use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
+use crate::transfer::folder::Folder;
+use crate::transfer::{Progress, Source, TransferError};
+
+/// What both verbs take for it.
+#[derive(Args, Clone, Copy)]
+pub struct DeviceArguments {
+    /// Go through the kernel modules' devices, by calls or by the mapped area: the sender listens, and the receiver connects to it.
+    #[arg(long, value_enum)]
+    pub device: Option<Method>,
+    /// Print the page descriptors of the mapped area.
+    #[arg(long, requires = "device")]
+    pub descriptors: bool,
+}
+
+/// What the verbs lend to it.
+pub struct Verb<'a> {
+    /// How both sides go about it.
+    pub options: Options,
+    /// Whether page descriptors are printed.
+    pub descriptors: bool,
+    /// Whether every file is told at the end.
+    pub list: bool,
+    /// Prints an event.
+    pub tell: &'a dyn Fn(&Value),
+    /// Prints what the engine tells too.
+    pub progress: &'a dyn Fn(Progress),
+}
+
+impl Verb<'_> {
+    /// Send files to the one receiver that comes.
+    ///
+    /// # Errors
+    /// In one line.
+    pub fn send(
+        &self,
+        address: std::net::SocketAddr,
+        files: &[Source],
+    ) -> Result<(), TransferError> {
+        self.check()?;
+        let done = session::send(address, files, &self.options, &mut |event| self.hear(event))?;
+        self.conclude(&done);
+        Ok(())
+    }
+
+    /// Receive what one sender sends. `false`: asked to stop before it came.
+    ///
+    /// # Errors
+    /// In one line.
+    pub fn receive(
+        &self,
+        address: std::net::SocketAddr,
+        folder: &Folder,
+    ) -> Result<bool, TransferError> {
+        self.check()?;
+        let done = session::receive(address, folder, &self.options, &mut |event| {
+            self.hear(event)
+        })?;
+        if let Some(done) = &done {
+            self.conclude(done);
+        }
+        Ok(done.is_some())
+    }
+
+    fn check(&self) -> Result<(), TransferError> {
+        match self.descriptors {
+            true => session::check_descriptors(self.options.method),
+            false => Ok(()),
+        }
+    }
+
+    fn hear(&self, event: Event) {
+        match event {
+            Event::Listening(address) => {
+                (self.tell)(&json!({"event": "listening", "address": address.to_string()}));
+            }
+            Event::Peer(address) => {
+                (self.tell)(&json!({"event": "peer", "address": address.to_string()}))
+            }
+            Event::Progress(progress) => (self.progress)(progress),
+        }
+    }
+
+    fn conclude(&self, done: &Done) {
+        if self.descriptors {
+            done.pages.iter().for_each(|page| (self.tell)(&shown(page)));
+        }
+        if self.list {
+            for file in &done.files {
+                (self.tell)(&json!({
+                    "event": "file", "name": file.name, "bytes": file.bytes, "digest": file.digest, "skipped": file.skipped,
+                }));
+            }
+        }
+        let digest = match done.files.as_slice() {
+            [one] => one.digest.as_deref(),
+            _ => None,
+        };
+        (self.tell)(
+            &json!({"event": "done", "here": done.here, "there": Value::Null, "digest": digest}),
+        );
+    }
+}
+
+/// A page's descriptor; bits in hexadecimal, the entry and flags as the kernel has them.
+fn shown(page: &Descriptor) -> Value {
+    let hex = |number: u64| format!("{number:#x}");
+    json!({
+        "event": "descriptor", "offset": page.offset, "address": hex(page.address), "pfn": hex(page.pfn),
+        "pte": (page.flags & PTE != 0).then(|| hex(page.pte)), "page_flags": hex(page.page_flags),
+        "refcount": page.refcount, "mapcount": page.mapcount,
+    })
+}
+
+impl Descriptor {
+    /// Whether the page is there, in the range of a mapping of the caller, and in a page table.
+    pub fn is_mapped(&self) -> bool {
+        self.flags & (ALLOCATED | MAPPED) == ALLOCATED | MAPPED && self.mapcount > 0
+    }
+}

@@ -1,0 +1,169 @@
+//! The receiver: a process of its own, which receives once for each repetition.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::meeting::Door;
+use super::parameters::{Meeting, Writes};
+use super::small;
+use crate::error::{Failure, words};
+use crate::net::Link;
+use crate::transfer::{self, Folder, ReceiveOptions, Tally};
+use crate::workloads::fresh_process::Told;
+
+/// What the receiver is asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Job {
+    /// Go to its network, and say where it will be found.
+    Settle,
+    /// Receive what one connection brings.
+    Receive,
+}
+
+/// What it answers.
+#[derive(Clone, Copy)]
+pub struct Answer {
+    /// What it received; nothing for [`Job::Settle`].
+    pub received: Result<Side, Told>,
+    /// Where it will be found the next time.
+    pub next: Option<SocketAddr>,
+}
+
+/// What one side did in a transfer.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Side {
+    /// Files that went whole.
+    pub files: u64,
+    /// Bytes of contents that went over the connection.
+    pub bytes: u64,
+    /// System calls on the connection and the files.
+    pub calls: u64,
+    /// As the side's own clock has it.
+    pub time_ns: u64,
+    /// CPU time and switches of all its threads; `None` where it has but one, which the caller looks after.
+    pub used: Option<(f64, f64)>,
+}
+
+impl From<&Tally> for Side {
+    fn from(tally: &Tally) -> Self {
+        Self {
+            files: tally.files - tally.skipped,
+            bytes: tally.bytes,
+            calls: tally.calls,
+            time_ns: tally.time_ns,
+            used: Some((
+                tally.cpu_ns as f64 / 1e9,
+                (tally.voluntary + tally.involuntary) as f64,
+            )),
+        }
+    }
+}
+
+impl From<small::Done> for Side {
+    fn from(done: small::Done) -> Self {
+        Self {
+            files: done.files,
+            bytes: done.bytes,
+            calls: done.calls,
+            time_ns: done.time_ns,
+            used: None,
+        }
+    }
+}
+
+/// How it receives.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Where it goes first, unless it stays where it was made.
+    pub link: Option<Arc<Link>>,
+    /// The address to listen at.
+    pub at: IpAddr,
+    /// Whether it is there before the sender.
+    pub meeting: Meeting,
+    /// How much later than the sender it comes, if not.
+    pub late: Duration,
+    /// What the sender's exchange is.
+    pub writes: Writes,
+    /// Where the files go.
+    pub destination: PathBuf,
+    /// How the engine is to receive.
+    pub options: ReceiveOptions,
+    /// The next door; there is none before it has settled.
+    pub door: Option<Door>,
+}
+
+impl Receiver {
+    /// Do a job.
+    pub fn work(&mut self, job: Job) -> Answer {
+        let received = match job {
+            Job::Settle => self.settle().map(|()| Side::default()),
+            Job::Receive => self.receive(),
+        };
+        // A door that lets nobody in twice: after a transfer that failed, nothing is left over for the next.
+        let door = self.next_door();
+        let (received, door) = match (received, door) {
+            (Ok(side), Ok(door)) => (Ok(side), Some(door)),
+            (Err(failure), door) => (Err(failure), door.ok()),
+            (Ok(_), Err(failure)) => (Err(failure), None),
+        };
+        self.door = door;
+        Answer {
+            received: received.map_err(|failure| Told::of(&failure)),
+            next: self.door.as_ref().map(|door| door.address),
+        }
+    }
+
+    fn next_door(&self) -> Result<Door, Failure> {
+        let door = Door::new(self.meeting, self.at)?;
+        if self.meeting == Meeting::Ready {
+            self.set_manners(&door)?;
+        }
+        Ok(door)
+    }
+
+    /// What connections inherit from the socket that listens; listen(2) forgets what was set before (`inet_csk_listen_start`).
+    fn set_manners(&self, door: &Door) -> Result<(), Failure> {
+        match self.writes {
+            Writes::Whole => Ok(()),
+            Writes::Small | Writes::Nodelay => small::delay_acknowledgements(&door.socket)
+                .map_err(|error| Failure::system("switching TCP_QUICKACK off", words(&error))),
+        }
+    }
+
+    fn settle(&self) -> Result<(), Failure> {
+        match &self.link {
+            Some(link) => link.receiver.settle(),
+            None => Ok(()),
+        }
+    }
+
+    fn receive(&mut self) -> Result<Side, Failure> {
+        let door = self.door.take();
+        let door = door.ok_or_else(|| Failure::failed("the receiver has no place to listen at"))?;
+        let came = match self.meeting {
+            Meeting::Ready => None,
+            Meeting::Retry => {
+                thread::sleep(self.late);
+                let came = Instant::now();
+                door.open()?;
+                self.set_manners(&door)?;
+                Some(came)
+            }
+        };
+        let stream = door.accept()?;
+        let waited = came.map_or(Duration::ZERO, |came| came.elapsed());
+        let mut side = match self.writes {
+            Writes::Whole => {
+                let into = Folder::open(&self.destination)?;
+                let received = transfer::receive(stream, &into, &self.options, &mut |_| ())?;
+                Side::from(&received.here)
+            }
+            Writes::Small | Writes::Nodelay => small::receive(stream, &self.destination)?.into(),
+        };
+        side.time_ns += waited.as_nanos() as u64;
+        Ok(side)
+    }
+}

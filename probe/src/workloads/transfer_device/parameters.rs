@@ -1,0 +1,128 @@
+//! What `transfer.device` says of itself, and the parameters it takes.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::transfer_device::Method;
+use crate::workloads::transfer::files::Files;
+use crate::workloads::transfer::folder::Folder;
+
+/// Most files: each is made, sent and hashed in every repetition.
+const MOST_FILES: u64 = 10_000;
+
+/// Parameters of `transfer.device`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Parameters {
+    /// How both sides use their device.
+    pub method: Method,
+    /// What is sent.
+    #[serde(flatten)]
+    pub files: Files,
+    /// Bytes of a `read` or `write`.
+    pub buffer: u64,
+    /// Where source and destination lie.
+    pub folder: PathBuf,
+}
+
+pub fn description() -> Description {
+    Description {
+        name: "transfer.device",
+        version: 1,
+        purpose: "Files from one process to another by two character devices that hold the TCP connection in the kernel: read and write, or a mapped area",
+        timing_model: "time_ns = raw - correction, at the receiver, as in the document: from before it connects to the sender, which listens already, until it has written every file, has seen \
+            the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
+            Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
+            sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
+        parameters: parameters(),
+        metrics: metrics(),
+        needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
+    }
+}
+
+fn parameters() -> Vec<Parameter> {
+    let mut all = vec![Parameter::choice(
+        "method",
+        "fcntl",
+        &["fcntl", "mmap"],
+        "fcntl (the document's word): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, and written from it, and an ioctl(2) sends or receives a part of it.",
+    )];
+    all.extend(Files::parameters().into_iter().map(fewer));
+    all.push(Parameter {
+        name: "buffer",
+        kind: Kind::Bytes {
+            default: 4 << 10,
+            minimum: 64,
+            maximum: 2 << 20,
+        },
+        unit: Some("B"),
+        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that the document began with and \
+            the 2 MiB that method=mmap moves by one ioctl(2), where this is without meaning.",
+    });
+    all.push(Folder::parameter());
+    all
+}
+
+fn fewer(parameter: Parameter) -> Parameter {
+    match parameter.kind {
+        Kind::Integer {
+            default, minimum, ..
+        } if parameter.name == "files" => Parameter {
+            kind: Kind::Integer {
+                default,
+                minimum,
+                maximum: MOST_FILES,
+            },
+            ..parameter
+        },
+        _ => parameter,
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    vec![
+        Metric {
+            name: "time_ns",
+            unit: "ns",
+            better: Better::Less,
+            doc: "From the receiver's connecting until it has all files and has closed.",
+        },
+        Metric {
+            name: "bytes_per_s",
+            unit: "B/s",
+            better: Better::More,
+            doc: "bytes / time_ns.",
+        },
+        Metric {
+            name: "sender_time_ns",
+            unit: "ns",
+            better: Better::Less,
+            doc: "From the sender's waiting for the receiver until that has closed.",
+        },
+        Metric {
+            name: "bytes",
+            unit: "B",
+            better: Better::Neither,
+            doc: "Contents of all files.",
+        },
+        Metric {
+            name: "calls",
+            unit: "1",
+            better: Better::Less,
+            doc: "System calls that the receiver makes inside the clock: on its device and on the files.",
+        },
+        Metric {
+            name: "sender_calls",
+            unit: "1",
+            better: Better::Less,
+            doc: "System calls that the sender makes for it.",
+        },
+        Metric {
+            name: "minflt",
+            unit: "1",
+            better: Better::Less,
+            doc: "Page faults of the receiver that needed no disk (getrusage(2)): with method=mmap those of the area are among them.",
+        },
+    ]
+}
