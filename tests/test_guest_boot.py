@@ -264,3 +264,30 @@ def test_a_guest_cannot_be_traced(patched_kernel: Kernel, command: CommandLine) 
     (line,) = answer.errors
     assert answer.code == 2
     assert "sees nothing of a guest" in line
+
+
+def test_ctrl_c_ends_a_guest_that_boots_and_the_run_can_be_resumed(
+    base_kernel: Kernel, command: CommandLine
+) -> None:
+    on = ("--on", f"guest:{base_kernel.id}", "--clock", "instructions")
+    words = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "2", *on)
+    with command.start(*words) as started:
+        while not (guests := emulators_of(started.pid)):
+            assert started.poll() is None
+            time.sleep(0.02)
+        started.send_signal(signal.SIGINT)
+        _, err = started.communicate(timeout=120)
+    [run] = command.runs()
+    assert started.returncode == 1
+    assert f"oscope: interrupted: run {run} keeps what was measured" in err
+    # Nothing was lost: the guest is not taken for one that does not boot.
+    assert "boot" not in err
+    assert not any(map(runs_guest, guests))
+    interrupted = command("show", run)
+    assert "the run ended before its turn" in interrupted.out
+    resumed = command("run", "--resume", run, "--json", "record.json")
+    assert resumed.code == 0, resumed.err
+    record = json.loads((command.folder / "record.json").read_text())
+    first, second = record["points"][0]["metrics"]["instructions"]["values"]
+    assert first == second
+    assert len(record["environment"]["boots"]) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +42,10 @@ class FakeGuests:
         self._boots = itertools.count()
         self._accelerators = accelerators
 
-    def start(self) -> Probe:
+    def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
         if next(self._failing):
             raise ProbeError("the guest was silent for 60 s and was killed")
-        return Probe([self._path, "run"])
+        return Probe([self._path, "run"], begun=begun)
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         made = dict.fromkeys(("kernel", "cpu_model", "kernel_options", "qemu"), "fake")

@@ -155,6 +155,7 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
         "from oscope.kernel.listener import Silence\n"
         "from pathlib import Path\n"
         f"places.CONFIGS = Path({str(places.CONFIGS)!r})\n"
+        f"places.MODULES = Path({str(places.MODULES)!r})\n"
         f"source.ARCHIVES = Path({str(source.ARCHIVES)!r})\n"
         "build.build(recipe.make(), Silence())\n"
     )

@@ -10,7 +10,7 @@ import pytest
 from cli_driver import CommandLine
 from oscope import kernel as kernels
 from oscope.errors import OscopeError, UsageError
-from oscope.kernel import build, source
+from oscope.kernel import build, modules, source
 from oscope.kernel.listener import Silence
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, made
 
@@ -90,10 +90,11 @@ def test_an_image_of_ones_own_tells_its_release(toy: Path, tmp_path: Path) -> No
 
 def test_every_patch_and_configuration_is_part_of_the_package() -> None:
     """A wheel gets files and links to files, but follows no link to a folder."""
-    for kind in ("patches", "configs"):
+    for kind in ("patches", "configs", "modules"):
         linked = Path(kernels.__file__).parent / kind
         kept = Path(__file__).parent.parent / "kernel" / kind
-        assert {file.name for file in linked.iterdir()} == {file.name for file in kept.iterdir()}
+        wanted = modules.sources(kept).files if kind == "modules" else {file.name for file in kept.iterdir()}
+        assert {file.name for file in linked.iterdir()} == set(wanted)
         assert all(file.samefile(kept / file.name) for file in linked.iterdir())
 
 

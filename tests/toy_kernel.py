@@ -32,9 +32,16 @@ allnoconfig:
 bzImage: $(O)/kernel/sys.o $(O)/mm/vmscan.o
 \t@mkdir -p $(O)/arch/x86/boot
 \t@cat $^ > $(O)/arch/x86/boot/bzImage
-\t@cd $(O) && touch System.map Module.symvers modules.builtin modules.order vmlinux
+\t@cd $(O) && touch System.map modules.builtin modules.order vmlinux
+\t@cksum < $(O)/arch/x86/boot/bzImage > $(O)/Module.symvers
 
+# A module, and which kernel it was built for.
 modules:
+\t@for file in $(wildcard $(M)/*.c); do \\
+\t\techo "  CC [M]  $$file"; \\
+\t\tgcc -Iinclude -c -o $${file%.c}.ko $$file || exit 2; \\
+\t\tcat $(O)/Module.symvers >> $${file%.c}.ko; \\
+\tdone
 
 $(O)/%.o: %.c include/sys.h
 \t@echo "  CC      $*.o"
@@ -106,6 +113,9 @@ def surround(folder: Path, patch: pytest.MonkeyPatch) -> Path:
     for name, text in CONFIGS.items():
         (configs / f"{name}.config").write_text(text)
     patch.setattr(places, "CONFIGS", configs)
+    # Oscope's own need a real kernel.
+    (folder / "modules").mkdir()
+    patch.setattr(places, "MODULES", folder / "modules")
     archive(make_tree(folder / "linux-source-6.1"), folder / "src")
     patch.setattr(source, "ARCHIVES", folder / "src")
     return folder / "linux-source-6.1"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,8 +23,8 @@ class Place(Protocol):
     slowness: float
     """By how much longer a probe may be silent there than on a real machine."""
 
-    def start(self) -> Probe:
-        """Start a probe and wait for its greeting. Raises ProbeError."""
+    def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
+        """Start a probe and wait for its greeting; `begun` is given it before that. Raises ProbeError."""
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what is to be recorded of where `probe` runs, its clock and its boot among it."""
@@ -45,10 +45,10 @@ class Local:
         self._path = path
         self._placement = placement
 
-    def start(self) -> Probe:
-        """Start a probe and wait for its greeting. Raises ProbeError."""
+    def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
+        """Start a probe and wait for its greeting; `begun` is given it before that. Raises ProbeError."""
         with self._placement.starting():
-            return Probe([self._path, "run"])
+            return Probe([self._path, "run"], begun=begun)
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -55,8 +55,17 @@ class Probe:
     subject = "the probe"
     """What messages call it."""
 
-    def __init__(self, command: Sequence[str | Path], *, hello_limit_s: float = HELLO_LIMIT_S) -> None:
-        """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes."""
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        hello_limit_s: float = HELLO_LIMIT_S,
+        begun: Callable[[Probe], None] | None = None,
+    ) -> None:
+        """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes.
+
+        `begun` is given the probe before that, to terminate or kill it meanwhile.
+        """
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._unread = {"stdout": b"", "stderr": b""}
         self._terminated_at: float | None = None
@@ -78,6 +87,8 @@ class Probe:
         for name in ("stdout", "stderr"):
             self._selector.register(getattr(self._process, name), selectors.EVENT_READ, name)
         try:
+            if begun is not None:
+                begun(self)
             self.hello = self._greet(hello_limit_s)
         except BaseException:
             self.kill()

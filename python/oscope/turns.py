@@ -110,7 +110,8 @@ class Turns:
                 if tracer_of(other.factors) == one.tracer and not other.skipped:
                     self._skip(other, error.message, error.remedy)
         except ProbeError:
-            raise
+            if not self.interrupted:
+                raise
         except OscopeError as error:
             self._fail(point, one.block, error)
         else:
@@ -177,7 +178,11 @@ class Turns:
 
     def _process(self, experiment: PlannedExperiment) -> Probe:
         if self._probe is None:
-            self._probe = self._place.start()
+            try:
+                self._probe = self._place.start(self._hold)
+            except BaseException:
+                self._probe = None
+                raise
             if not self._place.traceable:
                 # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
                 self._requests = 0
@@ -189,6 +194,12 @@ class Turns:
                 self._probe.terminate()
         return self._probe
 
+    def _hold(self, probe: Probe) -> None:
+        """Have a signal end a probe that has not greeted yet, such as a guest that boots."""
+        self._probe = probe
+        if self.interrupted:
+            probe.terminate()
+
     def _begin_process(self, point: PointState, block: int) -> Probe | None:
         """Return the process that takes a turn; None where a guest does not boot, which another may.
 
@@ -198,6 +209,8 @@ class Turns:
         try:
             probe = self._process(experiment)
         except ProbeError as error:
+            if self.interrupted:
+                return None
             if experiment.guest is None:
                 raise
             self._lose(point, block, error)

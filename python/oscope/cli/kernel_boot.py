@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +15,9 @@ from oscope.cli.quick import Command
 from oscope.cli.request import parse_option
 from oscope.errors import UsageError
 from oscope.units import parse_bytes, parse_duration
+
+if TYPE_CHECKING:
+    from oscope.guest import Guest
 
 _COMMAND = "oscope.command"
 _DASHES = "--"
@@ -51,6 +56,14 @@ def boot(
     time_limit: Annotated[
         str, typer.Option("--time-limit", metavar="T", help="Kill the guest after this time.")
     ] = "1h",
+    peer: Annotated[
+        str | None,
+        typer.Option(
+            "--peer",
+            metavar="COMMAND",
+            help="Boot a second guest on the same network, and run this command there.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the QEMU command, and do nothing else.")
     ] = False,
@@ -58,7 +71,12 @@ def boot(
     """Boot a kernel and run a command in the guest: oscope kernel boot my_precious -- uname -r.
 
     The guest has this machine's files, read only, and the command this command's standard streams and exit
-    status. A kernel that panics or hangs is told of by its console's last lines.
+    status. Oscope's kernel modules are in /lib/modules/oscope. A kernel that panics or hangs is told of by
+    its console's last lines.
+
+    With --peer the guest has the address 10.0.2.1 and its peer 10.0.2.2, whose command begins once the first
+    has written a line, or after a while. What it writes comes on standard error, each line behind its
+    address; the exit status is that of the first command to fail.
     """
     command = context.meta.get(_COMMAND) or ()
     if not command:
@@ -70,6 +88,8 @@ def boot(
     memory_bytes = MEMORY_BYTES if memory is None else parse_option("--memory", parse_bytes, memory)
     guest = Guest(resolve(kernel), clock, CPUS[clock] if cpus is None else cpus, memory_bytes)
     limit_s = parse_option("--time-limit", parse_duration, time_limit)
+    if peer is not None:
+        return _boot_pair(guest, (command, _words(peer)), limit_s, dry_run=dry_run)
     if dry_run:
         made, choice = guest_command.machine(guest, command, Path("console.log"), Path("status"), trial=False)
         note(f"accelerator {choice.accelerator}: {choice.why}")
@@ -79,3 +99,65 @@ def boot(
     if ended.note is not None:
         note(ended.note)
     return ended.status
+
+
+def _words(peer: str) -> list[str]:
+    """Return the words of the peer's command, quoted as for a shell."""
+    try:
+        words = shlex.split(peer)
+    except ValueError as error:
+        raise UsageError(f"--peer {peer!r}: {error}", remedy="close the quotation") from error
+    if not words:
+        raise UsageError("--peer names no command", remedy="name one, such as --peer 'uname -r'")
+    return words
+
+
+def _boot_pair(
+    guest: Guest, commands: tuple[Sequence[str], Sequence[str]], limit_s: float, *, dry_run: bool
+) -> int:
+    from oscope.guest import command as guest_command
+    from oscope.guest import pair
+
+    if dry_run:
+        made, choice = pair.machines(guest, commands, Path(), trial=False)
+        note(f"accelerator {choice.accelerator}: {choice.why}")
+        for machine in made:
+            print(shlex.join(machine.command))
+        return 0
+    streams = _PairStreams()
+    with guest_command.terminal():
+        ended = pair.run(guest, commands, streams.take, limit_s, stdin=sys.stdin.fileno())
+    streams.end()
+    for one in ended:
+        if one.note is not None:
+            note(one.note)
+    return next((one.status for one in ended if one.status != 0), 0)
+
+
+class _PairStreams:
+    """Passes on what two guests write: the first's as it is, the peer's line by line, marked as such."""
+
+    _PEER = b"10.0.2.2: "
+
+    def __init__(self) -> None:
+        self._rest: dict[str, bytes] = {}
+
+    def take(self, number: int, stream: str, chunk: bytes) -> None:
+        """Pass on a chunk."""
+        if number == 1:
+            target = sys.stdout if stream == "stdout" else sys.stderr
+            target.buffer.write(chunk)
+            target.buffer.flush()
+            return
+        *lines, self._rest[stream] = (self._rest.get(stream, b"") + chunk).split(b"\n")
+        for line in lines:
+            self._tell(line)
+
+    def end(self) -> None:
+        """Pass on what ended without a newline."""
+        for line in filter(None, self._rest.values()):
+            self._tell(line)
+
+    def _tell(self, line: bytes) -> None:
+        sys.stderr.buffer.write(self._PEER + line + b"\n")
+        sys.stderr.buffer.flush()

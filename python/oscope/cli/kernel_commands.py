@@ -12,8 +12,9 @@ from oscope.cli.errors import note
 from oscope.cli.kernel_progress import watching
 from oscope.errors import OscopeError
 from oscope.kernel import build as building
-from oscope.kernel import built, checkpatch, recipe
+from oscope.kernel import built, checkpatch, modules, recipe
 from oscope.kernel import source as sources
+from oscope.kernel.kernel import Kernel
 
 _MEBIBYTE = 1 << 20
 
@@ -73,6 +74,7 @@ def show_list(*, as_json: bool) -> None:
         ["id", *(entry.kernel.id for entry in entries)],
         ["name", *(entry.kernel.name for entry in entries)],
         ["release", *(entry.kernel.release for entry in entries)],
+        ["modules", *(_modules(entry.kernel) for entry in entries)],
         terminal.aligned(["MiB", *(f"{entry.size_bytes / _MEBIBYTE:.1f}" for entry in entries)]),
         ["built", *(_age((now - entry.made).total_seconds()) for entry in entries)],
         ["source", *(entry.kernel.source for entry in entries)],
@@ -101,6 +103,13 @@ def check_patch(patch: str, tree: Path | None, jobs: int | None) -> None:
     for check in checks:
         if not check.passed:
             raise OscopeError(f"{made.patch_names[0]}: {check.name} failed: {check.found}")
+
+
+def _modules(kernel: Kernel) -> str:
+    """Return whether Oscope's modules are there for a kernel, in a word."""
+    if kernel.modules:
+        return "built"
+    return "old" if kernel.folder is not None and (kernel.folder / modules.LINK).exists() else "none"
 
 
 def _age(seconds: float) -> str:

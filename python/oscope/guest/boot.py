@@ -40,11 +40,16 @@ class RunningGuest:
         *,
         stdin: int | IO[bytes] = subprocess.DEVNULL,
         own_group: bool = True,
+        inherited: Sequence[int] = (),
     ) -> None:
-        """`command` is that of a `Machine`. Without a group of its own it may read from the terminal."""
+        """`command` is that of a `Machine`. Without a group of its own it may read from the terminal.
+
+        `inherited` are the descriptors of this process that the command names.
+        """
         self._command = guarded(command)
         self._stdin = stdin
         self._own_group = own_group
+        self._inherited = tuple(inherited)
         self.console = console
         self.process: subprocess.Popen[bytes]
 
@@ -58,6 +63,7 @@ class RunningGuest:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=self._own_group,
+                pass_fds=self._inherited,
             )
         except OSError as error:
             raise OscopeError(f"QEMU does not start ({error})", remedy="install qemu-system-x86") from error

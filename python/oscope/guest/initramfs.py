@@ -1,4 +1,4 @@
-"""Packs the probe and what it needs into an initramfs: all that a guest has of files.
+"""Packs the probe, Oscope's modules and what they need into an initramfs: all that a guest has of files.
 
 The probe and its libraries are the very ones of this machine, so that a guest runs the same instrument.
 Nothing is read from the host while a guest runs.
@@ -39,8 +39,13 @@ _CONFIGURATION = b"""\
 \t}
 """
 """Of mke2fs, so that this machine's own has no say in what a guest's file system is like."""
-_TOOLS = {"mke2fs": "e2fsprogs", "dd": "coreutils"}
-"""Programs beside the probe, and their packages: what makes the file system, and a peer of `disk.peers`."""
+_TOOLS = {"mke2fs": "e2fsprogs", "dd": "coreutils", "ip": "iproute2", "tc": "iproute2"}
+"""Programs beside the probe, and their packages.
+
+What makes the file system, a peer of `disk.peers`, and what joins and slows the networks of `transfer.copy`.
+"""
+MODULES = "/lib/modules/oscope"
+"""Where a guest has Oscope's modules, of whichever kernel it is."""
 
 
 def cache_folder() -> Path:
@@ -50,12 +55,16 @@ def cache_folder() -> Path:
     return folder
 
 
-def pack(probe: Path) -> Path:
+def pack(probe: Path, modules: Path | None = None) -> Path:
     """Return an initramfs with `probe` as its first process, packed anew where its content has changed.
+
+    The kernel modules of the folder `modules` will be in the guest's folder MODULES.
 
     Raises OscopeError where a tool or library is missing.
     """
     files = dict(_content(probe))
+    if modules is not None:
+        files |= {f"{MODULES}/{file.name}": file.read_bytes() for file in sorted(modules.glob("*.ko"))}
     digest = hashlib.sha256()
     for name, body in files.items():
         digest.update(f"{name} {len(body)}\n".encode())

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from oscope.clocks import Clock
 from oscope.errors import OscopeError
+from oscope.guest import initramfs
 
 Accelerator = Literal["kvm", "tcg"]
 
@@ -22,7 +23,19 @@ _COMPOSE_LIMIT_S = 60.0
 _MIB = 1 << 20
 BEGUN = "oscope: the command begins"
 """What a guest's console says then."""
+SECOND = 2
+NO_NETWORK = 125
+"""The status of a command that was not run, since its guest has no network."""
 _STREAMS = ("stdin", "stdout", "stderr")
+
+_NETWORK = "10.0.2."
+_TAG = "oscope"
+"""By which a guest finds the folder of modules."""
+_SHOW_MODULES = (
+    f"mount -t tmpfs {_TAG} {PurePosixPath(initramfs.MODULES).parent}",
+    f"mkdir {initramfs.MODULES}",
+    f"mount -t 9p -o ro,trans=virtio,version=9p2000.L {_TAG} {initramfs.MODULES}",
+)
 
 _EXACT_CPU = "max,-rdrand,-rdseed"
 _CPU = {"kvm": "host", "tcg": "max"}
@@ -66,6 +79,21 @@ class Machine:
 
 
 @dataclass(frozen=True)
+class Link:
+    """A guest's end of a network that it shares with another."""
+
+    descriptor: int
+    """A stream socket, connected to the other guest's, which QEMU inherits."""
+    number: int
+    """1, or 2, whose command begins once its standard input has a line."""
+
+    @property
+    def address(self) -> str:
+        """Return the guest's address there."""
+        return f"{_NETWORK}{self.number}"
+
+
+@dataclass(frozen=True)
 class Wanted:
     """What a guest is to have."""
 
@@ -76,10 +104,14 @@ class Wanted:
     memory_bytes: int
     console: Path
     """File that the guest's console is written to."""
+    modules: Path | None = None
+    """Folder of Oscope's modules for its kernel. A guest for the probe has them in its initramfs instead."""
+    link: Link | None = None
+    """Of a guest for a command only."""
 
 
-def for_probe(wanted: Wanted, initramfs: Path) -> Machine:
-    """Return the machine whose first process is that of `initramfs`: the probe, at its standard streams."""
+def for_probe(wanted: Wanted, archive: Path) -> Machine:
+    """Return the machine whose first process is that of `archive`: the probe, at its standard streams."""
     options = _Options(_compose(wanted, ["--force-9p", "--script-sh", "true"]))
     # The files of this machine, and what virtme-ng's own first process would need.
     options.drop("-fsdev", "-device", "-chardev", "-serial", "-append", "-initrd")
@@ -99,7 +131,7 @@ def for_probe(wanted: Wanted, initramfs: Path) -> Machine:
         options.add("-device", f"virtserialport,name=virtme.{name},chardev={name}")
     _add_streams(options)
     options.add("-append", " ".join(kernel_options))
-    options.add("-initrd", str(initramfs))
+    options.add("-initrd", str(archive))
     return _finish(options, wanted, kernel_options)
 
 
@@ -108,8 +140,15 @@ def for_command(wanted: Wanted, command: Sequence[str], status: Path) -> Machine
 
     The command's exit status will be in the file `status`.
     """
-    script = f"echo {shlex.quote(BEGUN)} > /dev/console; exec {shlex.join(command)}"
-    options = _Options(_compose(wanted, ["--force-9p", "--pwd", "--script-sh", script]))
+    options = _Options(_compose(wanted, ["--force-9p", "--pwd", "--script-sh", _script(wanted, command)]))
+    if wanted.modules is not None:
+        shared = f"local,id={_TAG},path={_quoted(wanted.modules)},security_model=none,readonly=on"
+        options.add("-fsdev", f"{shared},multidevs=remap")
+        options.add("-device", f"virtio-9p-pci,fsdev={_TAG},mount_tag={_TAG}")
+    if wanted.link is not None:
+        options.drop("-net")
+        options.add("-netdev", f"socket,id=link,fd={wanted.link.descriptor}")
+        options.add("-device", f"virtio-net-pci,netdev=link,mac=52:54:00:00:02:0{wanted.link.number}")
     kernel_options = [option for option in shlex.split(options.value("-append")) if option not in _QUIETER]
     kernel_options += ["quiet", *(_EMULATED if wanted.accelerator == "tcg" else ())]
     if wanted.clock == "instructions":
@@ -126,6 +165,23 @@ def for_command(wanted: Wanted, command: Sequence[str], status: Path) -> Machine
     options.replace("-chardev", "id=stdin", "stdio,id=stdin,signal=on,mux=off")
     options.drop_value("-device", "i6300esb")
     return _finish(options, wanted, kernel_options)
+
+
+def _script(wanted: Wanted, command: Sequence[str]) -> str:
+    """Return what the shell of virtme-ng's first process is given; it is short of room."""
+    steps = []
+    if wanted.modules is not None:
+        # A command that needs none is run all the same: mount tells why there are none.
+        steps.append(" && ".join(_SHOW_MODULES))
+    if wanted.link is not None:
+        # It has the kernel's name for it or that of udev: eth0, or by its place, such as enp0s9.
+        name = "name=$(echo /sys/class/net/e*) && name=${name##*/}"
+        address = f"ip address add {wanted.link.address}/24 dev $name"
+        steps.append(f"{name} && {address} && ip link set $name up || exit {NO_NETWORK}")
+        if wanted.link.number == SECOND:
+            steps.append("read -r line")
+    steps += [f"echo {shlex.quote(BEGUN)} > /dev/console", f"exec {shlex.join(command)}"]
+    return "; ".join(steps)
 
 
 _QUIETER = frozenset({"quiet", "loglevel=0", "loglevel=1"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,17 @@ class GuestProbe(Probe):
 
     subject = "the guest"
 
-    def __init__(self, command: Sequence[str | Path], console: Console, *, hello_limit_s: float) -> None:
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        console: Console,
+        *,
+        hello_limit_s: float,
+        begun: Callable[[Probe], None] | None = None,
+    ) -> None:
         """Boot the guest, and wait for the probe's greeting; ProbeError where none comes."""
         self._console = console
-        super().__init__(command, hello_limit_s=hello_limit_s)
+        super().__init__(command, hello_limit_s=hello_limit_s, begun=begun)
 
     def kill(self) -> None:
         """End the guest at once, and release everything."""
@@ -70,7 +77,7 @@ class GuestPlace:
         self._host = machine
         self.kernel = kernel.find(guest.kernel)
         self._workloads = catalogue.load(probe).workloads
-        self._initramfs = initramfs.pack(probe)
+        self._initramfs = initramfs.pack(probe, self.kernel.modules_folder)
         with placement.starting():
             self.choice = choose(guest.clock, self.kernel.image, self._initramfs)
         self.slowness = _SLOWNESS[self.choice.accelerator]
@@ -78,8 +85,8 @@ class GuestPlace:
         self._ahead_ns = 0
         """By how much this machine's clock is ahead of that of a guest under way that counts instructions."""
 
-    def start(self) -> GuestProbe:
-        """Boot a guest and wait for its probe's greeting. Raises ProbeError."""
+    def start(self, begun: Callable[[Probe], None] | None = None) -> GuestProbe:
+        """Boot a guest and wait for its probe's greeting; `begun` is given it before. Raises ProbeError."""
         console = Console()
         try:
             wanted = Wanted(
@@ -96,6 +103,7 @@ class GuestPlace:
                     guarded(self._machine.command),
                     console,
                     hello_limit_s=HELLO_LIMIT_S[self.choice.accelerator],
+                    begun=begun,
                 )
         except BaseException:
             console.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.errors import OscopeError
-from oscope.kernel import config, places
+from oscope.kernel import config, modules, places
 from oscope.kernel.config import Fragment
 from oscope.kernel.kernel import Kernel
 from oscope.kernel.make import LOG, Work
@@ -19,8 +19,8 @@ from oscope.kernel.recipe import Recipe
 from oscope.kernel.source import Source
 
 IMAGE = "bzImage"
-MODULES = "modules"
-"""Where modules are, if the configuration has any, as below /."""
+INSTALLED = "installed"
+"""Where the modules of the kernel's own source are, if the configuration has any, as below /."""
 MANIFEST = "kernel.json"
 _SCHEMA = "oscope.kernel/1"
 _PRODUCTS = {
@@ -47,18 +47,20 @@ class Entry:
 def load(kernel_id: str) -> Kernel | None:
     """Return the kernel with this id; None where it is not built."""
     folder = places.built(kernel_id)
-    return _entry(folder).kernel if (folder / MANIFEST).is_file() else None
+    return _entry(folder, modules.sources()).kernel if (folder / MANIFEST).is_file() else None
 
 
 def entries() -> list[Entry]:
     """Return all kernels in the cache, the newest first."""
     folders = [file.parent for file in places.built().glob(f"*/{MANIFEST}")]
     whole = [folder for folder in folders if not folder.name.endswith(places.UNFINISHED)]
-    return sorted(map(_entry, whole), key=lambda entry: entry.made, reverse=True)
+    wanted = modules.sources()
+    found = [_entry(folder, wanted) for folder in whole]
+    return sorted(found, key=lambda entry: entry.made, reverse=True)
 
 
-def keep(recipe: Recipe, output: Path, work: Work) -> Kernel:
-    """Copy what was built into the cache, whole or not at all, and return it as a kernel."""
+def keep(recipe: Recipe, output: Path, work: Work) -> None:
+    """Copy what was built into the cache, whole or not at all."""
     folder = places.built(recipe.id)
     unfinished = folder.with_name(folder.name + places.UNFINISHED)
     unfinished.mkdir(parents=True)
@@ -66,8 +68,8 @@ def keep(recipe: Recipe, output: Path, work: Work) -> Kernel:
         debug = config.DEBUG in recipe.variant.split(",")
         for product, name in (_PRODUCTS | (_DEBUG_PRODUCTS if debug else {})).items():
             shutil.copyfile(output / product, unfinished / name)
-        if (modules := output / MODULES).is_dir():
-            shutil.copytree(modules, unfinished / MODULES, symlinks=True)
+        if (installed := output / INSTALLED).is_dir():
+            shutil.copytree(installed, unfinished / INSTALLED, symlinks=True)
         _write_recipe(recipe, unfinished)
         manifest = {
             "schema": _SCHEMA,
@@ -95,7 +97,6 @@ def keep(recipe: Recipe, output: Path, work: Work) -> Kernel:
     finally:
         if unfinished.exists():
             shutil.rmtree(unfinished)
-    return _entry(folder).kernel
 
 
 def recipe_of(kernel: Kernel) -> Recipe:
@@ -150,7 +151,7 @@ def _unreadable(folder: Path, why: str) -> OscopeError:
     )
 
 
-def _entry(folder: Path) -> Entry:
+def _entry(folder: Path, wanted: modules.Sources) -> Entry:
     manifest = _manifest(folder)
     kernel = Kernel(
         id=manifest["id"],
@@ -160,6 +161,7 @@ def _entry(folder: Path) -> Entry:
         patches=tuple(manifest["patches"]),
         variant=manifest["variant"],
         folder=folder,
+        modules=modules.present(folder, wanted),
     )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return Entry(kernel, datetime.fromisoformat(manifest["made"]), Work(**manifest["work"]), size)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oscope.errors import OscopeError
-from oscope.kernel import build, source, tools
+from oscope.kernel import build, modules, source, tools
 from oscope.kernel.kernel import Kernel
 from oscope.kernel.listener import Listener
 from oscope.kernel.patches import Patch, stage
@@ -73,7 +73,7 @@ def applies(patch: Patch, origin: Source, note: Callable[[str], None]) -> Check:
 def builds(recipe: Recipe, listener: Listener, jobs: int | None = None) -> tuple[Check, Kernel | None]:
     """Build the kernel with the patch."""
     try:
-        kernel = build.build(recipe, listener, jobs)
+        kernel = build.build(recipe, listener, jobs, wanted=modules.NONE)
     except OscopeError as error:
         return Check("builds", passed=False, found=str(error)), None
     return Check("builds", passed=True, found=f"{kernel.id}, release {kernel.release}"), kernel

@@ -28,6 +28,14 @@ class Kernel:
     """What its configuration has beside the guest's: "", "debug", "padded", joined by commas."""
     folder: Path | None
     """Where the image, config, System.map, build.log, kernel.json and the rest are; None: not built here."""
+    modules: str = ""
+    """12 hex digits: a digest of the sources of Oscope's modules, where these were built for it; else ""."""
+
+    @property
+    def modules_folder(self) -> Path | None:
+        """Return where Oscope's modules for this kernel are, `NAME.ko`; None where there are none of now."""
+        # Named as in oscope.kernel.modules; a guest may still read from it when newer ones are built.
+        return self.folder / f"modules-{self.modules}" if self.folder is not None and self.modules else None
 
     @property
     def name(self) -> str:
@@ -45,6 +53,7 @@ class Kernel:
             "source": self.source,
             "patches": list(self.patches),
             "variant": self.variant,
+            "modules": self.modules,
         }
 
 

@@ -62,11 +62,12 @@ class Make:
     tree: Path
     output: Path
     listener: Listener
+    log_name: str = LOG
 
     @property
     def log(self) -> Path:
         """Return the file that has all that make said."""
-        return self.output / LOG
+        return self.output / self.log_name
 
     def run(self, doing: str, *arguments: str, expected: int | None = None) -> Work:
         """Run make, appending its output to the log; the listener hears of `expected` steps as they are done.
@@ -84,7 +85,9 @@ class Make:
         if status != 0:
             with self.log.open("rb") as stream:
                 stream.seek(offset)
-                told = stream.read().decode(errors="replace").replace(f"{self.tree}/", "")
+                told = stream.read().decode(errors="replace")
+            for folder in (self.tree, self.output):
+                told = told.replace(f"{folder}/", "")
             raise OscopeError(
                 f"{doing} failed: {first_error(told)}", remedy=f"all that make said is in {self.log}"
             )

@@ -41,6 +41,12 @@ class Recipe:
         return hashlib.sha256(json.dumps(inputs).encode(errors="surrogateescape")).hexdigest()[:_ID_DIGITS]
 
     @property
+    def patched(self) -> str:
+        """Return what differs where the patched source does, whatever the configuration."""
+        inputs = [self.source.identity, *(patch.digest for patch in self.patches)]
+        return hashlib.sha256(json.dumps(inputs).encode(errors="surrogateescape")).hexdigest()
+
+    @property
     def workshop(self) -> str:
         """Return the name of the folders in which it is built, kept so that the next build is short.
 

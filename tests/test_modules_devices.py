@@ -1,0 +1,156 @@
+"""The kernel modules: their style, what sparse says, and files through both devices in a guest."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oscope.kernel import Kernel, places, source
+
+ROOT = Path(__file__).parent.parent
+MODULES = ROOT / "kernel/modules"
+PROGRAMS = ROOT / "tests/modules"
+SOURCES = sorted(
+    file.name for file in MODULES.iterdir() if file.suffix in (".c", ".h") and ".mod." not in file.name
+)
+REPORT = re.compile(r"BUG:|WARNING:|KASAN|UBSAN|Oops|possible recursive locking|suspected memory leak")
+
+
+@pytest.mark.parametrize("name", [*SOURCES, "Kbuild", "Makefile"])
+def test_checkpatch_has_nothing_to_say(name: str, base_kernel: Kernel) -> None:
+    del base_kernel
+    script = source.find().root / "scripts/checkpatch.pl"
+    done = subprocess.run(
+        ["perl", str(script), "--strict", "--no-tree", "--no-color", "-f", str(MODULES / name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "total: 0 errors, 0 warnings, 0 checks" in done.stdout, done.stdout
+
+
+def output_of(kernel: Kernel) -> Path:
+    """Return the folder in which the kernel was built, or one whose symbols are the same."""
+    assert kernel.folder is not None
+    symbols = (kernel.folder / "Module.symvers").read_bytes()
+    for file in places.output("", "").parent.glob("*/Module.symvers"):
+        if file.read_bytes() == symbols and (file.parent / "scripts/mod/modpost").exists():
+            return file.parent
+    pytest.fail(f"the folder in which {kernel.id} was built is gone")
+
+
+def test_sparse_and_all_warnings_have_nothing_to_say(base_kernel: Kernel, tmp_path: Path) -> None:
+    if shutil.which("sparse") is None:
+        pytest.skip("sparse is not installed: apt-get install sparse")
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    for name in [*SOURCES, "Kbuild", "Makefile"]:
+        shutil.copy(MODULES / name, folder)
+    make = ["make", "-C", str(output_of(base_kernel)), f"M={folder}", "C=2", "W=1", "modules"]
+    done = subprocess.run(make, capture_output=True, text=True, timeout=300, check=False)
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert told.count("  CHECK ") >= len([name for name in SOURCES if name.endswith(".c")])
+    assert "warning:" not in told, told
+    assert {file.name for file in folder.glob("*.ko")} == {"oscope_sender.ko", "oscope_receiver.ko"}
+
+
+@pytest.fixture(scope="module")
+def found(base_kernel: Kernel, real_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return what one guest found."""
+    folder = tmp_path_factory.mktemp("modules")
+    program = folder / "random_operations"
+    sources = [str(file) for file in sorted(PROGRAMS.glob("*.c"))]
+    subprocess.run(
+        [
+            "cc",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pthread",
+            f"-I{MODULES}",
+            "-o",
+            str(program),
+            *sources,
+        ],
+        timeout=60,
+        check=True,
+    )
+    inside = ["python3", str(PROGRAMS / "in_guest.py"), str(real_probe), str(program), "150"]
+    command = [sys.executable, "-c", "from oscope.cli import main; main()", "kernel", "boot", base_kernel.id]
+    done = subprocess.run(
+        [*command, "--", "env", "OSCOPE_STATE=/dev/shm/state", *inside],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def test_the_workload_loads_the_modules_and_unloads_them(found: dict[str, Any]) -> None:
+    answers = [answer for answer in found["workload"] if answer["event"] != "hello"]
+    kinds = [answer["event"] for answer in answers]
+    assert set(kinds) <= {"sample", "done", "note"}, [
+        answer for answer in answers if answer["event"] == "error"
+    ]
+    assert (kinds.count("sample"), kinds.count("done")) == (12, 6)
+    samples = [answer for answer in answers if answer["event"] == "sample"]
+    assert {sample["metrics"]["bytes"] for sample in samples} == {4, 3015, 1 << 20}
+    assert all(sample.get("failed") is None for sample in samples)
+    assert found["unloaded"]
+
+
+@pytest.mark.parametrize("method", ["fcntl", "mmap"])
+def test_every_file_arrives(found: dict[str, Any], method: str) -> None:
+    result = found[method]
+    assert result["status"] == [0, 0], (result["sender"][-1], result["receiver"][-1])
+    assert result["wrong"] == []
+    assert result["left"] == []
+    for side in ("sender", "receiver"):
+        last = result[side][-1]
+        assert (last["event"], last["here"]["files"], last["here"]["method"]) == ("done", 14, method)
+
+
+def test_page_descriptors_are_those_of_pages_that_are_mapped(found: dict[str, Any]) -> None:
+    for side in ("sender", "receiver"):
+        pages = [event for event in found["mmap"][side] if event["event"] == "descriptor"]
+        assert pages
+        for page in pages:
+            entry, frame = int(page["pte"], 16), int(page["pfn"], 16)
+            assert (entry >> 12) & ((1 << 40) - 1) == frame
+            assert entry & 1, "its entry says that it is not there"
+            assert (page["mapcount"], page["refcount"] >= 2) == (1, True)
+        assert len({page["pfn"] for page in pages}) == len(pages)
+
+
+def test_a_sender_that_is_killed_leaves_no_wrong_file(found: dict[str, Any]) -> None:
+    result = found["vanished"]
+    assert result["whole"]
+    assert result["status"] == 1
+    assert result["receiver"][-1]["event"] == "error"
+    assert "gone" in result["receiver"][-1]["message"]
+
+
+def test_random_sequences_of_calls_are_answered_as_they_must_be(found: dict[str, Any]) -> None:
+    result = found["random"]
+    assert (result["mismatches"], result["unexpected"]) == (0, 0)
+    assert result["sequences"] == 150
+    assert result["connections"] > 100
+    assert result["bytes"] > 1 << 20
+
+
+def test_the_kernel_reports_nothing_and_the_devices_are_roots(found: dict[str, Any]) -> None:
+    assert not REPORT.search(found["log"]), found["log"]
+    assert found["mode"] == [0o600, 0o600]
