@@ -27,6 +27,7 @@ MODULES = (
     "scale",
     "null_compare",
     "kernel",
+    "transfer",
 )
 
 

@@ -50,7 +50,7 @@ def test_a_notebook_runs_from_top_to_bottom(
 ) -> None:
     monkeypatch.setenv("OSCOPE_STORE", str(tmp_path / "notebook.db"))
     monkeypatch.setenv("OSCOPE_NOTEBOOK_REPS", "20")
-    monkeypatch.setenv("OSCOPE_NOTEBOOK_RECORD", str(ROOT / "notebooks" / "kernel.json"))
+    monkeypatch.setenv("OSCOPE_NOTEBOOK_RECORD", str(path.with_suffix(".json")))
     monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
     notebook = nbformat.read(path, as_version=4)
     manager = AsyncKernelManager(kernel_spec_manager=ThisPython())

@@ -20,6 +20,7 @@ import synthetic_disk
 import synthetic_ipc
 import synthetic_kernel
 import synthetic_memory
+import synthetic_transfer
 from oscope import report
 from oscope.errors import OscopeError
 from oscope.labs import LABS
@@ -122,6 +123,7 @@ def test_the_title_is_that_of_what_was_run() -> None:
         synthetic_memory.survey(),
         synthetic_disk.survey(),
         synthetic_ipc.survey(),
+        synthetic_transfer.survey(),
         synthetic_kernel.survey(),
     )
     everything = Results(tuple(each for survey in surveys for each in survey.experiments))

@@ -29,6 +29,10 @@ NARROW: Mapping[str, tuple[Level, ...]] = {
     "policy": ("own", "reclaim-active"),
     "mapping": ("anonymous",),
     "pattern": ("random",),
+    "files": (1,),
+    "sizes": ("equal",),
+    "size": (8 << 20,),
+    "content": ("random",),
 }
 """Levels measured in a guest, which is slow: those of the two points that are kept."""
 

@@ -27,12 +27,29 @@ if [ "$purpose" != run ]; then
   want qemu-system-x86_64 qemu-system-x86
   [ -e /usr/include/libelf.h ] || wanted+=(libelf-dev)
   compgen -G '/usr/src/linux-source-*.tar.xz' >/dev/null || wanted+=(linux-source)
+  want sparse sparse
+  # Network namespaces for transfers.
+  want ip iproute2
+fi
+if [ "$purpose" = bench ]; then
+  # What transfers are compared with.
+  want iperf3 iperf3
+  want socat socat
+  want nc.openbsd netcat-openbsd
+  want scp openssh-client
+  [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
 fi
 if [ ${#wanted[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || fail "missing: ${wanted[*]}" "install them with this system's package manager"
   [ "$(id -u)" = 0 ] || fail "missing: ${wanted[*]}" "run: sudo apt-get install ${wanted[*]}"
   say "installing ${wanted[*]}"
   export DEBIAN_FRONTEND=noninteractive
+  # An installed server, such as sshd, is not to be started: the benchmarks start their own.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy"
+  fi
   apt-get update -qq || fail "apt-get update failed" "check the package sources"
   apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null || fail "apt-get install failed" "run it by hand: apt-get install ${wanted[*]}"
 fi

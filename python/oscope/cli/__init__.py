@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from oscope import __version__, early, restoring
-from oscope.cli import comparison, disk, doctor, ipc, kernel, listing, run, stored, trace
+from oscope.cli import comparison, disk, doctor, ipc, kernel, listing, run, stored, trace, transfer
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
 from oscope.cli.quick import Command, Group
@@ -64,6 +64,7 @@ app.command(
     context_settings={"allow_interspersed_args": False},
 )(trace.trace)
 app.add_typer(disk.app, name="disk", short_help="Write, read or fold one file, or find a good size for one.")
+app.add_typer(transfer.app, name="transfer", short_help="Send files to another host, or receive them.")
 app.add_typer(
     kernel.app, name="kernel", short_help="Build kernels with patches, boot them, and compare them."
 )

@@ -63,9 +63,9 @@ def write(
         "existing": "replace" if overwrite else "refuse",
         "on_failure": "keep" if keep else "remove",
     }
-    from oscope.cli import transfer
+    from oscope.cli import disk_transfer
 
-    transfer.show(transfer.write(params), as_json=as_json)
+    disk_transfer.show(disk_transfer.write(params), as_json=as_json)
     return DONE
 
 
@@ -91,9 +91,9 @@ def read(
         "engine": "read",
         "threads": 1,
     }
-    from oscope.cli import transfer
+    from oscope.cli import disk_transfer
 
-    transfer.show(transfer.read(params), as_json=as_json)
+    disk_transfer.show(disk_transfer.read(params), as_json=as_json)
     return DONE
 
 
@@ -125,9 +125,9 @@ def fast(
         "engine": engine,
         "threads": 0 if threads is None else _at_least_one("--threads", threads),
     }
-    from oscope.cli import transfer
+    from oscope.cli import disk_transfer
 
-    transfer.show_fold(transfer.fold(params), as_json=as_json)
+    disk_transfer.show_fold(disk_transfer.fold(params), as_json=as_json)
     return DONE
 
 
@@ -146,13 +146,13 @@ def size(
     A new file is doubled until it is so, and is gone afterwards unless it is to be kept. A file that is there
     is only measured.
     """
-    from oscope.cli import disk_size, transfer
+    from oscope.cli import disk_size, disk_transfer
 
     wanted = disk_size.parse_between(between)
     blocks = _block_size(block_size)
     path = Path(_resolve(file))
     found = disk_size.find(path, blocks, wanted, ending="keep" if keep else "remove")
-    transfer.show_size(found, blocks, as_json=as_json)
+    disk_transfer.show_size(found, blocks, as_json=as_json)
     return DONE
 
 

@@ -1,127 +1,190 @@
-"""Has the probe read or write a file once, and prints what that gave: only data go to standard output."""
+"""`oscope transfer`: files to another host, and files from one; nothing is stored."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
-from pathlib import Path
+import re
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from oscope.cli.errors import note
-from oscope.cli.transfer_bar import bar
-from oscope.digits import format_value
-from oscope.disk.movement import moved
-from oscope.disk.session import FileSession, Transfer
-from oscope.errors import OscopeError
-from oscope.experiment import Level
+import typer
 
-LONGEST_S = 24 * 3600.0
-"""How long one reading or writing may take: a probe that says nothing for longer is taken to hang."""
-PATIENCE_S = 600.0
-"""How long a probe may prepare: what others have written must reach the device before a cold reading."""
-FAST_BLOCK = 2**20
-MOST_BUFFERED = 32 * 2**20
-"""Bytes of buffers that all threads have together."""
-MOST_IN_FLIGHT = 32
-"""Reads that a thread has under way with io_uring."""
+from oscope.cli.errors import DONE
+from oscope.cli.options import EVERYWHERE
+from oscope.cli.quick import Command, Group
+from oscope.cli.request import parse_option
+from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.errors import UsageError
+from oscope.units import parse_duration
+
+if TYPE_CHECKING:
+    from oscope.transfer.events import Done
+    from oscope.transfer.session import Common
+
+DEFAULT_ADDRESS = "127.0.0.1:7025"
+_ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\s]+):(\d{1,5})")
+MOST_PORT = 65535
+
+DeviceOption = Annotated[
+    Literal["fcntl", "mmap"] | None,
+    typer.Option("--device", help="Go through the kernel modules' device, by calls or by its mapped area."),
+]
+DescriptorsOption = Annotated[
+    bool, typer.Option("--descriptors", help="With --device: print the descriptors of the mapped pages.")
+]
+StallOption = Annotated[
+    str, typer.Option("--stall", metavar="T", help="Give up after this long without progress.")
+]
+
+app = typer.Typer(cls=Group, epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
 
-def write(params: Mapping[str, Level]) -> Transfer:
-    """Write a file as `params` of disk.write say; `block_size` and `count` must be among them."""
-    total = int(params["block_size"]) * int(params["count"])
-    with FileSession(note) as session, bar("writing", total, moved(session.pid, "write")):
-        return session.transfer("disk.write", params, limit_s=LONGEST_S)
+@app.callback(invoke_without_command=True)
+def _begin(context: typer.Context) -> None:
+    """Send files to a host where `oscope transfer receive` runs, each verified before it has its name.
 
-
-def read(params: Mapping[str, Level]) -> Transfer:
-    """Read a file as `params` of disk.read say, and fold what is read.
-
-    A reading that ended too early is an error, not a result.
+    Nothing is encrypted, and the receiver takes what anybody sends who can connect to it: use it on loopback
+    or in a network that you trust.
     """
-    asked = {**params, "work": "xor", "longest": LONGEST_S}
-    with FileSession(note) as session, bar("reading", _length(params), moved(session.pid, "read")):
-        done = session.transfer("disk.read", asked, limit_s=LONGEST_S + PATIENCE_S)
-    if done.xor is None:
-        raise OscopeError(
-            f"{params['file']}: only {bytes_text(done.bytes)} bytes were read in {done.time_s:.0f} s, "
-            "and the XOR is not known",
-            remedy="read a part of it with --count",
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+# With more parameters than other functions: it is the table of the command's options.
+@app.command("receive", cls=Command, short_help="Receive files into a folder.", epilog=EVERYWHERE)
+def receive(
+    into: Annotated[str, typer.Option("--into", metavar="DIR", help="The folder that files go into.")],
+    listen: Annotated[
+        str,
+        typer.Option(
+            "--listen", metavar="ADDR:PORT", help="Where senders connect; port 0 takes a free one, told."
+        ),
+    ] = DEFAULT_ADDRESS,
+    once: Annotated[
+        bool, typer.Option("--once", help="End after one transfer. [default: go on until Ctrl-C]")
+    ] = False,
+    method: Annotated[
+        Literal["auto", "readwrite", "mmap", "splice", "uring"],
+        typer.Option("--method", help="How files are written; auto takes what is the fastest here."),
+    ] = "auto",
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Take files from a sender that sends no digests.")
+    ] = False,
+    stall: StallOption = "30s",
+    device: DeviceOption = None,
+    descriptors: DescriptorsOption = False,
+) -> int:
+    """Receive files into a folder, one transfer after the other.
+
+    A file has its name only once it is whole and verified; nothing is written outside the folder. What an
+    interrupted transfer has left is gone on with when the sender tries again.
+
+    Nothing is encrypted, and whoever can connect may send: by default only this machine can (127.0.0.1).
+    """
+    _check_address("--listen", listen)
+    common = _common(method, stall, device, descriptors)
+    from oscope.cli.transfer_shown import Shown
+    from oscope.transfer import session
+
+    receiving = session.Receiving(into, listen, once=once, verify=not no_verify, common=common)
+    with Shown("receiver") as shown:
+        session.receive(receiving, shown)
+    return DONE
+
+
+# As above: the table of the command's options.
+@app.command("send", cls=Command, short_help="Send files and folders.", epilog=EVERYWHERE)
+def send(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, and folders whole.")],
+    address: Annotated[str, typer.Argument(metavar="ADDR:PORT", help="Where the receiver listens.")],
+    method: Annotated[
+        Literal["auto", "readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring"],
+        typer.Option("--method", help="How files are sent; auto takes what is the fastest here."),
+    ] = "auto",
+    digest: Annotated[
+        Literal["blake3", "sha512"] | None,
+        typer.Option("--digest", help="What the receiver verifies each file by. [default: blake3]"),
+    ] = None,
+    no_verify: Annotated[
+        bool, typer.Option("--no-verify", help="Send no digests; the receiver has to be told so too.")
+    ] = False,
+    stall: StallOption = "30s",
+    device: DeviceOption = None,
+    descriptors: DescriptorsOption = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="FILE|-",
+            help="Write the figures of both sides as a JSON object; - is standard output, without the table.",
+        ),
+    ] = None,
+) -> int:
+    """Send files over one connection and tell what that took on both sides.
+
+    Names, sizes, modes and times are kept. A folder's files go below its name; links and special files are
+    left out, and told. A transfer that was interrupted goes on where it was: send the same again.
+
+    Nothing is encrypted.
+    """
+    if no_verify and digest is not None:
+        raise UsageError(f"--no-verify and --digest {digest} exclude each other", remedy="leave one out")
+    _check_address("the last argument", address)
+    if target is not None:
+        check_data(target, "--json")
+    common = _common(method, stall, device, descriptors)
+    from oscope.cli.transfer_shown import Shown
+    from oscope.transfer import session
+
+    sending = session.Sending(files, address, "none" if no_verify else digest or "blake3", common)
+    with Shown("sender", tables=target != STANDARD_OUTPUT) as shown:
+        done = session.send(sending, shown)
+    if target is not None:
+        _write(to_object(done), target)
+    return DONE
+
+
+def to_object(done: Done) -> dict[str, object]:
+    """Return what `--json` writes: the sender's figures, the receiver's, and the digest of a single file."""
+    return {
+        "sender": asdict(done.here),
+        "receiver": None if done.there is None else asdict(done.there),
+        "digest_kind": done.digest_kind,
+        "digest": done.digest,
+    }
+
+
+def _common(method: str, stall: str, device: str | None, descriptors: bool) -> Common:
+    from oscope.transfer.session import Common
+
+    stall_s = parse_option("--stall", parse_duration, stall)
+    if stall_s <= 0:
+        raise UsageError(f"--stall {stall} leaves no time", remedy="give a duration such as 30s")
+    if descriptors and device is None:
+        raise UsageError(
+            "--descriptors is about the pages of a device", remedy="add --device mmap, or leave it out"
         )
-    return done
+    if device is not None and method != "auto":
+        raise UsageError(
+            f"--device {device} and --method {method} exclude each other", remedy="leave one out"
+        )
+    return Common(method, stall_s, device, descriptors)
 
 
-def fold(params: Mapping[str, Level]) -> Transfer:
-    """Read a file with what is 0 in `params` chosen, by the probe or here, and tell what was chosen."""
-    if params["engine"] == "auto":
-        return read(params)
-    chosen = _spread(params)
-    done = read(chosen)
-    note(f"engine {chosen['engine']}, threads: {chosen['threads']}, blocks of {chosen['block_size']} bytes")
-    return done
+def _check_address(what: str, text: str) -> None:
+    found = _ADDRESS.fullmatch(text)
+    if found is None or int(found[2]) > MOST_PORT:
+        raise UsageError(f"{what}: {text!r} is not ADDR:PORT", remedy=f"write it like {DEFAULT_ADDRESS}")
 
 
-def show(done: Transfer, *, as_json: bool) -> None:
-    """Print what reading or writing gave, a figure a line."""
-    rows = {
-        "throughput": f"{done.mib_per_s:.2f} MiB/s",
-        "time": f"{done.time_s:.6f} s",
-        "bytes": bytes_text(done.bytes),
-        "calls": str(done.calls),
-    }
-    _show(done.to_object(), rows if done.xor is None else rows | {"XOR": done.xor_text}, as_json=as_json)
+def _write(data: dict[str, object], target: str) -> None:
+    """Write one JSON object to a file, whole or not at all, or to standard output."""
+    import json
+    from pathlib import Path
 
-
-def show_size(done: Transfer, block_size: int, *, as_json: bool) -> None:
-    """Print a size that was found, and what reading it gave."""
-    blocks = -(-done.bytes // block_size)
-    rows = {
-        "size": bytes_text(done.bytes),
-        "blocks": str(blocks),
-        "time": f"{done.time_s:.6f} s",
-        "throughput": f"{done.mib_per_s:.2f} MiB/s",
-    }
-    _show({**done.to_object(), "blocks": blocks}, rows, as_json=as_json)
-
-
-def show_fold(done: Transfer, *, as_json: bool) -> None:
-    """Print the XOR, the seconds and the throughput in a line."""
-    if as_json:
-        print(json.dumps(done.to_object()))
-    else:
-        print(f"{done.xor_text}  {done.time_s:.3f} s  {done.mib_per_s / 1024:.2f} GiB/s")
-
-
-def bytes_text(size: int) -> str:
-    """Write a number of bytes exactly and, where that is hard to read, rounded: `1073741824 (1 GiB)`."""
-    return str(size) if size < 1024 else f"{size} ({format_value(size, None, 'B')})"
-
-
-def _spread(params: Mapping[str, Level]) -> dict[str, Level]:
-    """Return `params` with a number of threads and a block size where they are 0, and with a queue depth.
-
-    A block is as large as spares calls, and as the buffers allow, unless another size was asked for.
-    """
-    threads = int(params["threads"]) or len(os.sched_getaffinity(0))
-    share = MOST_BUFFERED // threads
-    # A power of two suits direct I/O.
-    block_size = int(params["block_size"]) or min(FAST_BLOCK, 1 << max(share, 4096).bit_length() - 1)
-    depth = min(max(share // block_size, 1), MOST_IN_FLIGHT)
-    return {**params, "threads": threads, "block_size": block_size, "queue_depth": depth}
-
-
-def _show(data: Mapping[str, object], rows: Mapping[str, str], *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(data))
+    text = json.dumps(data)
+    if target == STANDARD_OUTPUT:
+        print(text)
         return
-    for name, value in rows.items():
-        print(f"{name:<11} {value}")
+    from oscope.record import write_whole
 
-
-def _length(params: Mapping[str, Level]) -> int | None:
-    """Return how many bytes there are to be read; None where nobody knows beforehand."""
-    try:
-        length = Path(str(params["file"])).stat().st_size
-    except OSError:
-        return None
-    most = int(params["block_size"]) * int(params["count"])
-    return min(length, most or length) or None
+    write_whole(Path(target), f"{text}\n".encode())

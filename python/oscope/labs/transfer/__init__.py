@@ -1,0 +1,342 @@
+"""The transfer lab: files between two hosts, through user space and through the kernel's own connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, GuestWanted, Lab, Level
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+
+SENDERS = ("readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring")
+RECEIVERS = ("readwrite", "mmap", "splice", "uring")
+PLAIN = ("sendfile", "readwrite")
+"""Sender and receiver against which the others are held; what is sent by default."""
+SAME = (("readwrite", "readwrite"), ("mmap", "mmap"), PLAIN, ("splice", "splice"))
+"""The document's two, each on both sides, and what copies less."""
+DIGESTS = ("blake3", "sha512", "none")
+CONTENTS = ("zeros", "random")
+
+SMALL = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577)
+"""Bytes of the document's small files, in its order."""
+TARGET = 1_502_860
+"""Bytes of its larger file."""
+SIZES = (KIBIBYTE, 5 * KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE, 100 * MEBIBYTE)
+"""Its large inputs."""
+EXECUTIONS = (1, 5, 10)
+"""Files in one execution."""
+
+RETRY_S = 1.0
+"""What a sender that was refused sleeps before it tries again."""
+LATE_S = 0.1
+"""How late a receiver comes where one lateness is enough: what is left of the sleep is 900 ms."""
+MEBIBIT_S = 125_000
+"""1 Mbit/s, in bytes a second."""
+ALL_KINDS = "syscalls+sched+faults"
+
+
+def pair(factors: Mapping[str, Level]) -> tuple[str, str]:
+    """Return the methods of sender and receiver."""
+    return str(factors.get("sender", PLAIN[0])), str(factors.get("receiver", PLAIN[1]))
+
+
+def _crossed(factors: Mapping[str, Level]) -> bool:
+    """Leave out all pairs of methods but those of `SAME`."""
+    return pair(factors) not in SAME
+
+
+def _digested(factors: Mapping[str, Level]) -> bool:
+    """Leave out other digests than the default one, but for the plain pair of methods."""
+    return factors["digest"] != DIGESTS[0] and pair(factors) != PLAIN
+
+
+def _few_pairs(factors: Mapping[str, Level]) -> bool:
+    """Leave out pairs neither of whose methods is the plain one."""
+    sender, receiver = pair(factors)
+    return _digested(factors) or (sender != PLAIN[0] and receiver != PLAIN[1])
+
+
+def _executions(factors: Mapping[str, Level]) -> bool:
+    """Leave out all but one file of each size, and 5 and 10 of the document's, which have their own sizes."""
+    if factors["sizes"] == "equal":
+        wanted = factors["files"] == 1
+    else:
+        wanted = factors["files"] != 1 and factors["size"] == SMALL[0]
+    return not wanted or _crossed(factors)
+
+
+def _device_executions(factors: Mapping[str, Level]) -> bool:
+    """Leave out what `_executions` leaves out, and zeros of the sizes that the document had no zeros of."""
+    if factors["sizes"] == "document":
+        return factors["files"] == 1 or factors["size"] != SMALL[0] or factors["content"] == "zeros"
+    return factors["files"] != 1 or (factors["content"] == "zeros" and factors["size"] not in SIZES)
+
+
+def _slow_lines(factors: Mapping[str, Level]) -> bool:
+    """Leave out losses but on a line with a rate and a delay: without a delay they cost next to nothing."""
+    return factors["loss"] != 0 and (factors["rate"] == 0 or factors["delay"] == 0)
+
+
+def _met(factors: Mapping[str, Level]) -> bool:
+    """Leave out lateness of who is ready, and an exchange of small writes with who is late."""
+    if factors["meeting"] == "ready":
+        return factors["late"] != LATE_S
+    return factors["writes"] != "whole"
+
+
+_TOLD = (
+    "time_ns",
+    "receiver_time_ns",
+    "bytes_per_s",
+    "calls",
+    "receiver_calls",
+    "switches",
+    "receiver_switches",
+    "cpu_s_per_gib",
+    "receiver_cpu_s_per_gib",
+)
+
+COPY = Experiment(
+    name="transfer.copy",
+    workload="transfer.copy",
+    title="Ways to send and to receive",
+    question="Which pair of methods moves a file fastest, and what does its digest cost?",
+    full=Design(
+        factors={
+            "sender": SENDERS,
+            "receiver": RECEIVERS,
+            "size": (64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
+            "digest": DIGESTS,
+            "content": ("random",),
+            "files": (1,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_digested,
+    ),
+    quick=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile", "splice"),
+            "receiver": ("readwrite", "mmap", "splice"),
+            "size": (10 * MEBIBYTE,),
+            "digest": ("blake3", "none"),
+            "content": ("random",),
+            "files": (1,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_few_pairs,
+    ),
+    quick_share="about 2 s: 7 points, 10 MiB 5 times each",
+    metrics=("bytes_per_s", *(each for each in _TOLD if each != "bytes_per_s")),
+)
+
+FEW = Experiment(
+    name="transfer.small",
+    workload="transfer.copy",
+    title="Small files, 1, 5 and 10 at a time",
+    question="How long do the document's small files take, one, five and ten an execution?",
+    full=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile"),
+            "receiver": ("readwrite", "mmap"),
+            "sizes": ("equal", "document"),
+            "files": EXECUTIONS,
+            "size": (*SMALL, TARGET),
+            "content": ("random",),
+        },
+        reps=20,
+        blocks=10,
+        omit=_executions,
+    ),
+    quick=Design(
+        factors={
+            "sender": ("readwrite", "mmap"),
+            "receiver": ("readwrite", "mmap"),
+            "sizes": ("equal", "document"),
+            "files": EXECUTIONS,
+            "size": (SMALL[0], SMALL[-1], TARGET),
+            "content": ("random",),
+        },
+        reps=10,
+        blocks=5,
+        omit=_executions,
+    ),
+    quick_share="about 1 s: 10 points, 10 times each",
+    metrics=_TOLD,
+)
+
+LARGE = Experiment(
+    name="transfer.large",
+    workload="transfer.copy",
+    title="From 1 KiB to 100 MiB, zeros and random",
+    question="From which size on is mmap faster, does the content matter, and where does the time go?",
+    full=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile", "splice"),
+            "receiver": ("readwrite", "mmap", "splice"),
+            "size": SIZES,
+            "content": CONTENTS,
+            "files": (1,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_crossed,
+    ),
+    quick=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile"),
+            "receiver": ("readwrite", "mmap"),
+            "size": (KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE),
+            "content": CONTENTS,
+            "files": (1,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_crossed,
+    ),
+    quick_share="about 5 s: 18 points, up to 10 MiB 10 times each",
+    metrics=_TOLD,
+)
+
+NETWORK = Experiment(
+    name="transfer.network",
+    workload="transfer.copy",
+    title="Over a line with rate, delay and loss",
+    question="How much of a line's rate does a transfer get, by its delay and its losses?",
+    full=Design(
+        factors={
+            "where": ("namespaces",),
+            "rate": (0, 100 * MEBIBIT_S, 1000 * MEBIBIT_S),
+            "delay": (0, 0.001, 0.01, 0.05),
+            "loss": (0, 1, 10),
+            "size": (4 * MEBIBYTE,),
+            "content": ("random",),
+        },
+        reps=5,
+        blocks=5,
+        omit=_slow_lines,
+    ),
+    quick=Design(
+        factors={
+            "where": ("namespaces",),
+            "rate": (0, 100 * MEBIBIT_S),
+            "delay": (0, 0.01),
+            "loss": (0,),
+            "size": (MEBIBYTE,),
+            "content": ("random",),
+        },
+        reps=5,
+        blocks=5,
+    ),
+    quick_share="about 3 s: 4 points, 1 MiB 5 times each",
+    metrics=("bytes_per_s", "time_ns", "receiver_time_ns", "calls", "receiver_calls"),
+)
+
+MEETING = Experiment(
+    name="transfer.meeting",
+    workload="transfer.copy",
+    title="How both ends meet, and small writes",
+    question="What makes a step of 900 ms, and is it gone where both ends meet by themselves?",
+    full=Design(
+        factors={
+            "meeting": ("ready", "retry"),
+            "late": (LATE_S, 0.3, 0.5, 0.9),
+            "writes": ("whole", "small", "nodelay"),
+            "files": (5,),
+            "sizes": ("equal",),
+            "size": (KIBIBYTE,),
+        },
+        reps=10,
+        blocks=5,
+        omit=_met,
+    ),
+    quick=Design(
+        factors={
+            "meeting": ("ready", "retry"),
+            "late": (LATE_S,),
+            "writes": ("whole", "small", "nodelay"),
+            "files": (5,),
+            "sizes": ("equal",),
+            "size": (KIBIBYTE,),
+        },
+        reps=5,
+        blocks=5,
+        omit=_met,
+    ),
+    quick_share="about 7 s: 4 points 5 times each, one of which waits a second",
+    metrics=("receiver_time_ns", "time_ns", "wait_ns", "calls", "receiver_calls"),
+)
+
+TRACE = Experiment(
+    name="transfer.trace",
+    workload="transfer.copy",
+    title="A transfer, traced",
+    question="In which system calls is the time of both sides, and how long is a wake-up?",
+    full=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile", "splice"),
+            "receiver": ("readwrite", "mmap", "splice"),
+            "size": (10 * MEBIBYTE,),
+            "content": ("random",),
+            "tracer": ("none", ALL_KINDS),
+        },
+        reps=10,
+        blocks=5,
+        omit=_crossed,
+    ),
+    quick=None,
+    quick_share="not in it: attaching a tracer takes seconds, and the IPC lab has the same calls traced",
+    metrics=_TOLD,
+)
+
+DEVICE = Experiment(
+    name="transfer.device",
+    workload="transfer.device",
+    title="Through a device in the kernel",
+    question="Is mmap faster than read and write on a device that holds the connection?",
+    full=Design(
+        factors={
+            "method": ("fcntl", "mmap"),
+            "sizes": ("equal", "document"),
+            "files": EXECUTIONS,
+            "size": (*SMALL, TARGET, *SIZES),
+            "content": CONTENTS,
+        },
+        reps=10,
+        blocks=5,
+        omit=_device_executions,
+    ),
+    quick=None,
+    quick_share=(
+        "not in it: it needs a guest under a kernel that is built first, in minutes (`oscope kernel build`)"
+    ),
+    metrics=("time_ns", "sender_time_ns", "bytes_per_s", "calls", "sender_calls", "minflt"),
+    guest=GuestWanted("base", "wall"),
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.transfer.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="transfer",
+    title="Transfer",
+    document=(
+        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by "
+        "read and write and by mmap"
+    ),
+    experiments=(COPY, FEW, LARGE, NETWORK, MEETING, TRACE, DEVICE),
+    sections=_sections,
+    notebook="notebooks/transfer.ipynb",
+)

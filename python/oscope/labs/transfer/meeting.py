@@ -1,0 +1,317 @@
+"""Why the document's times fall in groups 900 ms apart: how both ends meet, and small writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median as middle
+
+import numpy as np
+
+from oscope.digits import MISSING, format_value
+from oscope.labs.curve import ratio_text
+from oscope.labs.transfer import CONTENTS, RETRY_S, reference
+from oscope.labs.transfer.points import (
+    RECEIVER_TIME,
+    TIME,
+    known,
+    levels_compared,
+    missing,
+    summary,
+    times,
+    untraced,
+)
+from oscope.labs.words import counted, excludes_zero, listed, median
+from oscope.report import plots
+from oscope.report.analysis import Analysed, paired_difference
+from oscope.report.document import Figure, Section, Table
+from oscope.report.experiments import dot
+from oscope.report.tables import shared_scale
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import Summary
+from oscope.units import format_duration
+
+TITLE = "Why the document’s times jump by 900 ms"
+WAIT = "wait_ns"
+NS = 1e9
+WRITES = {"small": ", small writes", "nodelay": ", small writes without Nagle's algorithm"}
+
+
+@dataclass(frozen=True)
+class Met:
+    """One point: how both ends met, and what of its time was waiting for it."""
+
+    point: PointSamples
+    time: Summary
+    """The receiver's, from its own coming on."""
+    sender: Summary | None
+    wait: Summary | None
+    """The sender's, until the connection stood."""
+    step: Summary | None
+    """The receiver's time beyond that where both are ready, a difference a block. Of points at which it is
+    late."""
+
+    @property
+    def retried(self) -> bool:
+        """Whether the receiver came late and the sender tried again."""
+        return self.point.factors.get("meeting") == "retry"
+
+    @property
+    def late_s(self) -> float:
+        """How late the receiver came."""
+        return float(self.point.factors.get("late", 0.0)) if self.retried else 0.0
+
+    @property
+    def writes(self) -> str:
+        """In which pieces the files were written."""
+        return str(self.point.factors.get("writes", "whole"))
+
+    @property
+    def expected_ns(self) -> int:
+        """What the receiver waits if the sender sleeps a whole interval each time it is refused."""
+        return round((math.ceil(self.late_s / RETRY_S) * RETRY_S - self.late_s) * NS)
+
+    @property
+    def name(self) -> str:
+        """The point in words."""
+        if self.retried:
+            return f"receiver {format_duration(self.late_s)} late, the sender tries again"
+        return f"both ready{WRITES.get(self.writes, '')}"
+
+
+def section(results: Analysed) -> Section | None:
+    """Reproduce the step, say how it follows, and show it gone."""
+    experiment = results.get("transfer.meeting")
+    if experiment is None:
+        return None
+    found = _met(results, experiment)
+    if not found:
+        gaps = missing(experiment)
+        return Section(TITLE, "", missing=gaps) if gaps else None
+    return Section(
+        title=TITLE,
+        answer=" ".join([*_step(found), *_gone(experiment, found), *_small(experiment, found)]),
+        text=[
+            (
+                f"A sender that is refused, since the receiver is not there yet, sleeps {RETRY_S:g} s and "
+                "tries again. If the receiver comes meanwhile, it waits for the rest of that sleep: the "
+                "retry interval less the lateness. A receiver that is there in time waits for nothing."
+            ),
+            _document(),
+            (
+                "Small writes are the other candidate: with Nagle's algorithm on, a second small write waits "
+                "until the first is acknowledged, and the receiver delays its acknowledgement by up to 40 "
+                "ms. The same exchange without Nagle's algorithm is what it is held against. Such a step "
+                "comes with each file and grows with their number."
+            ),
+        ],
+        tables=[_table(found), _document_table()],
+        figures=[*_step_figure(found), _strips(results, experiment, found), _document_figure()],
+        missing=missing(experiment),
+    )
+
+
+def _met(results: Analysed, experiment: ExperimentResults) -> list[Met]:
+    points = known(experiment, RECEIVER_TIME)
+    ready = next((point for point in points if _plainly_ready(point)), None)
+    found = []
+    for point in points:
+        time = results.summary(experiment, point, RECEIVER_TIME)
+        if time is None:
+            continue
+        late = point.factors.get("meeting") == "retry" and ready is not None
+        step = paired_difference(experiment, ready, point, RECEIVER_TIME) if late and ready else None
+        others = [summary(results, experiment, point, name) for name in (TIME, WAIT)]
+        found.append(Met(point, time, others[0], others[1], step))
+    return sorted(found, key=lambda each: (each.retried, each.late_s))
+
+
+def _plainly_ready(point: PointSamples) -> bool:
+    return point.factors.get("meeting") == "ready" and point.factors.get("writes", "whole") == "whole"
+
+
+def _step(found: Sequence[Met]) -> list[str]:
+    """Give the receiver's step for each lateness, beside what the interval makes expect."""
+    late = [each for each in found if each.step is not None]
+    there = [each for each in late if each.step and excludes_zero(each.step) and each.step.median > 0]
+    if not late:
+        return []
+    if not there:
+        return ["No step is found where the receiver is late and the sender tries again."]
+    parts = [
+        f"{median(each.step, 'ns')} where it comes {format_duration(each.late_s)} late"
+        for each in there
+        if each.step
+    ]
+    apart = max((abs(each.step.median - each.expected_ns) for each in there if each.step), default=0.0)
+    return [
+        (
+            f"A step is there where the receiver is late and the sender tries again after {RETRY_S:g} s: the "
+            f"receiver takes longer by {listed(parts)}. From the retry interval less the lateness that is "
+            f"{format_value(apart, apart / 5, 'ns')} away at most."
+        )
+    ]
+
+
+def _gone(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
+    """Say what is left of the wait where both ends meet by themselves, with the verdict."""
+    ready = next((each for each in found if _plainly_ready(each.point)), None)
+    if ready is None:
+        return []
+    waited = "" if ready.wait is None else f", and the sender {median(ready.wait, 'ns')} until they met"
+    text = f"Where both meet by themselves the receiver takes {median(ready.time, 'ns')}{waited}"
+    rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "meeting", ("ready", "retry"))
+    if not rows:
+        return [f"{text}."]
+    row = rows[0]
+    gone = "the step is gone" if row.different == "yes" and row.ratio > 1 else "no step can be told"
+    return [f"{text}: {gone} (with it, {ratio_text(row)} times as long)."]
+
+
+def _whole(experiment: ExperimentResults) -> ExperimentResults:
+    return replace(experiment, points=tuple(untraced(experiment)))
+
+
+def _small(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
+    """Give what Nagle's algorithm and delayed acknowledgements make of small writes, whole and a file."""
+    by_writes = {each.writes: each for each in found if not each.retried}
+    without, small = by_writes.get("nodelay"), by_writes.get("small")
+    if without is None or small is None:
+        return []
+    rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "writes", ("nodelay", "small"))
+    more = paired_difference(experiment, without.point, small.point, RECEIVER_TIME)
+    if not rows or more is None:
+        return []
+    if rows[0].different != "yes":
+        return [f"With Nagle's algorithm small writes take {times(rows[0], 'the time without')}."]
+    files = int(small.point.factors.get("files", 1))
+    return [
+        (
+            f"Nagle's algorithm adds {median(more, 'ns')} to small writes of {counted(files, 'file')}, "
+            f"{format_value(more.median / files, more.median / files / 20, 'ns')} a file."
+        )
+    ]
+
+
+def _table(found: Sequence[Met]) -> Table:
+    rows = [
+        [
+            each.name,
+            str(each.time.n),
+            *(
+                MISSING if one is None else median(one, "ns")
+                for one in (each.time, each.sender, each.wait, each.step)
+            ),
+            format_value(each.expected_ns, None, "ns") if each.retried else MISSING,
+        ]
+        for each in found
+    ]
+    columns = [
+        "how both ends meet",
+        "n",
+        "receiver's time (95 %)",
+        "sender's time (95 %)",
+        "sender, until they met",
+        "receiver's step (95 %)",
+        "interval less lateness",
+    ]
+    note = (
+        "The sender's clock runs from its first try, the receiver's from its own coming. Medians with their "
+        "95 % intervals; the step is the difference from both ready, a block each."
+    )
+    return Table("Times by how both ends meet", columns, rows, frozenset({1}), note)
+
+
+def _step_figure(found: Sequence[Met]) -> list[Figure]:
+    """Draw the receiver's step over its lateness, where several were measured."""
+    measured, expected = [], []
+    for each in found:
+        if each.step is None:
+            continue
+        interval = each.step.ci95 and (each.step.ci95[0] / NS, each.step.ci95[1] / NS)
+        measured.append((each.late_s, plots.Dot("step", each.step.median / NS, interval, np.zeros(0))))
+        expected.append((each.late_s, plots.Dot("expected", each.expected_ns / NS, None, np.zeros(0))))
+    if len(measured) < 2:
+        return []
+    lines = [
+        plots.Line("measured", measured, 0),
+        plots.Line("retry interval less lateness", expected, 1, "dash"),
+    ]
+    axes = (plots.axis("receiver late by [s]"), plots.axis("step [s]", rangemode="tozero"))
+    note = "Medians with their 95 % intervals, beside what a sleep of a whole interval makes expect."
+    return [plots.lines("The receiver's step over its lateness", axes, lines, note)]
+
+
+def _strips(results: Analysed, experiment: ExperimentResults, found: Sequence[Met]) -> Figure:
+    scale = shared_scale([each.time for each in found], "ns")
+    dots = [
+        dot(results, experiment, (each.point, RECEIVER_TIME), scale, name=each.name, colour=int(each.retried))
+        for each in found
+    ]
+    note = "Faint: single executions. Diamond: median with its 95 % interval."
+    return plots.strips("Time of the receiver", f"[{scale.unit}]", dots, note)
+
+
+def steps(side: reference.Inputs) -> list[float]:
+    """Return the distances in ms between neighbouring groups of the document's times, by their medians."""
+    found = []
+    for values in side.values():
+        middles = [middle(part) for part in reference.groups(values)]
+        found += [high - low for low, high in pairwise(middles)]
+    return found
+
+
+def _document() -> str:
+    """Tell what the document's own times say of its step."""
+    apart = steps(reference.RECEIVER)
+    # A sender that waited for a hand is a group of its own, further away.
+    sender = [step for step in steps(reference.SENDER) if step < 2 * max(apart)]
+    fast = {
+        method: middle(reference.groups(reference.RECEIVER[method, CONTENTS[0]])[0])
+        for method in reference.METHODS
+    }
+    return (
+        f"The document's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} ms apart, by "
+        f"either method and with either content, though its fast groups are {fast['fcntl']:.0f} ms by fcntl "
+        f"and {fast['mmap']:.0f} ms by mmap: what is the same for both is a wait, not work. Its sender, "
+        f"started by hand, has one or two such steps, of {min(sender):.0f} to {max(sender):.0f} ms. "
+        "That is what a retry after 1 s makes of a peer that comes some 100 ms late. How its programs met "
+        "the document does not say, so that this is an explanation that fits, not one that is proved."
+    )
+
+
+def _document_table() -> Table:
+    rows = []
+    for side, inputs in (("receiver", reference.RECEIVER), ("sender", reference.SENDER)):
+        for (method, content), values in inputs.items():
+            parts = reference.groups(values)
+            middles = [middle(part) for part in parts]
+            rows.append(
+                [
+                    side,
+                    method,
+                    content,
+                    ", ".join(
+                        f"{value:.1f} ({len(part)})" for value, part in zip(middles, parts, strict=True)
+                    ),
+                    ", ".join(f"{b - a:.1f}" for a, b in pairwise(middles)) or MISSING,
+                ]
+            )
+    columns = ["side", "method", "content", "groups: median [ms] (n)", "steps [ms]"]
+    note = (
+        f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. The largest step of "
+        f"the sender is that of an execution which waited for a hand. {reference.WHERE}"
+    )
+    return Table("The steps in the document's times", columns, rows, frozenset(), note)
+
+
+def _document_figure() -> Figure:
+    dots = [
+        plots.Dot(f"{method}, {content}", middle(values), None, np.array(values), colour)
+        for (method, content), values in reference.RECEIVER.items()
+        for colour in [list(reference.METHODS).index(method)]
+    ]
+    note = "Faint: single executions, cited. Diamond: their median, which may lie between two groups."
+    return plots.strips("The document's receiver", "[ms]", dots, note)

@@ -1,0 +1,315 @@
+"""The transfer lab: its designs, and answers that follow results whose causes are known."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from statistics import mean
+
+import numpy as np
+import pytest
+
+import synthetic_transfer
+from oscope import labs
+from oscope.labs.transfer import EXECUTIONS, PLAIN, SAME, SIZES, SMALL, TARGET, pair, reference
+from oscope.labs.transfer.meeting import steps
+from oscope.labs.transfer.points import lasting, way
+from oscope.report.build import answers, build
+from oscope.report.document import Section
+from oscope.report.figures import draw
+from oscope.samples import ExperimentResults, PointSamples, Results
+from synthetic_transfer import designed, experiment, sections
+
+LAB = labs.lab("transfer")
+LARGE = "Large inputs: mmap against read and write"
+SMALL_FILES = "Small files: 1, 5 and 10 an execution"
+CONTENT = "Zeros against random bytes"
+WHERE = "Where the time goes"
+TRACED = "A transfer, traced"
+STEP = "Why the document’s times jump by 900 ms"
+DEVICE = "Through devices in the kernel: fcntl against mmap"
+PAIRS = "Every way of sending and receiving"
+LINE = "Over a line with a rate, a delay and losses"
+EQUAL = "Every file is equal to its source"
+
+
+@pytest.fixture(scope="module")
+def survey() -> dict[str, Section]:
+    return sections(*synthetic_transfer.survey().experiments)
+
+
+def changed(made: ExperimentResults, change: object) -> ExperimentResults:
+    """Return the results with each point as `change` makes it."""
+    return dataclasses.replace(made, points=tuple(change(point) for point in made.points))  # type: ignore[operator]
+
+
+def scaled(point: PointSamples, factor: float, *names: str) -> PointSamples:
+    metrics = {name: values * factor if name in names else values for name, values in point.metrics.items()}
+    return dataclasses.replace(point, metrics=metrics)
+
+
+def test_the_survey_is_small_and_has_no_guest() -> None:
+    quick = [each for each in LAB.experiments if each.quick is not None]
+    assert {each.name for each in LAB.experiments} - {each.name for each in quick} == {
+        "transfer.trace",
+        "transfer.device",
+    }
+    for each in quick:
+        assert each.quick is not None
+        points = designed(each.name, each.quick)
+        assert 0 < len(points) <= 20
+        assert max(int(point.get("size", 0)) for point in points) <= 10 << 20
+        # A retry waits a second each time.
+        assert sum(point.get("meeting") == "retry" for point in points) <= 1
+
+
+def test_the_documents_inputs_are_all_measured_ten_times() -> None:
+    small, large = labs.experiment("transfer.small"), labs.experiment("transfer.large")
+    device = labs.experiment("transfer.device")
+    for each in (small, large, device):
+        assert each.full.reps >= 10
+    points = designed("transfer.small", small.full)
+    for methods in (("readwrite", "readwrite"), ("mmap", "mmap")):
+        own = [point for point in points if pair(point) == methods]
+        single = [int(point["size"]) for point in own if point["sizes"] == "equal"]
+        assert sorted(single) == sorted((*SMALL, TARGET))
+        assert [point["files"] for point in own if point["sizes"] == "document"] == list(EXECUTIONS[1:])
+    large_points = designed("transfer.large", large.full)
+    assert len(large_points) == len(SIZES) * 2 * len(SAME)
+    device_points = designed("transfer.device", device.full)
+    for method in ("fcntl", "mmap"):
+        own = [point for point in device_points if point["method"] == method]
+        assert {int(point["size"]) for point in own if point["content"] == "zeros"} == set(SIZES)
+        assert {int(point["size"]) for point in own} == {*SMALL, TARGET, *SIZES}
+
+
+def test_the_devices_wait_for_a_guest_by_the_wall_clock() -> None:
+    device = labs.experiment("transfer.device")
+    assert device.guest is not None
+    assert device.guest.clock == "wall"
+    assert device.quick is None
+    assert "oscope kernel build" in device.quick_share
+
+
+def test_every_pair_meets_and_digests_are_held_against_none_at_the_plain_one() -> None:
+    points = designed("transfer.copy", labs.experiment("transfer.copy").full)
+    assert len({pair(point) for point in points}) == 24
+    assert {point["digest"] for point in points if pair(point) == PLAIN} == {"blake3", "sha512", "none"}
+    assert {point["digest"] for point in points if pair(point) != PLAIN} == {"blake3"}
+
+
+def test_the_documents_figures_are_those_from_which_its_averages_follow() -> None:
+    printed = {
+        ("fcntl", "zeros"): 519.51015,
+        ("fcntl", "random"): 969.44381,
+        ("mmap", "zeros"): 204.86532,
+        ("mmap", "random"): 484.46212,
+    }
+    for key, average in printed.items():
+        assert len(reference.RECEIVER[key]) == 10
+        assert mean(reference.RECEIVER[key]) == pytest.approx(average)
+    # It leaves out a first execution that waited for a hand.
+    assert mean(reference.SENDER["fcntl", "zeros"][1:]) == pytest.approx(1788.156288889)
+    assert mean(reference.SENDER["mmap", "random"][1:]) == pytest.approx(1461.742288889)
+    assert mean(reference.SENDER["fcntl", "random"]) == pytest.approx(2095.52102)
+    assert mean(reference.SENDER["mmap", "zeros"]) == pytest.approx(1134.1621)
+    assert sum(SIZES) == 8 * reference.PRINTED_BYTES
+
+
+def test_the_documents_times_fall_in_groups_900_ms_apart() -> None:
+    sizes = {
+        key: [len(part) for part in reference.groups(values)] for key, values in reference.RECEIVER.items()
+    }
+    assert sizes == {
+        ("fcntl", "zeros"): [5, 5],
+        ("fcntl", "random"): [10],
+        ("mmap", "zeros"): [8, 2],
+        ("mmap", "random"): [5, 5],
+    }
+    assert all(abs(step - 900) < 5 for step in steps(reference.RECEIVER))
+    assert reference.groups([]) == []
+    assert reference.groups([1.0]) == [[1.0]]
+
+
+def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, Section]) -> None:
+    assert list(survey) == [
+        *(LARGE, SMALL_FILES, CONTENT, WHERE, TRACED, STEP, DEVICE, PAIRS, LINE, EQUAL),
+    ]
+    for section in survey.values():
+        assert section.answer, section.title
+        assert section.tables, section.title
+        assert not section.missing, section.title
+        for figure in section.figures:
+            draw(figure)
+        for table in section.tables:
+            assert table.rows, table.title
+            assert all(len(row) == len(table.columns) for row in table.rows), table.title
+    assert all(survey[title].figures for title in survey if title not in (CONTENT, EQUAL))
+
+
+def test_mmap_is_faster_from_where_it_is(survey: dict[str, Section]) -> None:
+    assert survey[LARGE].answer.count("mmap is faster than readwrite from 1 MiB on") == 2
+    assert survey[DEVICE].answer.count("mmap is faster than fcntl from 1 MiB on") == 2
+    verdicts = {tuple(row[:3]): row for row in survey[LARGE].tables[1].rows}
+    assert verdicts["1 KiB", "zeros", "mmap"][4:] == ["yes", "yes"]
+    assert float(str(verdicts["100 MiB", "random", "mmap"][3]).split()[0]) == pytest.approx(0.5, rel=0.1)
+    assert any("8 times as many" in text for text in survey[LARGE].text)
+
+
+def test_mmap_that_is_never_faster_is_said_to_be_at_no_size() -> None:
+    def slowed(point: PointSamples) -> PointSamples:
+        return scaled(point, 3.0, "time_ns", "receiver_time_ns") if way(point.factors) == "mmap" else point
+
+    section = sections(changed(experiment("transfer.large"), slowed))[LARGE]
+    assert "mmap is found faster than readwrite at no size" in section.answer
+    assert "is faster than readwrite from" not in section.answer
+
+
+def test_a_size_lasts_only_if_all_larger_ones_hold() -> None:
+    sizes = [1, 2, 3, 4]
+    assert lasting(sizes, lambda size: size >= 3) == 3
+    assert lasting(sizes, lambda size: size != 3) == 4
+    assert lasting(sizes, lambda size: size < 4) is None
+
+
+def test_single_files_stand_beside_the_documents(survey: dict[str, Section]) -> None:
+    single, several, verdicts = survey[SMALL_FILES].tables
+    rows = {tuple(row[:2]): row for row in single.rows}
+    assert rows["577 B", "readwrite"][-1] == "0.0587"
+    assert rows["577 B", "mmap"][-1] == "0.1695"
+    assert rows["1\u202f502\u202f860 B", "mmap"][-1] == "2.6937"
+    assert rows["4 B", "sendfile → readwrite"][-1] == "–"
+    five = next(row for row in several.rows if row[0] == "5" and row[2] == "readwrite")
+    assert five[1] == "2275"
+    assert five[-1] == "0.3200"
+    assert len(verdicts.rows) == 2 * (len(SMALL) + 1 + 2)
+    # FILE_NS, by both.
+    more = [float(text) for text in re.findall(r"a file more adds ([\d.]+) µs", survey[SMALL_FILES].answer)]
+    assert len(more) == 2
+    assert all(abs(each - 10) < 3 for each in more)
+
+
+def test_content_that_makes_no_difference_is_not_said_to_make_one(survey: dict[str, Section]) -> None:
+    assert "longer" not in survey[CONTENT].answer
+    assert "found different nowhere" in survey[CONTENT].answer
+
+
+def test_random_bytes_that_take_longer_are_found_to() -> None:
+    def slowed(point: PointSamples) -> PointSamples:
+        late = point.factors["content"] == "random"
+        return scaled(point, 1.5, "time_ns", "receiver_time_ns") if late else point
+
+    section = sections(changed(experiment("transfer.large"), slowed))[CONTENT]
+    assert "the sender's time is longer with random bytes at 20 (" in section.answer
+    assert "found different nowhere" in section.answer
+
+
+def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Section]) -> None:
+    section = survey[WHERE]
+    assert "Least CPU time of both sides has mmap" in section.answer
+    rows = {tuple(row[:2]): row for row in section.tables[0].rows}
+    assert len(rows) == 2 * len(SAME)
+    assert rows["readwrite", "sender"][2] == "16.10"
+    # Counts that never change are compared as they are.
+    ratios = {tuple(row[:2]): row[2:] for row in section.tables[1].rows}
+    assert ratios["mmap", "calls"] == ["0.007453", "yes", "yes"]
+    assert ratios["sendfile → readwrite", "receiver_calls"] == ["1", "no", "no"]
+
+
+def test_the_step_is_the_interval_less_the_lateness_and_goes(survey: dict[str, Section]) -> None:
+    section = survey[STEP]
+    assert re.search(r"(900\.\d+|899\.\d+) ms \([^)]+\) where it comes 100 ms late", section.answer)
+    assert "where it comes 900 ms late" in section.answer
+    assert "the step is gone" in section.answer
+    assert re.search(
+        r"adds 20\d\.\d ms .* to small writes of 5 files, (39|40|41)\.\d+ ms a file", section.answer
+    )
+    expected = [row[-1] for row in section.tables[0].rows if "tries again" in row[0]]
+    assert expected == ["900 ms", "700 ms", "500 ms", "100 ms"]
+    drawn = next(figure for figure in section.figures if "lateness" in figure.title)
+    assert np.allclose(drawn.traces[0]["y"], drawn.traces[1]["y"], atol=0.01)
+
+
+def test_no_step_is_claimed_where_there_is_none() -> None:
+    def at_once(point: PointSamples) -> PointSamples:
+        if point.factors["meeting"] != "retry":
+            return point
+        same = np.full(len(point), 145_000.0) * np.linspace(0.98, 1.02, len(point))
+        return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
+
+    section = sections(changed(experiment("transfer.meeting"), at_once))[STEP]
+    assert "No step is found" in section.answer
+    assert "the step is gone" not in section.answer
+
+
+def test_a_line_gives_its_rate_and_costs_round_trips(survey: dict[str, Section]) -> None:
+    section = survey[LINE]
+    rows = [row for row in section.tables[0].rows if row[0] == "100 Mbit/s" and row[2] == "0 %"]
+    assert float(str(rows[0][6]).split()[0]) > 95
+    assert all(float(str(row[-1]).split()[0]) == pytest.approx(6, rel=0.5) for row in rows[1:])
+    assert "A loss of 1 % costs most at" in section.answer
+    (figure,) = section.figures
+    assert sum(trace["line"]["dash"] == "dash" for trace in figure.traces) == 3
+
+
+def test_the_fastest_pair_and_the_price_of_a_digest_are_told(survey: dict[str, Section]) -> None:
+    answer = survey[PAIRS].answer
+    assert "mmap at 256 MiB" in answer
+    price = re.search(r"blake3 takes ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)", answer)
+    assert price is not None
+    share, low, high = map(float, price.groups())
+    assert low < share < high
+    assert share == pytest.approx(10, abs=3)
+    matrix = survey[PAIRS].tables[0]
+    assert [row[0] for row in matrix.rows] == ["readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring"]
+
+
+def test_a_failed_transfer_is_counted_and_its_file_is_not() -> None:
+    made = experiment("transfer.small")
+    first = made.points[0]
+    metrics = {name: np.concatenate([[np.nan], values[1:]]) for name, values in first.metrics.items()}
+    broken = dataclasses.replace(first, metrics=metrics, failed=((0, "file 1 differs from its source"),))
+    whole = sections(made)[EQUAL]
+    section = sections(dataclasses.replace(made, points=(broken, *made.points[1:])))[EQUAL]
+    assert whole.answer.startswith("All ")
+    assert "1 transfer failed" in section.answer
+    assert not section.answer.startswith("All ")
+    assert section.tables[0].rows[0][-1] == "file 1 differs from its source (1)"
+    assert int(str(section.tables[0].rows[0][3])) == int(str(whole.tables[0].rows[0][3])) - 1
+
+
+def test_devices_that_were_not_measured_are_said_to_be_missing() -> None:
+    section = sections(experiment("transfer.small"))[DEVICE]
+    assert not section.answer
+    assert "oscope run transfer.device" in section.missing
+    assert "oscope kernel build" in section.missing
+
+
+def test_times_of_an_emulated_guest_are_said_to_be(survey: dict[str, Section]) -> None:
+    assert any("emulat" in text for text in survey[DEVICE].text)
+
+
+def test_points_that_were_skipped_are_told_with_their_remedy() -> None:
+    made = experiment("transfer.network")
+    points = tuple(
+        dataclasses.replace(
+            point.only(np.zeros(len(point), dtype=bool)),
+            metrics={},
+            skipped="this kernel has no netem",
+            remedy="measure in a guest: --on guest",
+        )
+        if point.factors["delay"]
+        else point
+        for point in made.points
+    )
+    section = sections(dataclasses.replace(made, points=points))[LINE]
+    assert "no netem" in section.missing
+    assert "--on guest" in section.missing
+    assert section.answer
+
+
+def test_the_report_has_the_lab_with_all_experiments() -> None:
+    results = synthetic_transfer.survey()
+    (part,) = answers(results, labs.LABS)
+    assert part.key == "transfer"
+    assert len(build(Results(results.experiments), labs.LABS).experiments) == len(LAB.experiments)

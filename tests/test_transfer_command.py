@@ -1,0 +1,383 @@
+"""`oscope transfer`: a real sender and a real receiver, each a process of the command. No time is judged."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import random
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli_driver import CommandLine
+from transfer_course import make_source, seen, small_folder
+from transfer_pair import LIMIT_S, Pair, error_of, put
+from wire_faults import Fault, Wire
+
+EMPTY_BLAKE3 = "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"
+MIB = 1 << 20
+SENDERS = ("auto", "readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring")
+RECEIVERS = ("auto", "readwrite", "mmap", "splice", "uring")
+
+
+@pytest.fixture
+def pair(probe: Path, tmp_path: Path) -> Iterator[Pair]:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    found = Pair(CommandLine(folder, {"OSCOPE_PROBE": str(probe)}))
+    yield found
+    found.close()
+
+
+def content(size: int, seed: int = 7) -> bytes:
+    return random.Random(seed).randbytes(size)
+
+
+def methods(out: str) -> tuple[str, str]:
+    """Return what both rows of the sender's table have as their method."""
+    _, _, sender, receiver, *_ = out.splitlines()
+    return sender.split()[1], receiver.split()[1]
+
+
+def test_a_folder_arrives_whole_with_modes_and_times(pair: Pair) -> None:
+    source = make_source(pair.oscope.folder)
+    (source / "link").symlink_to("large")
+    os.mkfifo(source / "pipe")
+    sender, receiver = pair.move(str(source))
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    wanted = {f"source/{name}": rest for name, rest in seen(source).items() if name != "link"}
+    assert seen(pair.into) == wanted
+    assert not (pair.into / "source" / "link").is_symlink()
+    assert "link" in sender.err
+    assert "pipe" in sender.err
+    assert [line.split()[0] for line in sender.out.splitlines()[2:]] == ["sender", "receiver"]
+    assert [line.split()[0] for line in receiver.out.splitlines()[2:]] == ["receiver"]
+    for line in (*sender.out.splitlines()[2:], *receiver.out.splitlines()[2:]):
+        assert line.split()[2] == str(len(wanted))
+
+
+def test_one_file_is_told_with_its_digest_on_both_sides(pair: Pair) -> None:
+    path = put(pair.oscope.folder, "one", content(3 * MIB + 1))
+    wanted = f"sha512 {hashlib.sha512(path.read_bytes()).hexdigest()}"
+    for answer in pair.move("--digest", "sha512", "one"):
+        assert answer.code == 0, answer
+        assert answer.out.splitlines()[-1] == wanted
+    assert (pair.into / "one").read_bytes() == path.read_bytes()
+
+
+def test_an_empty_file_has_the_digest_of_nothing(pair: Pair) -> None:
+    put(pair.oscope.folder, "none", b"")
+    for answer in pair.move("none"):
+        assert answer.code == 0, answer
+        assert answer.out.splitlines()[-1] == f"blake3 {EMPTY_BLAKE3}"
+    assert (pair.into / "none").read_bytes() == b""
+
+
+@pytest.mark.parametrize(
+    ("sending", "receiving"),
+    [(method, RECEIVERS[number % len(RECEIVERS)]) for number, method in enumerate(SENDERS)],
+)
+def test_every_method_moves_the_same_bytes(sending: str, receiving: str, pair: Pair) -> None:
+    sizes = (0, 1, 4095, 4096, 262_145, 5 * MIB + 3)
+    for size in sizes:
+        put(pair.oscope.folder, f"files/{size}", content(size, size))
+    sender, receiver = pair.move("--method", sending, "files", receiver=("--method", receiving))
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    for size in sizes:
+        assert (pair.into / f"files/{size}").read_bytes() == content(size, size), size
+    if "auto" not in (sending, receiving):
+        told, other = methods(sender.out)
+        assert sending in told
+        assert receiving in other
+
+
+def test_both_sides_agree_on_what_was_moved(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", content(MIB))
+    put(pair.oscope.folder, "b", content(10))
+    sender, receiver = pair.move("--json", "-", "a", "b")
+    assert receiver.code == 0
+    data = json.loads(sender.out)
+    for side in ("sender", "receiver"):
+        assert (data[side]["files"], data[side]["bytes"], data[side]["skipped"]) == (2, MIB + 10, 0)
+        assert data[side]["calls"] > 0
+        assert data[side]["time_ns"] > 0
+    assert (data["digest_kind"], data["digest"]) == (None, None)
+
+
+def test_a_receiver_serves_until_it_is_interrupted(pair: Pair) -> None:
+    receiver = pair.receiver(once=False)
+    host, port = receiver.listening()
+    put(pair.oscope.folder, "a", b"first")
+    put(pair.oscope.folder, "b", b"second")
+    assert pair.oscope("transfer", "send", "a", f"{host}:{port}").code == 0
+    # One that goes wrong does not end it.
+    with socket.create_connection((host, port), LIMIT_S) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        receiver.wait_for("no Oscope transfer")
+    assert pair.oscope("transfer", "send", "b", f"{host}:{port}").code == 0
+    receiver.interrupt()
+    answer = receiver.end()
+    assert answer.code == 0, answer
+    assert sum(line.startswith("receiver") for line in answer.out.splitlines()) == 2
+    assert (pair.into / "a").read_bytes() + (pair.into / "b").read_bytes() == b"firstsecond"
+
+
+def test_a_file_that_is_there_is_replaced_once_the_new_one_is_whole(pair: Pair) -> None:
+    put(pair.into, "a", b"old and longer")
+    put(pair.oscope.folder, "a", b"new")
+    sender, receiver = pair.move("a")
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    assert (pair.into / "a").read_bytes() == b"new"
+
+
+def test_many_files_arrive(pair: Pair) -> None:
+    for number in range(10_000):
+        put(pair.oscope.folder, f"many/{number % 10}/{number}", b"%d" % number * 200)
+    sender, receiver = pair.move("--json", "-", "many")
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    assert json.loads(sender.out)["receiver"]["files"] == 10_000
+    assert seen(pair.into / "many") == seen(pair.oscope.folder / "many")
+
+
+def test_odd_names_arrive(pair: Pair) -> None:
+    names = [b"-dash", b"with space", "ü€😀".encode(), b"\xff not UTF-8", b"[red]x", b"%s{0}"]
+    folder = os.fsencode(pair.oscope.folder)
+    for name in names:
+        Path(os.fsdecode(folder + b"/" + name)).write_bytes(name)
+    sender, receiver = pair.move("--", *map(os.fsdecode, names))
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    assert sorted(os.fsencode(path.name) for path in pair.into.iterdir()) == sorted(names)
+
+
+def test_rights_of_another_are_not_kept(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", b"x").chmod(0o6755)
+    sender, receiver = pair.move("a")
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    assert (pair.into / "a").stat().st_mode & 0o7777 == 0o755
+
+
+def test_without_digests_both_have_to_want_it(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", b"x")
+    answers = pair.move("--no-verify", "a")
+    for answer in answers:
+        assert "this receiver verifies" in error_of(answer)
+    assert seen(pair.into) == {}
+    sender, receiver = pair.move("--no-verify", "a", receiver=("--no-verify",))
+    assert (sender.code, receiver.code) == (0, 0), (sender, receiver)
+    assert "blake3" not in sender.out + receiver.out
+    assert (pair.into / "a").read_bytes() == b"x"
+
+
+def test_what_cannot_be_sent_is_told_before_anything_is(pair: Pair) -> None:
+    receiver = pair.receiver()
+    host, port = receiver.listening()
+    os.mkfifo(pair.oscope.folder / "pipe")
+    put(pair.oscope.folder, "one/a", b"1")
+    put(pair.oscope.folder, "two/a", b"2")
+    for words, told in (
+        (("missing",), "missing"),
+        (("pipe",), "pipe"),
+        (("one/a", "two/a"), "a"),
+    ):
+        answer = pair.oscope("transfer", "send", *words, f"{host}:{port}")
+        assert answer.code in (1, 2), answer
+        assert answer.out == ""
+        assert told in answer.err.splitlines()[-1]
+    assert seen(pair.into) == {}
+
+
+def test_nobody_listens(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", b"x")
+    with closing(socket.socket()) as bound:
+        bound.bind(("127.0.0.1", 0))
+        host, port = bound.getsockname()
+        line = error_of(pair.oscope("transfer", "send", "a", f"{host}:{port}"))
+    assert f"{host}:{port}" in line
+    assert "refused" in line
+
+
+def test_a_port_that_is_taken_is_told(pair: Pair) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        host, port = taken.getsockname()
+        given = ("transfer", "receive", "--into", "into", "--listen", f"{host}:{port}")
+        line = error_of(pair.oscope(*given))
+    assert f"{host}:{port}" in line
+    assert "in use" in line
+
+
+@pytest.mark.parametrize("into", ["missing", "file"])
+def test_a_folder_that_is_none_is_told(into: str, pair: Pair) -> None:
+    put(pair.oscope.folder, "file", b"")
+    answer = pair.oscope("transfer", "receive", "--into", into, "--listen", "127.0.0.1:0")
+    assert answer.code in (1, 2)
+    assert into in answer.err.splitlines()[-1]
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Tell nothing."""
+
+
+@contextmanager
+def web_server() -> Iterator[tuple[str, int]]:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield "127.0.0.1", server.server_port
+        server.shutdown()
+        thread.join(LIMIT_S)
+
+
+@contextmanager
+def talker(say: Callable[[socket.socket], None]) -> Iterator[tuple[str, int]]:
+    """Accept one connection, say something on it, and read what comes until its end."""
+
+    def serve() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            try:
+                say(connection)
+                while connection.recv(1 << 16):
+                    pass
+            except ConnectionError:
+                return
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield listener.getsockname()
+        thread.join(LIMIT_S)
+
+
+def test_a_web_server_on_the_port_is_told(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", content(8 * MIB))
+    with web_server() as (host, port):
+        line = error_of(pair.oscope("transfer", "send", "--stall", "2s", "a", f"{host}:{port}"))
+    assert f"no Oscope transfer speaks on {host}:{port}" in line
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (content(100_000), "no Oscope transfer speaks on"),
+        (b"oscope.transfer/9\n" + bytes(100), "version"),
+        (b"oscope.transfer/1\n" + content(100_000), ""),
+        (b"", ""),
+    ],
+    ids=["random", "version", "damaged", "silent"],
+)
+def test_a_receiver_that_is_none_is_told(said: bytes, told: str, pair: Pair) -> None:
+    put(pair.oscope.folder, "a", content(8 * MIB))
+    with talker(lambda connection: connection.sendall(said)) as (host, port):
+        line = error_of(pair.oscope("transfer", "send", "--stall", "1s", "a", f"{host}:{port}"))
+    assert told in line
+
+
+def change_while_sent(pair: Pair, method: str, change: Callable[[], None]) -> tuple[str, str]:
+    """Send `a`, `change` something once 64 KiB of it are on the wire; return what both sides say of it."""
+    receiver = pair.receiver("--stall", "5s")
+    with Wire(receiver.listening(), Fault("call", "forth", 1 << 16), change) as wire:
+        sender = pair.start("send", "--method", method, "--stall", "5s", "a", wire.address)
+        told = error_of(sender.end()), error_of(receiver.end())
+    assert wire.struck.is_set()
+    assert [name for name in seen(pair.into) if not name.startswith(".oscope-partial-")] == []
+    return told
+
+
+@pytest.mark.parametrize("method", SENDERS[1:])
+def test_a_file_that_shrinks_while_it_is_sent_gets_no_name(method: str, pair: Pair) -> None:
+    path = put(pair.oscope.folder, "a", content(64 * MIB))
+    for line in change_while_sent(pair, method, lambda: os.truncate(path, MIB)):
+        assert "a" in line
+        assert "chang" in line or "shr" in line or "short" in line, line
+
+
+@pytest.mark.parametrize("method", ["readwrite", "mmap", "sendfile"])
+def test_a_file_that_grows_while_it_is_sent_gets_no_name(method: str, pair: Pair) -> None:
+    path = put(pair.oscope.folder, "a", content(32 * MIB))
+
+    def grow() -> None:
+        with path.open("ab") as file:
+            file.write(b"more")
+
+    for line in change_while_sent(pair, method, grow):
+        assert "chang" in line or "gr" in line or "long" in line, line
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
+def test_a_full_disk_is_told_on_both_sides_and_the_transfer_goes_on_later(pair: Pair) -> None:
+    put(pair.oscope.folder, "a", content(8 * MIB))
+    with small_folder(pair.into, 3 * MIB):
+        for answer in pair.move("a"):
+            assert "space" in error_of(answer)
+        left = sum(path.stat().st_size for path in pair.into.iterdir())
+        assert [name for name in seen(pair.into) if not name.startswith(".oscope-partial-")] == []
+        assert left <= 3 * MIB
+
+
+def test_a_folder_of_the_files_name_is_refused(pair: Pair) -> None:
+    (pair.into / "a").mkdir()
+    put(pair.oscope.folder, "a", b"x")
+    for answer in pair.move("a"):
+        assert "a" in error_of(answer)
+    assert (pair.into / "a").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("interrupted", "number"),
+    [
+        ("sender", signal.SIGINT),
+        ("sender", signal.SIGKILL),
+        ("receiver", signal.SIGINT),
+        ("receiver", signal.SIGKILL),
+        ("receiver", signal.SIGTERM),
+    ],
+)
+def test_an_interrupted_transfer_is_gone_on_with(interrupted: str, number: int, pair: Pair) -> None:
+    total = 8 * MIB
+    put(pair.oscope.folder, "a", content(total))
+    receiver = pair.receiver()
+    with Wire(receiver.listening(), Fault("stall", "forth", total // 2)) as wire:
+        sender = pair.start("send", "a", wire.address)
+        assert wire.struck.wait(LIMIT_S)
+        victim, other = (sender, receiver) if interrupted == "sender" else (receiver, sender)
+        victim.interrupt(number)
+        ended = victim.end()
+        if number == signal.SIGKILL:
+            assert ended.code == -signal.SIGKILL
+        else:
+            assert "interrupted" in error_of(ended)
+    assert error_of(other.end())
+    assert [name for name in seen(pair.into) if not name.startswith(".oscope-partial-")] == []
+    again, served = pair.move("--json", "-", "a")
+    assert (again.code, served.code) == (0, 0), (again, served)
+    assert (pair.into / "a").read_bytes() == content(total)
+    assert list(pair.into.iterdir()) == [pair.into / "a"]
+    figures = json.loads(again.out)["sender"]
+    assert 0 < figures["bytes"] < figures["total_bytes"] == total
+    assert "were there from before" in served.out
+
+
+def test_a_killed_receiver_gives_its_port_back(pair: Pair) -> None:
+    receiver = pair.receiver(once=False)
+    host, port = receiver.listening()
+    receiver.interrupt(signal.SIGKILL)
+    receiver.end()
+    # The probe hears of its parent's end a moment after it.
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        try:
+            socket.create_server((host, port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return
+    pytest.fail(f"{host}:{port} is held by a receiver whose command was killed")

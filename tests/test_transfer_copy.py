@@ -1,0 +1,256 @@
+"""`transfer.copy` with the real probe: real sockets, real namespaces, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oscope.session import RefusedError, Session
+from surroundings import family
+
+LIMIT_S = 60.0
+DOCUMENT = {"files": 5, "sizes": "document"}
+NETEM = {"where": "namespaces", "size": 100_000}
+IS_ROOT = os.geteuid() == 0
+root_only = pytest.mark.skipif(not IS_ROOT, reason="only root makes network namespaces")
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, probe: Path) -> Path:
+    """Keep the journals of these tests apart, with a probe that is the built one."""
+    del probe
+    folder = tmp_path / "state"
+    monkeypatch.setenv("OSCOPE_STATE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give an empty place for source and destination."""
+    place = tmp_path / "place"
+    place.mkdir()
+    return place
+
+
+def measured(params: dict[str, Any], notes: list[str] | None = None) -> dict[str, float | None]:
+    with Session((notes if notes is not None else []).append) as session:
+        return dict(session.measure("transfer.copy", params, limit_s=LIMIT_S).metrics)
+
+
+def network(pid: int) -> str:
+    """Return the network namespace that a process is in."""
+    return str(Path(f"/proc/{pid}/ns/net").readlink())
+
+
+def networks() -> set[str]:
+    """Return every network namespace that a process of this machine is in, or has named."""
+    found = set()
+    for process in Path("/proc").glob("[0-9]*/ns/net"):
+        try:
+            found.add(str(process.readlink()))
+        except OSError:
+            continue
+    return found | {str(path) for path in Path("/run/netns").glob("*")}
+
+
+def test_both_sides_give_their_figures_and_nothing_is_left(folder: Path, state: Path) -> None:
+    found = measured({"folder": str(folder), "files": 3, "size": 1_502_860})
+    assert None not in found.values()
+    assert found["bytes"] == 3 * 1_502_860
+    assert list(folder.iterdir()) == []
+    assert list((state / "made").iterdir()) == []
+
+
+@pytest.mark.parametrize(("files", "bytes_"), [(1, 4), (5, 2275), (10, 3015)])
+def test_the_documents_files_have_its_lengths(files: int, bytes_: int, folder: Path) -> None:
+    params = {"folder": str(folder), "files": files, "sizes": "document"}
+    assert measured(params)["bytes"] == bytes_
+
+
+def test_an_empty_file_has_no_cost_a_gib(folder: Path) -> None:
+    found = measured({"folder": str(folder), "size": 0})
+    assert found["bytes"] == 0
+    assert found["cpu_s_per_gib"] is None
+    assert found["receiver_cpu_s_per_gib"] is None
+
+
+def test_a_receiver_that_is_late_costs_the_sender_its_sleep(folder: Path) -> None:
+    """The step of the document: who comes 0.1 s late is served after the other's sleep of 1 s."""
+    found = measured(DOCUMENT | {"folder": str(folder), "meeting": "retry", "late": 0.1})
+    waited, seen, whole = (found[name] or 0 for name in ("wait_ns", "receiver_time_ns", "time_ns"))
+    # What it cannot be less than: a sleep at the sender, of which the receiver misses the time it was late.
+    assert waited >= 1e9
+    assert seen < whole
+
+
+@root_only
+def test_a_rate_is_set_between_namespaces_that_vanish(folder: Path) -> None:
+    before = networks()
+    notes: list[str] = []
+    params: dict[str, Any] = {
+        "folder": str(folder),
+        "where": "namespaces",
+        "rate": 50_000_000,
+        "size": 1 << 20,
+    }
+    with Session(notes.append) as session:
+        found = session.measure("transfer.copy", params, limit_s=LIMIT_S).metrics
+        again = session.measure("transfer.copy", params | {"rate": 0}, limit_s=LIMIT_S).metrics
+        assert family(session.pid) == []
+        # The probe itself is back where it was.
+        assert network(session.pid) == network(os.getpid())
+    assert any("50000000 B/s" in note for note in notes)
+    assert found["bytes"] == again["bytes"] == 1 << 20
+    assert networks() <= before
+
+
+@root_only
+@pytest.mark.parametrize("shape", [{"delay": 0.02}, {"loss": 20}])
+def test_delay_and_loss_work_or_are_told_to_need_netem(shape: dict[str, float], folder: Path) -> None:
+    notes: list[str] = []
+    try:
+        found = measured(NETEM | shape | {"folder": str(folder)}, notes)
+    except RefusedError as error:
+        refusal = error.refusal
+    else:
+        assert any("netem" in note for note in notes)
+        assert found["bytes"] == NETEM["size"]
+        return
+    # Where the kernel has none, that is said, and where there is one.
+    assert refusal.kind == "unavailable"
+    assert "netem" in refusal.message
+    assert "guest" in (refusal.remedy or "")
+
+
+@pytest.mark.parametrize("name", ["rate", "delay", "loss"])
+def test_the_machines_own_loopback_is_not_slowed_down(name: str) -> None:
+    with pytest.raises(RefusedError, match="where=namespaces"):
+        measured({name: 1})
+
+
+def ask(process: subprocess.Popen[str], params: dict[str, Any], reps: int) -> None:
+    assert process.stdin is not None
+    request = {"id": 1, "workload": "transfer.copy", "params": params, "reps": reps, "warmup": 0}
+    process.stdin.write(json.dumps(request) + "\n")
+    process.stdin.flush()
+
+
+def events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def first_sample(process: subprocess.Popen[str]) -> dict[str, Any]:
+    answer = next(event for event in events(process) if event["event"] in ("sample", "error"))
+    assert answer["event"] == "sample", answer
+    return answer
+
+
+@pytest.mark.parametrize("where", ["loopback", pytest.param("namespaces", marks=root_only)])
+def test_what_a_kill_leaves_is_removed_by_restore(where: str, folder: Path, state: Path, probe: Path) -> None:
+    before = networks()
+    process = subprocess.Popen([probe, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        params = {"folder": str(folder), "where": where, "size": 200_000}
+        ask(process, params, 1_000_000)
+        first_sample(process)
+        (receiver,) = family(process.pid)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=LIMIT_S)
+    latest = time.monotonic() + LIMIT_S
+    while Path(f"/proc/{receiver}").exists() or not networks() <= before:
+        assert time.monotonic() < latest, "the receiver outlived the probe"
+        time.sleep(0.01)
+    (left,) = folder.iterdir()
+    told = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert json.loads(told.stdout)["restored"] == f"folder {left}"
+    assert list(folder.iterdir()) == []
+    assert list((state / "made").iterdir()) == []
+
+
+@pytest.mark.parametrize("writes", ["whole", "small"])
+def test_a_long_repetition_is_given_up_on_a_signal(writes: str, folder: Path, probe: Path) -> None:
+    process = subprocess.Popen([probe, "run"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    params = {"folder": str(folder), "meeting": "retry", "late": 60.0, "writes": writes}
+    try:
+        ask(process, params, 1)
+        latest = time.monotonic() + LIMIT_S
+        while not family(process.pid):
+            assert time.monotonic() < latest
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        # Should the signal come before the request was begun, nothing is answered.
+        ends = [event for event in events(process) if event["event"] in ("done", "error")]
+        assert process.wait(timeout=LIMIT_S) == 0
+    finally:
+        process.kill()
+        process.communicate(timeout=LIMIT_S)
+    assert all(event.get("interrupted", True) for event in ends)
+    assert list(folder.iterdir()) == []
+
+
+CALL = re.compile(r"(?P<pid>\d+) +(?P<name>\w+)\(")
+NOT_COUNTED = {"setsockopt", "getpeername", "ioctl", "poll", "mmap", "madvise", "fcntl", "umask"}
+"""Neither move anything nor have to do with a file: options, memory, and what a debug build checks."""
+WORDS = ("sendto", "recvfrom")
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace")
+@pytest.mark.parametrize("writes", ["whole", "small"])
+@pytest.mark.parametrize(
+    "params", [{"size": 10_000, "files": 4}, {"size": 400_000, "files": 2, "digest": "none"}]
+)
+def test_the_calls_counted_are_those_that_strace_sees(
+    writes: str, params: dict[str, Any], folder: Path, probe: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "calls"
+    command = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        str(log),
+        "-e",
+        "trace=%desc,%file,%network,fchmod",
+        str(probe),
+        "run",
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        asked = params | {"folder": str(folder), "writes": writes, "sender": "readwrite"}
+        ask(process, asked, 1)
+        sample = first_sample(process)
+    finally:
+        process.communicate(timeout=LIMIT_S)
+    assert sample["failed"] is None
+    calls = [
+        (found["pid"], found["name"]) for line in log.read_text().splitlines() if (found := CALL.match(line))
+    ]
+    assert seen(calls, "connect") == sample["metrics"]["calls"]
+    # The engine's count is in the receiver's last word; before its first, it opens the destination.
+    whole = writes == "whole"
+    assert seen(calls, "accept4", after=2 * whole) - whole == sample["metrics"]["receiver_calls"]
+
+
+def seen(calls: list[tuple[str, str]], meeting: str, after: int = 0) -> int:
+    """Count what a process did between the connection and its last word, but for the first `after` calls.
+
+    `meeting` is the call by which it connected.
+    """
+    (own,) = {pid for pid, name in calls if name == meeting}
+    names = [name for pid, name in calls if pid == own]
+    names = names[names.index(meeting) + 1 :]
+    last = max(place for place, name in enumerate(names) if name in WORDS)
+    return sum(name not in NOT_COUNTED for name in names[: last + 1]) - after
