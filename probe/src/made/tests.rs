@@ -247,7 +247,9 @@ fn a_folder_that_was_left_goes_with_all_in_it_and_one_that_is_not_ours_stays() {
     let things = all.map(|path| Thing::Folder { path: path.clone() });
     leave(&folder.0, &this_boot(), &things);
     let (told, clean) = restored(&folder.0);
-    assert!(!clean && !left.exists() && others.iter().all(|path| path.join("source/file").exists()));
+    assert!(
+        !clean && !left.exists() && others.iter().all(|path| path.join("source/file").exists())
+    );
     let failed = told.iter().filter(|line| line["failed"].is_string());
     assert_eq!((failed.count(), told.len()), (3, 4), "{told:?}");
 }

@@ -93,7 +93,9 @@ impl Workload for TransferCopy {
             _seats: seats,
         };
         let mut region = Region::new(context.clock);
-        let settled = prepared.receiver.measure(&mut region, Job::Settle, || Ok(()))?;
+        let settled = prepared
+            .receiver
+            .measure(&mut region, Job::Settle, || Ok(()))?;
         prepared.hear(settled.other)?;
         Ok(prepared)
     }

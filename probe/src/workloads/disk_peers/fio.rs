@@ -3,8 +3,8 @@
 use serde::Deserialize;
 
 use super::peer::{Account, Peer, Reading};
-use crate::program::{Name, Said};
 use crate::error::Failure;
+use crate::program::{Name, Said};
 use crate::workloads::disk::residency::page_bytes;
 
 /// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it tells no other time of a whole reading more
