@@ -80,7 +80,8 @@ pub fn receive(
 /// Tell the peer why this side stops, where it does not know yet.
 fn told(link: &mut Link, stop: Stop) -> TransferError {
     if let Some((file, reason)) = stop.tell {
-        link.refuse(&file, &reason);
+        let remedy = stop.error.remedy.as_deref().unwrap_or_default();
+        link.refuse(&file, &reason, remedy);
     }
     stop.error
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use nix::sys::signal::SigSet;
 use sha2::{Digest, Sha512};
+use twox_hash::XxHash3_128;
 
 use super::options::DigestKind;
 
@@ -30,6 +31,8 @@ pub enum Hasher {
     Blake3(Box<blake3::Hasher>),
     /// SHA-512.
     Sha512(Box<Sha512>),
+    /// XXH3 of 128 bits.
+    Xxh3(Box<XxHash3_128>),
     /// None is wanted.
     None,
 }
@@ -40,6 +43,7 @@ impl Hasher {
         match kind {
             DigestKind::Blake3 => Self::Blake3(Box::default()),
             DigestKind::Sha512 => Self::Sha512(Box::default()),
+            DigestKind::Xxh3 => Self::Xxh3(Box::default()),
             DigestKind::None => Self::None,
         }
     }
@@ -51,6 +55,7 @@ impl Hasher {
                 state.update(bytes);
             }
             Self::Sha512(state) => state.update(bytes),
+            Self::Xxh3(state) => state.write(bytes),
             Self::None => {}
         }
     }
@@ -60,6 +65,7 @@ impl Hasher {
         match self {
             Self::Blake3(state) => state.finalize().as_bytes().to_vec(),
             Self::Sha512(state) => state.finalize().to_vec(),
+            Self::Xxh3(state) => state.finish_128().to_be_bytes().to_vec(),
             Self::None => Vec::new(),
         }
     }
@@ -70,6 +76,7 @@ pub fn of(kind: DigestKind, bytes: &[u8]) -> Vec<u8> {
     match kind {
         DigestKind::Blake3 => blake3::hash(bytes).as_bytes().to_vec(),
         DigestKind::Sha512 => Sha512::digest(bytes).to_vec(),
+        DigestKind::Xxh3 => XxHash3_128::oneshot(bytes).to_be_bytes().to_vec(),
         DigestKind::None => Vec::new(),
     }
 }

@@ -147,7 +147,11 @@ impl Link {
             }
             while let Ok(Some(range)) = self.buffered() {
                 match self.decoded(range) {
-                    Ok(Frame::Refusal { file, reason }) => return refused(file, reason),
+                    Ok(Frame::Refusal {
+                        file,
+                        reason,
+                        remedy,
+                    }) => return refused(file, reason, remedy),
                     Ok(_) => {}
                     Err(stop) => return stop,
                 }
@@ -291,9 +295,14 @@ impl Link {
     }
 
     /// Tell the peer why this side stops, as well as that still goes, and take what it has sent meanwhile.
-    pub fn refuse(&mut self, file: &[u8], reason: &str) {
-        let cut: String = reason.chars().take(500).collect();
-        wire::encode(&Frame::Refusal { file, reason: &cut }, &mut self.output);
+    pub fn refuse(&mut self, file: &[u8], reason: &str, remedy: &str) {
+        let cut = |text: &str| text.chars().take(500).collect::<String>();
+        let refusal = Frame::Refusal {
+            file,
+            reason: &cut(reason),
+            remedy: &cut(remedy),
+        };
+        wire::encode(&refusal, &mut self.output);
         let output = std::mem::take(&mut self.output);
         let since = Instant::now();
         let mut rest = &output[..];

@@ -1,5 +1,7 @@
 //! Which names a receiver takes, and what a file is called while it is not whole.
 
+use std::collections::HashSet;
+
 use super::wire::Entry;
 
 /// What the name of a file that is not whole begins with.
@@ -39,6 +41,36 @@ pub fn check(name: &[u8]) -> Result<(), &'static str> {
                 return Err("a name as of an unfinished transfer");
             }
             _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Refuse names that cannot all be had at once: two files of one name, or a file where another's folder is to be.
+///
+/// # Errors
+/// The first such name, and what is wrong with it.
+pub fn check_together<'a>(
+    names: impl Iterator<Item = &'a [u8]> + Clone,
+) -> Result<(), (&'a [u8], &'static str)> {
+    let mut files = HashSet::with_capacity(names.size_hint().0);
+    for name in names.clone() {
+        if !files.insert(name) {
+            return Err((name, "two files would have this name"));
+        }
+    }
+    let mut last: &[u8] = b"";
+    for name in names {
+        let mut folder = split(name).0;
+        if folder == last {
+            continue;
+        }
+        last = folder;
+        while !folder.is_empty() {
+            if files.contains(folder) {
+                return Err((folder, "a file has the name of another's folder"));
+            }
+            folder = split(folder).0;
         }
     }
     Ok(())

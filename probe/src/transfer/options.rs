@@ -43,7 +43,7 @@ pub enum ReceiveMethod {
     Uring,
 }
 
-/// What the contents of each file are checked with; of the whole file, as `b3sum` and `sha512sum` print it.
+/// What the contents of each file are checked with; of the whole file, as `b3sum`, `sha512sum` and `xxhsum -H2` print it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
@@ -54,6 +54,8 @@ pub enum DigestKind {
     Sha512,
     /// Nothing is checked.
     None,
+    /// XXH3 of 128 bits: against accidents, at a fraction of the cost.
+    Xxh3,
 }
 
 /// How to send.

@@ -85,6 +85,8 @@ pub enum Frame<'a> {
         file: &'a [u8],
         /// Why, in one line.
         reason: &'a str,
+        /// What would mend it; empty if nothing is known.
+        remedy: &'a str,
     },
 }
 

@@ -101,7 +101,7 @@ def send(
         typer.Option("--method", help="How files are sent; auto takes what is the fastest here."),
     ] = "auto",
     digest: Annotated[
-        Literal["blake3", "sha512"] | None,
+        Literal["blake3", "sha512", "xxh3"] | None,
         typer.Option("--digest", help="What the receiver verifies each file by. [default: blake3]"),
     ] = None,
     no_verify: Annotated[

@@ -128,7 +128,7 @@ class Failure:
 
 
 Kind = TypeVar("Kind")
-_KINDS = {64: "blake3", 128: "sha512"}
+_KINDS = {32: "xxh3", 64: "blake3", 128: "sha512"}
 Event = Listening | Peer | Progress | File | Note | Descriptor | Done | Failure
 
 _PLAIN: Mapping[str, type[Listening | Peer | Progress | File | Note]] = {

@@ -70,7 +70,7 @@ class Sending:
     files: Sequence[str]
     address: str
     digest: str = "blake3"
-    """`blake3`, `sha512`, or `none` to verify nothing."""
+    """`blake3`, `sha512`, `xxh3`, or `none` to verify nothing."""
     common: Common = Common()
 
     def words(self) -> list[str]:

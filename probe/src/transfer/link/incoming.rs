@@ -88,7 +88,11 @@ impl Link {
             };
             match self.decoded(range.clone())? {
                 Frame::Working => {}
-                Frame::Refusal { file, reason } => return Err(refused(file, reason)),
+                Frame::Refusal {
+                    file,
+                    reason,
+                    remedy,
+                } => return Err(refused(file, reason, remedy)),
                 _ => return Ok(range),
             }
         }
@@ -126,6 +130,10 @@ impl Link {
     pub fn aside(&mut self) -> Result<(), Stop> {
         self.calls += 1;
         let space = &mut self.input[self.end..];
+        if space.is_empty() {
+            // Nobody says so much before it is asked.
+            return Err(self.damaged());
+        }
         // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
         let got = unsafe {
             libc::recv(
@@ -147,10 +155,18 @@ impl Link {
             }
         }
         while let Some(range) = self.buffered()? {
-            match self.decoded(range)? {
+            match self.decoded(range.clone())? {
                 Frame::Working => {}
-                Frame::Refusal { file, reason } => return Err(refused(file, reason)),
-                _ => return Err(self.damaged()),
+                Frame::Refusal {
+                    file,
+                    reason,
+                    remedy,
+                } => return Err(refused(file, reason, remedy)),
+                // The receipt may come before the kernel has told that the last pages sent are free again: it is read in its turn.
+                _ => {
+                    self.start = range.start;
+                    break;
+                }
             }
             self.progress();
         }
@@ -229,10 +245,14 @@ pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<us
 }
 
 /// The peer told why it stops.
-pub(super) fn refused(file: &[u8], reason: &str) -> Stop {
+pub(super) fn refused(file: &[u8], reason: &str, remedy: &str) -> Stop {
     let reason: String = shown(reason.as_bytes());
-    match file {
+    let stop = match file {
         b"" => Stop::silent(format!("the other side stopped: {reason}")),
         _ => Stop::silent(format!("{}: the other side stopped: {reason}", shown(file))),
+    };
+    match remedy {
+        "" => stop,
+        _ => stop.remedy(&shown(remedy.as_bytes())),
     }
 }

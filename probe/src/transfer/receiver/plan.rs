@@ -1,6 +1,5 @@
 //! What is to come, and what of it is there already.
 
-use std::collections::HashSet;
 use std::fs::File;
 
 use super::{Item, Receiver, Wanted};
@@ -52,10 +51,8 @@ impl Receiver<'_, '_> {
                 );
             }
         }
-        let mut seen = HashSet::with_capacity(items.len());
-        if let Some(twice) = items.iter().find(|item| !seen.insert(&item.name)) {
-            return Err(twice.refused("two files would have this name"));
-        }
+        names::check_together(items.iter().map(|item| &item.name[..]))
+            .map_err(|(name, reason)| Stop::file(name, reason))?;
         self.meter.expect(items.len() as u64, bytes);
         Ok(items)
     }
@@ -93,7 +90,7 @@ impl Receiver<'_, '_> {
             // Made just now: nothing is in it.
             return Ok(Wanted::Whole);
         }
-        self.shelf.calls += 2;
+        self.shelf.calls += 1 + u64::from(self.digest != DigestKind::None);
         let parent = self
             .shelf
             .folder(folder)
@@ -104,6 +101,8 @@ impl Receiver<'_, '_> {
             return Ok(Wanted::Whole);
         }
         if let There::Alike(file) = there {
+            // Opened, looked at and closed, but no partial was looked for.
+            self.shelf.calls += 2;
             return self.digest_of(item, &file).map(Wanted::Have);
         }
         let begun = partial::begun(parent, &item.entry()).map_err(|reason| item.refused(reason))?;

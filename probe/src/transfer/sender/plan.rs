@@ -1,7 +1,5 @@
 //! What there is to send, and what the receiver wants of it.
 
-use std::collections::HashSet;
-
 use super::Sender;
 use crate::transfer::names;
 use crate::transfer::options::DigestKind;
@@ -20,19 +18,16 @@ pub enum Wanted {
     Have(Vec<u8>),
 }
 
-/// Refuse names that no receiver takes, and names that two files have.
+/// Refuse names that no receiver takes, and names that cannot all be had at once.
 ///
 /// # Errors
 /// The first such name.
 pub fn check(files: &[Source]) -> Result<(), Stop> {
-    let mut seen = HashSet::with_capacity(files.len());
     for file in files {
         names::check(&file.name).map_err(|reason| Stop::file(&file.name, reason))?;
-        if !seen.insert(&file.name) {
-            return Err(Stop::file(&file.name, "two files would have this name"));
-        }
     }
-    Ok(())
+    names::check_together(files.iter().map(|file| &file.name[..]))
+        .map_err(|(name, reason)| Stop::file(name, reason))
 }
 
 impl Sender<'_, '_> {

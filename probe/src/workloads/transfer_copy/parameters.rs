@@ -140,7 +140,7 @@ fn parameters() -> Vec<Parameter> {
     all.push(Parameter::choice(
         "digest",
         "blake3",
-        &["blake3", "sha512", "none"],
+        &["blake3", "sha512", "xxh3", "none"],
         "What the receiver checks each file with, before it gets its name; both sides compute it while the bytes go through. none: nothing is checked by the receiver.",
     ));
     all.extend(network());
