@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from typing import Any
 LIMIT_S = 300.0
 HOST = "127.0.0.1"
 SSHD = "/usr/sbin/sshd"
+_GRACE_S = 10.0
+_BLOCK = 1 << 18
 _LISTENING = "0A"
 _PRIVILEGE_SEPARATION = Path("/run/sshd")
 """Without this folder, sshd does not start as root."""
@@ -28,48 +31,70 @@ def free_port() -> int:
         return port
 
 
-def wait_for_port(port: int) -> None:
-    """Wait until somebody listens, without connecting: a server for one connection would take that for it."""
-    end = time.monotonic() + LIMIT_S
+class Together:
+    """Programs that run at the same time: none outlives the block, and none LIMIT_S."""
+
+    def __init__(self) -> None:
+        self._programs: list[subprocess.Popen[Any]] = []
+        # Whoever waits for a program, or for its words, is woken by its end.
+        self._alarm = threading.Timer(LIMIT_S, self._kill)
+
+    def __enter__(self) -> Together:
+        """Begin the time limit."""
+        self._alarm.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill what still runs, and wait for it."""
+        self._alarm.cancel()
+        self._kill()
+        for program in self._programs:
+            program.wait()
+            for stream in (program.stdin, program.stdout):
+                if stream is not None:
+                    stream.close()
+
+    def start(self, *words: object, **streams: Any) -> subprocess.Popen[Any]:
+        """Start a program; `streams` as of subprocess.Popen."""
+        program = subprocess.Popen([str(word) for word in words], **streams)
+        self._programs.append(program)
+        return program
+
+    def wait(self) -> None:
+        """Wait for the end of all; RuntimeError where one fails or took too long."""
+        for program in self._programs:
+            if program.wait() != 0:
+                raise RuntimeError(f"{program.args!r} ended with {program.returncode}")
+
+    def _kill(self) -> None:
+        for program in self._programs:
+            program.kill()
+
+
+def wait_for_port(port: int, program: subprocess.Popen[Any]) -> None:
+    """Wait until `program` listens; connecting would be the one connection that some of them serve."""
     wanted = f":{port:04X}"
-    while time.monotonic() < end:
+    while program.poll() is None:
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[1].endswith(wanted) and fields[3] == _LISTENING:
                 return
         time.sleep(0.0005)
-    raise RuntimeError(f"nobody listens on port {port}")
-
-
-def run_all(*programs: subprocess.Popen[Any]) -> None:
-    """Wait for the end of all; RuntimeError where one fails or takes too long."""
-    try:
-        for program in programs:
-            if program.wait(LIMIT_S) != 0:
-                raise RuntimeError(f"{program.args!r} ended with {program.returncode}")
-    finally:
-        for program in programs:
-            if program.poll() is None:
-                program.kill()
-                program.wait()
+    raise RuntimeError(f"{program.args!r} ended with {program.returncode} before it listened")
 
 
 def iperf3(size: int) -> tuple[float, float]:
     """Return the seconds of both commands, and bytes a second as the receiver reports; it touches no file."""
     port = free_port()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     begin = time.monotonic()
-    server = subprocess.Popen(
-        ["iperf3", "-s", "-1", "-B", HOST, "-p", str(port)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    wait_for_port(port)
-    client = subprocess.Popen(
-        ["iperf3", "-c", HOST, "-p", str(port), "-n", str(size), "-J"], stdout=subprocess.PIPE, text=True
-    )
-    told, _ = client.communicate(timeout=LIMIT_S)
-    run_all(server, client)
-    took = time.monotonic() - begin
+    with Together() as programs:
+        server = programs.start("iperf3", "-s", "-1", "-B", HOST, "-p", port, **quiet)
+        wait_for_port(port, server)
+        words = ("iperf3", "-c", HOST, "-p", port, "-n", size, "-J")
+        told, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
+        programs.wait()
+        took = time.monotonic() - begin
     end = json.loads(told)["end"]
     if end["sum_sent"]["bytes"] < size:
         raise RuntimeError(f"iperf3 sent {end['sum_sent']['bytes']} bytes")
@@ -80,31 +105,42 @@ def socat(source: Path, into: Path) -> float:
     """Return the seconds of both commands, with socat's own block size."""
     port = free_port()
     begin = time.monotonic()
-    receiver = subprocess.Popen(
-        ["socat", "-u", f"TCP-LISTEN:{port},bind={HOST},reuseaddr", f"CREATE:{into / source.name}"]
-    )
-    wait_for_port(port)
-    sender = subprocess.Popen(["socat", "-u", f"OPEN:{source},rdonly", f"TCP:{HOST}:{port}"])
-    run_all(sender, receiver)
-    return time.monotonic() - begin
+    with Together() as programs:
+        listen = f"TCP-LISTEN:{port},bind={HOST},reuseaddr"
+        receiver = programs.start("socat", "-u", listen, f"CREATE:{into / source.name}")
+        wait_for_port(port, receiver)
+        programs.start("socat", "-u", f"OPEN:{source},rdonly", f"TCP:{HOST}:{port}")
+        programs.wait()
+        return time.monotonic() - begin
 
 
 def tar_and_netcat(source: Path, into: Path) -> float:
     """Return the seconds of `tar | nc` and `nc | tar`."""
     port = free_port()
     begin = time.monotonic()
-    heard = subprocess.Popen(
-        ["nc.openbsd", "-l", HOST, str(port)], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
-    )
-    unpack = subprocess.Popen(["tar", "-xf", "-", "-C", into], stdin=heard.stdout)
-    wait_for_port(port)
-    pack = subprocess.Popen(["tar", "-cf", "-", "-C", source.parent, source.name], stdout=subprocess.PIPE)
-    said = subprocess.Popen(["nc.openbsd", "-N", HOST, str(port)], stdin=pack.stdout)
-    for program in (heard, pack):
-        # The other end of the pipe has it now; it must be the last one to hold it.
-        assert program.stdout is not None
-        program.stdout.close()
-    run_all(pack, said, heard, unpack)
+    with Together() as programs:
+        piped = {"stdout": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+        heard = programs.start("nc.openbsd", "-l", HOST, port, **piped)
+        programs.start("tar", "-xf", "-", "-C", into, stdin=heard.stdout)
+        wait_for_port(port, heard)
+        pack = programs.start("tar", "-cf", "-", "-C", source.parent, source.name, **piped)
+        programs.start("nc.openbsd", "-N", HOST, port, stdin=pack.stdout)
+        for program in (heard, pack):
+            # The other end of the pipe has it now; it must be the last one to hold it.
+            assert program.stdout is not None
+            program.stdout.close()
+        programs.wait()
+        return time.monotonic() - begin
+
+
+def write(size: int, into: Path) -> float:
+    """Return the seconds of one process that writes `size` bytes to new pages, from a hot buffer."""
+    block = os.urandom(_BLOCK)
+    begin = time.monotonic()
+    with (into / "written").open("wb", buffering=0) as file:
+        left = size
+        while left:
+            left -= file.write(block[:left])
     return time.monotonic() - begin
 
 
@@ -133,17 +169,22 @@ def ssh_server(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
 
     def copy(source: Path, into: Path) -> float:
         begin = time.monotonic()
-        run_all(subprocess.Popen([*words, str(source), f"{getpass.getuser()}@{HOST}:{into}"]))
-        return time.monotonic() - begin
+        with Together() as programs:
+            programs.start(*words, source, f"{getpass.getuser()}@{HOST}:{into}")
+            programs.wait()
+            return time.monotonic() - begin
 
     with _privilege_separation(), (folder / "sshd.log").open("wb") as log:
         server = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stdout=log, stderr=log)
         try:
-            wait_for_port(port)
+            wait_for_port(port, server)
             yield copy
         finally:
             server.terminate()
-            server.wait(LIMIT_S)
+            try:
+                server.wait(_GRACE_S)
+            finally:
+                server.kill()
 
 
 @contextlib.contextmanager
@@ -165,28 +206,23 @@ def _call(*words: str | Path) -> None:
 
 def pair(
     receive: Sequence[object], send: Sequence[object], hear: Callable[[str], str | None]
-) -> tuple[float, str, str]:
+) -> tuple[float, str]:
     """Run `receive`, and `send` with the address that `hear` finds in a line of the first instead of `{}`.
 
-    Return the seconds of both, and what each printed.
+    Return the seconds of both, and what the sender printed.
     """
     begin = time.monotonic()
-    receiver = subprocess.Popen(
-        [str(word) for word in receive], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
-    assert receiver.stdout is not None
-    address = None
-    while address is None:
-        line = receiver.stdout.readline()
-        if not line:
-            receiver.wait(LIMIT_S)
-            raise RuntimeError(f"{receiver.args!r} ended with {receiver.returncode} before it listened")
-        address = hear(line)
-    sender = subprocess.Popen(
-        [str(word).replace("{}", address) for word in send], stdout=subprocess.PIPE, text=True
-    )
-    told, _ = sender.communicate(timeout=LIMIT_S)
-    heard, _ = receiver.communicate(timeout=LIMIT_S)
-    took = time.monotonic() - begin
-    run_all(sender, receiver)
-    return took, told, heard
+    with Together() as programs:
+        receiver = programs.start(*receive, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        assert receiver.stdout is not None
+        address = None
+        while address is None:
+            line = receiver.stdout.readline()
+            if not line:
+                raise RuntimeError(f"{receiver.args!r} ended with {receiver.wait()} before it listened")
+            address = hear(line)
+        words = (str(word).replace("{}", address) for word in send)
+        told, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
+        receiver.communicate()
+        programs.wait()
+        return time.monotonic() - begin, told

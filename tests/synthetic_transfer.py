@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -118,22 +118,29 @@ def _line_ns(factors: Mapping[str, Level]) -> float:
     return ((moved(factors) / rate if rate else 0.0) + 2 * delay * rounds) * 1e9
 
 
-def _wait_ns(factors: Mapping[str, Level]) -> float:
-    if factors.get("meeting") != "retry":
-        return MEETING_NS
-    return math.ceil(float(factors["late"]) / RETRY_S) * RETRY_S * 1e9 + MEETING_NS
+def _slept_ns(factors: Mapping[str, Level]) -> float:
+    """Return what the side that is refused sleeps."""
+    if factors.get("meeting", "ready") == "ready":
+        return 0.0
+    return math.ceil(float(factors["late"]) / RETRY_S) * RETRY_S * 1e9
+
+
+def _waited_ns(factors: Mapping[str, Level]) -> float:
+    """Return what the receiver waits for the sender, from its own coming."""
+    late = float(factors["late"]) * 1e9 if factors.get("meeting") == "retry" else 0.0
+    return _slept_ns(factors) - late
 
 
 def copied(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
     """Return a point of `transfer.copy`."""
     methods = pair(factors)
-    wait = _wait_ns(factors) if "meeting" in factors else 0.0
+    waited = _waited_ns(factors)
+    wait = _slept_ns(factors) + MEETING_NS if "meeting" in factors else 0.0
     small = factors.get("writes") == "small"
     extra = _line_ns(factors) + ACKNOWLEDGEMENT_NS * int(factors.get("files", 1)) * small
     traced = TRACED if factors.get("tracer", "none") != "none" else 1.0
     size, spread = moved(factors), maker.spread()
     sender = (time_ns(factors, methods, "sender") + extra) * spread * traced + wait
-    waited = wait - MEETING_NS - float(factors["late"]) * 1e9 if factors.get("meeting") == "retry" else 0.0
     receiver = (time_ns(factors, methods, "receiver") + extra) * spread * traced + waited
     calls = [size / (64 * KIBIBYTE) + 10 if name == "readwrite" else 12.0 for name in methods]
     n = len(spread)
@@ -150,7 +157,10 @@ def copied(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
         "receiver_cpu_s_per_gib": CPU_S / SPEED[methods[1]] * maker.spread(),
         "wait_ns": np.full(n, wait) * maker.spread() if wait else np.full(n, np.nan),
     }
-    return maker.point(factors, metrics)
+    point = maker.point(factors, metrics)
+    shaped = any(factors.get(name) for name in ("rate", "delay", "loss"))
+    notes = ("each direction of the link: as asked (netem)",) if shaped else ()
+    return dataclasses.replace(point, notes=notes)
 
 
 def driven(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
@@ -181,13 +191,16 @@ def designed(name: str, design: Design) -> list[dict[str, Level]]:
     return [point for point in product if design.omit is None or not design.omit(point)]
 
 
-def experiment(name: str, seed: int = 0) -> ExperimentResults:
-    """Return every point of an experiment's full design."""
+def experiment(name: str, seed: int = 0, **levels: Iterable[Level]) -> ExperimentResults:
+    """Return every point of an experiment's full design, with other levels of some factors."""
     maker = Maker(seed)
     make, metrics = (driven, DEVICE_METRICS) if name == "transfer.device" else (copied, METRICS)
-    points = [make(maker, factors) for factors in designed(name, labs.experiment(name).full)]
+    full = labs.experiment(name).full
+    factors = {each: tuple(levels.get(each, own)) for each, own in full.factors.items()}
+    points = [make(maker, each) for each in designed(name, dataclasses.replace(full, factors=factors))]
     made = synthetic._results(name, tuple(points), metrics, "time_ns = raw - correction")
-    made = dataclasses.replace(made, factor_types=TYPES)
+    environment = {**made.environment, "cpu": {**made.environment["cpu"], "allowed": [0, 1, 2, 3]}}
+    made = dataclasses.replace(made, factor_types=TYPES, environment=environment)
     if name == "transfer.device":
         environment = synthetic_instructions.guest("base", clock="wall")
         made = dataclasses.replace(made, environment={**environment, "clock": synthetic.ENVIRONMENT["clock"]})
@@ -195,7 +208,7 @@ def experiment(name: str, seed: int = 0) -> ExperimentResults:
 
 
 def with_traces(made: ExperimentResults) -> ExperimentResults:
-    """Return the results with a reading at each traced point: half of the time in one call."""
+    """Return the results with a reading at each traced point: half of the time in one call, 0.6 in futex."""
     points = [
         dataclasses.replace(point, traces=(_reading(point),))
         if point.factors.get("tracer") == ALL_KINDS
@@ -218,7 +231,11 @@ def _reading(point: PointSamples) -> dict[str, Any]:
         "regions": reps,
         "region_ns": region,
         "losses": {"ring": 0, "map_full": {}, "recursion": 0},
-        "calls": {name: {**count, "short": 0, "errors": {}}, "read": waits},
+        "calls": {
+            name: {**count, "short": 0, "errors": {}},
+            "read": waits,
+            "futex": {**waits, "time_ns": region * 6 // 10},
+        },
         "switches": {
             "voluntary": 20 * reps,
             "involuntary": reps,

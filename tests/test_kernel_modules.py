@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -76,11 +77,14 @@ def test_a_changed_module_alone_is_built_again(one: Path) -> None:
     assert kernel.id == former.id
     assert kernel.modules != former.modules
     assert of(kernel) != of(former), "what a guest may still use is gone"
+    assert former.modules_folder is not None
+    os.utime(former.modules_folder, (0, 0))
     assert kernel.image.stat().st_mtime_ns == time
     one.write_text(ONE)
     ear = Ear()
     assert build.build(made(), ear) == former
     assert ear.begun == [], "modules that were built are built again"
+    assert former.modules_folder.stat().st_mtime > 0, "what a guest may use again is old enough to be removed"
     assert (kernel.image.parent / "modules").resolve() == former.modules_folder
 
 

@@ -81,6 +81,9 @@ def test_what_is_asked_reaches_the_verb(pretended: CommandLine) -> None:
     assert answer.code == 0, answer.err
     given = ["--method", "auto", "--stall", "30", *device, "--digest", "none", "--", "[::1]:7025", "a"]
     assert words(pretended) == ["send", *given]
+    answer = pretended("transfer", "send", "--device", "fcntl", "a", "h:1", FAKE_LINES=lines(DONE))
+    assert answer.code == 0, answer.err
+    assert words(pretended)[-5:] == ["--digest", "sha512", "--", "h:1", "a"]
 
 
 def test_the_table_has_both_sides(pretended: CommandLine) -> None:
@@ -126,6 +129,9 @@ def test_a_receiver_that_goes_on_tells_each_failure_and_each_transfer(pretended:
     peer = {"event": "peer", "address": "127.0.0.1:6"}
     error = {"event": "error", "message": "it went wrong", "remedy": "try again", "kind": "failed"}
     said = lines(listening, peer, error, peer, DONE)
+    # A receiver with a device listens nowhere.
+    answer = pretended("transfer", "receive", "--into", "d", FAKE_LINES=lines(peer, error, peer, DONE))
+    assert (answer.code, len(answer.err.splitlines())) == (0, 3)
     answer = pretended("transfer", "receive", "--into", "d", FAKE_LINES=said)
     assert answer.code == 0
     assert answer.err.splitlines() == [
@@ -178,6 +184,7 @@ def test_a_probe_that_fails_is_told(said: str, end: str, told: str, pretended: C
         (("send", "a", "h:1", "--no-verify", "--digest", "sha512"), "exclude each other"),
         (("send", "a", "h:1", "--descriptors"), "about the pages of a device"),
         (("send", "a", "h:1", "--device", "mmap", "--method", "mmap"), "exclude each other"),
+        (("send", "a", "h:1", "--device", "mmap", "--digest", "blake3"), "by sha512, not blake3"),
         (("send", "a", "h:1", "--json", "/nonexistent/file"), "does not exist"),
         (("receive",), "--into"),
         (("receive", "--into", "d", "--listen", "7025"), "'7025' is not ADDR:PORT"),

@@ -22,7 +22,10 @@ from typing import Any
 
 from wire_faults import BLOCK, LIMIT_S, Fault, Kind, Way, Wire, draw
 
-STALL_S = 1
+STALL_S = {"stall": 1}
+"""After how long without progress both sides give up, where that is what the fault is about."""
+OTHERWISE_S = 30
+"""Else: longer than a busy machine has a good transfer wait."""
 
 
 @dataclass
@@ -151,9 +154,15 @@ class Outcome:
     fault: Fault
     problems: list[str] = field(default_factory=list)
     struck: bool = False
-    had_prefix: bool = False
-    resumed: bool = False
+    left: int = 0
+    """Right bytes that were there after the fault: final files, and what partial ones begin with."""
+    moved: int | None = None
+    """Bytes that the transfer afterwards moved."""
     endings: dict[str, Ending] = field(default_factory=dict)
+
+    def resumed(self, total: int) -> bool:
+        """Tell whether the transfer afterwards moved nothing that was there, of `total` bytes."""
+        return self.moved is not None and self.moved <= total - self.left
 
     def __str__(self) -> str:
         """Tell what is needed to repeat and to understand it."""
@@ -171,12 +180,17 @@ class Course:
         self._folder = folder
         self._source = make_source(folder)
         self._wanted = {f"source/{name}": rest for name, rest in seen(self._source).items()}
-        self._total = sum(path.stat().st_size for path in self._source.rglob("*") if path.is_file())
+        self._contents = {
+            f"source/{path.relative_to(self._source)}": path.read_bytes()
+            for path in self._source.rglob("*")
+            if path.is_file()
+        }
+        self.total = sum(map(len, self._contents.values()))
         self.lengths = self._measure()
 
     def run(self, seed: int, kind: Kind) -> Outcome:
         """Run one fault and the transfer after it."""
-        fault = draw(seed, kind, self.lengths, self._total)
+        fault = draw(seed, kind, self.lengths, self.total)
         outcome = Outcome(fault)
         into = self._folder / f"{kind}-{seed}"
         into.mkdir()
@@ -186,7 +200,7 @@ class Course:
                 outcome.struck = True
             self._with_fault(fault, into, outcome)
             if kind == "fill":
-                subprocess.run(["mount", "-o", "remount,size=64m", into], check=True, timeout=30)
+                resize(into, 16 * self.total)
             if not outcome.problems:
                 self._again(into, outcome)
         shutil.rmtree(into)
@@ -203,7 +217,7 @@ class Course:
         return dict(wire.passed)
 
     def _transfer(self, fault: Fault | None, into: Path) -> tuple[Ending, Ending, Wire]:
-        limits = ("--stall", str(STALL_S))
+        limits = ("--stall", str(OTHERWISE_S if fault is None else STALL_S.get(fault.kind, OTHERWISE_S)))
         receiver = Side(self._probe, "receive", "--once", "--listen", "127.0.0.1:0", *limits, "--into", into)
         sender: Side | None = None
 
@@ -242,7 +256,7 @@ class Course:
         for name, rest in final.items():
             if self._wanted.get(name) != rest:
                 outcome.problems.append(f"{name} has its name but is not what was sent")
-        outcome.had_prefix = any((into / name).stat().st_size for name in found)
+        outcome.left = sum(self._right_bytes(into, name) for name in found)
         whole = final == self._wanted
         if not outcome.struck:
             outcome.problems.append("the fault did not happen")
@@ -265,9 +279,23 @@ class Course:
             return
         if seen(into) != self._wanted:
             outcome.problems.append("the transfer afterwards leaves other files than were sent")
-        outcome.resumed = sender.done["here"]["bytes"] < self._total
-        if outcome.had_prefix and not outcome.resumed:
-            outcome.problems.append("the transfer afterwards began anew although a part was there")
+        outcome.moved = sender.done["here"]["bytes"]
+        if not outcome.resumed(self.total):
+            outcome.problems.append(
+                f"{outcome.left} of {self.total} bytes were there, and {outcome.moved} were moved afterwards"
+            )
+
+    def _right_bytes(self, into: Path, name: str) -> int:
+        """Return how many bytes of this file an engine that resumes does not move again.
+
+        Zeros at the end of a partial file may never have been received; what is falsified counts for nothing.
+        """
+        content = (into / name).read_bytes()
+        if not is_partial(name):
+            return len(content) if content == self._contents.get(name) else 0
+        began = content.rstrip(b"\0")
+        alike = (each for at, each in self._contents.items() if Path(at).parent == Path(name).parent)
+        return len(began) if any(each.startswith(began) for each in alike) else 0
 
 
 def _faults_of(ending: Ending, *, killed: bool, whole: bool) -> Iterator[str]:
@@ -298,3 +326,8 @@ def small_folder(folder: Path, size: int) -> Iterator[None]:
         yield
     finally:
         subprocess.run(["umount", folder], check=True, timeout=30)
+
+
+def resize(folder: Path, size: int) -> None:
+    """Give the memory file system at `folder` this many bytes."""
+    subprocess.run(["mount", "-o", f"remount,size={size}", folder], check=True, timeout=30)

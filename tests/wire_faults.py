@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import select
 import socket
 import struct
 import threading
@@ -16,7 +17,7 @@ LIMIT_S = 60.0
 """What one side may take at most: a longer one hangs."""
 _CHUNK = 1 << 16
 _NOW = struct.pack("ii", 1, 0)
-"""SO_LINGER that has close(2) send a reset."""
+"""SO_LINGER that has close(2) send a reset, and nothing before it."""
 
 Way = Literal["forth", "back"]
 """`forth`: from the sender to the receiver."""
@@ -73,9 +74,10 @@ class Wire:
         self._target = target
         self._fault = fault
         self._strike = strike
-        self._over = threading.Event()
-        self._sockets: list[socket.socket] = []
-        self._lock = threading.Lock()
+        self._released = threading.Event()
+        self._broken = threading.Event()
+        # Never read: once there is something in it, whoever waits for a side is woken.
+        self._woken, self._wake = socket.socketpair()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._thread = threading.Thread(target=self._serve, daemon=True)
 
@@ -87,20 +89,25 @@ class Wire:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close everything and wait for the threads."""
-        self._over.set()
+        """Reset what still stands and wait for the threads."""
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._reset()
         self._thread.join(LIMIT_S)
         assert not self._thread.is_alive()
+        self._woken.close()
+        self._wake.close()
 
     @property
     def address(self) -> str:
         """Where the sender shall connect."""
         host, port = self._listener.getsockname()
         return f"{host}:{port}"
+
+    def let_go(self) -> None:
+        """End a stall: what still comes is dropped, and once a side has said its last word both are reset."""
+        self._released.set()
 
     def _serve(self) -> None:
         try:
@@ -112,9 +119,6 @@ class Wire:
         except OSError:
             sender.close()
             return
-        receiver.settimeout(None)
-        with self._lock:
-            self._sockets = [sender, receiver]
         ways: tuple[tuple[Way, socket.socket, socket.socket], ...] = (
             ("forth", sender, receiver),
             ("back", receiver, sender),
@@ -124,14 +128,16 @@ class Wire:
             thread.start()
         for thread in threads:
             thread.join()
-        with self._lock:
-            for each in self._sockets:
-                each.close()
+        for each in (sender, receiver):
+            if self._broken.is_set():
+                # No shutdown(2) before: it would send an end of file first.
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW)
+            each.close()
 
     def _carry(self, way: Way, source: socket.socket, target: socket.socket) -> None:
         """Pass on what comes, until the fault or the end of it."""
         try:
-            while chunk := source.recv(_CHUNK):
+            while chunk := self._receive(source):
                 fault = self._fault
                 cut = -1 if fault is None or fault.way != way else fault.at - self.passed[way]
                 if fault is None or not 0 <= cut < len(chunk):
@@ -139,20 +145,39 @@ class Wire:
                     continue
                 self._pass(way, chunk[:cut], target)
                 self.struck.set()
-                rest = self._hit(fault, chunk[cut:], target)
+                rest = self._hit(fault, chunk[cut:], source, target)
                 if not rest:
                     return
                 self._pass(way, rest, target)
+            if self._released.is_set():
+                self._reset()
             target.shutdown(socket.SHUT_WR)
         except OSError:
             # A side that is gone is gone for the other too.
             self._reset()
 
+    def _receive(self, source: socket.socket) -> bytes:
+        """Return what comes, or nothing at its end; ConnectionAbortedError once all is to be reset."""
+        self._await(source, select.POLLIN)
+        return source.recv(_CHUNK)
+
     def _pass(self, way: Way, chunk: bytes, target: socket.socket) -> None:
-        target.sendall(chunk)
+        rest = memoryview(chunk)
+        while rest:
+            self._await(target, select.POLLOUT)
+            with contextlib.suppress(BlockingIOError):
+                rest = rest[target.send(rest, socket.MSG_DONTWAIT) :]
         self.passed[way] += len(chunk)
 
-    def _hit(self, fault: Fault, rest: bytes, target: socket.socket) -> bytes:
+    def _await(self, side: socket.socket, event: int) -> None:
+        poll = select.poll()
+        poll.register(side, event)
+        poll.register(self._woken, select.POLLIN)
+        poll.poll()
+        if self._broken.is_set():
+            raise ConnectionAbortedError
+
+    def _hit(self, fault: Fault, rest: bytes, source: socket.socket, target: socket.socket) -> bytes:
         """Have the fault happen; return what is to be passed on instead of `rest`, or nothing ever again."""
         match fault.kind:
             case "flip":
@@ -165,7 +190,10 @@ class Wire:
             case "close":
                 target.shutdown(socket.SHUT_WR)
             case "stall":
-                self._over.wait(LIMIT_S)
+                self._released.wait(LIMIT_S)
+                while self._receive(source):
+                    pass
+                self._reset()
             case "kill-sender":
                 self._strike()
                 target.shutdown(socket.SHUT_WR)
@@ -175,8 +203,7 @@ class Wire:
         return b""
 
     def _reset(self) -> None:
-        with self._lock:
-            for each in self._sockets:
-                with contextlib.suppress(OSError):
-                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NOW)
-                    each.shutdown(socket.SHUT_RDWR)
+        """Have both connections reset, as soon as nobody uses them any more."""
+        self._broken.set()
+        self._released.set()
+        self._wake.send(b"!")

@@ -44,14 +44,20 @@ if [ ${#wanted[@]} -gt 0 ]; then
   [ "$(id -u)" = 0 ] || fail "missing: ${wanted[*]}" "run: sudo apt-get install ${wanted[*]}"
   say "installing ${wanted[*]}"
   export DEBIAN_FRONTEND=noninteractive
-  # An installed server, such as sshd, is not to be started: the benchmarks start their own.
-  policy=/usr/sbin/policy-rc.d
-  if [ ! -e "$policy" ]; then
-    trap 'rm -f "$policy"' EXIT
-    printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod +x "$policy"
+  if [[ " ${wanted[*]} " == *" openssh-server "* ]]; then
+    # The benchmarks start an sshd of their own, which needs the package's user and libraries; its service is to start neither now nor at the
+    # next boot. The service, the socket and the init script all heed this file, which is there before them however this script ends.
+    mkdir -p /etc/ssh
+    touch /etc/ssh/sshd_not_to_be_run
+    say "sshd comes without its service: to run that, remove /etc/ssh/sshd_not_to_be_run and enable ssh.service"
   fi
   apt-get update -qq || fail "apt-get update failed" "check the package sources"
   apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null || fail "apt-get install failed" "run it by hand: apt-get install ${wanted[*]}"
+  if [[ " ${wanted[*]} " == *" openssh-server "* ]] && command -v systemctl >/dev/null; then
+    for unit in ssh.service ssh.socket; do
+      [ ! -e "/lib/systemd/system/$unit" ] || systemctl disable --quiet "$unit" || fail "$unit stays enabled" "run: systemctl disable $unit"
+    done
+  fi
 fi
 needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 command -v cargo >/dev/null || fail "cargo is missing" "install Rust $needed or later, with rustup or from the distribution"

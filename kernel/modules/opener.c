@@ -35,6 +35,7 @@ int oscope_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+/* It waits on the socket that is there: who polled before ACCEPT is not woken by the connection. */
 __poll_t oscope_poll(struct file *file, poll_table *table)
 {
 	struct oscope_opener *opener = file->private_data;

@@ -9,6 +9,12 @@
  * A connection ends well only if the sender has called FINISH and the receiver
  * has read up to the end (0 bytes): every other end resets it, so that neither
  * side takes a part for the whole.
+ *
+ * poll() and epoll wait on the socket that the file holds when they are called.
+ * Before ACCEPT that is the one that listens, which is readable when somebody
+ * has come; before LISTEN or CONNECT there is none. Call poll() again, and
+ * epoll_ctl() only, after ACCEPT or CONNECT: what waited before is not woken by
+ * the connection.
  */
 #ifndef _OSCOPE_TRANSFER_H
 #define _OSCOPE_TRANSFER_H

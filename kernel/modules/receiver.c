@@ -35,8 +35,11 @@ static ssize_t receive_user(struct file *file, char __user *to, size_t length)
 	while (done < length) {
 		size_t chunk = min_t(size_t, length - done, OSCOPE_BOUNCE);
 
-		/* What was taken from the connection cannot be put back: ask before. */
-		chunk -= fault_in_writeable(to + done, chunk);
+		/*
+		 * What was taken from the connection cannot be put back: ask
+		 * before, in the way that changes nothing beyond what comes.
+		 */
+		chunk -= fault_in_safe_writeable(to + done, chunk);
 		if (!chunk)
 			return done ? done : -EFAULT;
 		oscope_bounce_vector(opener, 0, chunk);

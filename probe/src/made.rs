@@ -26,6 +26,9 @@ use thing::{Outcome, Thing};
 /// The journal of this process, while it has entries.
 static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
 
+/// No process has this number (fork(2) returns it to the child).
+const NOBODY: u32 = 0;
+
 /// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is told and stays in the journal.
 #[derive(Debug)]
 pub struct Made {
@@ -68,8 +71,21 @@ impl Made {
         Ok(())
     }
 
+    /// Strike the entry and undo nothing: the thing was not made, or by somebody else.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the journal cannot be written.
+    pub fn forget(mut self) -> Result<(), Failure> {
+        self.process = NOBODY;
+        self.strike()
+    }
+
     fn undo_and_strike(&self) -> Result<(), Failure> {
         self.thing.undo()?;
+        self.strike()
+    }
+
+    fn strike(&self) -> Result<(), Failure> {
         let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
         if let Some(open) = journal.as_mut() {
             if open.strike(self.number)? == Left::Nothing {
@@ -82,7 +98,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // A forked child has a copy of this, and the thing is its parent's.
+        // A forked child has a copy of this, and the thing is its parent's; what was forgotten is nobody's.
         if self.process != std::process::id() {
             return;
         }

@@ -3,6 +3,7 @@
 //! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. Nothing is encrypted, and nobody is asked
 //! for a password: it is for loopback and for networks that are trusted. Contents are not forced to the disk.
 
+mod addresses;
 mod digest;
 pub mod folder;
 mod link;
@@ -81,7 +82,7 @@ pub fn receive(
 fn told(link: &mut Link, stop: Stop) -> TransferError {
     if let Some((file, reason)) = stop.tell {
         let remedy = stop.error.remedy.as_deref().unwrap_or_default();
-        link.refuse(&file, &reason, remedy);
+        link.refuse(&file, &reason, remedy, stop.useless);
     }
     stop.error
 }

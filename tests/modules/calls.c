@@ -34,6 +34,15 @@ static void compare(const unsigned char *got, uint64_t position, size_t length)
 	}
 }
 
+/* A call must not change what it does not tell of. */
+#define UNTOUCHED 0xff
+
+static void compare_untouched(const unsigned char *rest, size_t length)
+{
+	if (length && (*rest != UNTOUCHED || memcmp(rest, rest + 1, length - 1)))
+		add(&totals->mismatches, 1);
+}
+
 static uint64_t length_of(struct pair *pair, uint64_t limit)
 {
 	switch (below(pair, 8)) {
@@ -79,8 +88,12 @@ static void read_stream(struct pair *pair)
 	/* Into the device's own pages: faults come while the call is under way. */
 	bool own = end->area && one_in(pair, 4);
 	void *to = one_in(pair, 12) ? (void *)8 : own ? end->area : pair->buffer;
-	long got = judged("read", read(end->file, to, length));
+	long got;
 
+	memset(pair->buffer, UNTOUCHED, length);
+	got = judged("read", read(end->file, to, length));
+	if (to == pair->buffer)
+		compare_untouched(pair->buffer + (got > 0 ? got : 0), length - (got > 0 ? got : 0));
 	if (!got && length)
 		must_be_all(pair);
 	if (got <= 0)

@@ -1,23 +1,37 @@
-"""Runs in a guest that has the modules: files through both devices, by both methods; prints a JSON object.
+"""Runs in a guest that has the modules: files through both devices, by both methods, and random calls.
 
-Usage: in_guest.py PROBE RANDOM_OPERATIONS SEQUENCES
+Prints a JSON object. Where the kernel finds its own leaks, it is asked for them.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import hashlib
 import json
 import os
+import re
 import subprocess
-import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 DOCUMENT = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577, 1502860)
 """Bytes of the document's files."""
 SENDER, RECEIVER = Path("/dev/oscope_sender"), Path("/dev/oscope_receiver")
+KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
 LIMIT_S = 120.0
+SLOW_LIMIT_S = 1800.0
+"""Where the kernel watches each of its own steps."""
+REPORT = re.compile(
+    r"BUG:|WARNING:|Oops|KASAN:|UBSAN:|INFO: (?:task|rcu|trying|possible)|possible recursive locking"
+    r"|suspected memory leak|refcount_t:|ref_tracker:|ODEBUG:"
+)
+"""A line of the kernel's log that tells of a mistake."""
+PART = 250
+"""Sequences between two looks at the clock."""
 
 
 def sha512(file: Path) -> str:
@@ -50,6 +64,16 @@ def is_same(file: Path, arrived: Path) -> bool:
     return arrived.is_file() and sha512(arrived) == sha512(file)
 
 
+@contextlib.contextmanager
+def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a program that is killed if it is still there at the end."""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def transfer(probe: str, method: str, files: list[Path], into: Path, port: int) -> dict[str, Any]:
     """Send files by the verbs, and say what each side told and which files are not as they were."""
     into.mkdir()
@@ -57,37 +81,44 @@ def transfer(probe: str, method: str, files: list[Path], into: Path, port: int) 
     options = ["--device", method, *(["--descriptors"] if method == "mmap" else [])]
     # The receiver first: it waits until the sender is there.
     receive = [probe, "receive", "--once", *options, "--listen", address, "--into", str(into)]
-    with subprocess.Popen(receive, stdout=subprocess.PIPE, text=True) as receiver:
+    with started(receive) as receiver:
         send = [probe, "send", *options, address, *map(str, files)]
-        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False)
-        told, _ = receiver.communicate(timeout=LIMIT_S)
+        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
+        told, _ = receiver.communicate(timeout=limit_s())
     wrong = [file.name for file in files if not is_same(file, into / file.name)]
     return {
         "status": [sent.returncode, receiver.returncode],
         "sender": events(sent.stdout),
         "receiver": events(told),
+        "files": len(files),
         "wrong": wrong,
         "left": sorted(set(names_in(into)) - {file.name for file in files}),
     }
 
 
-def vanished(probe: str, files: list[Path], into: Path, port: int) -> dict[str, Any]:
-    """Have the sender killed before it has sent all: what the receiver says and what it keeps."""
+def vanished(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]:
+    """Have a sender killed before it has sent all, then another one send: what one receiver makes of both."""
     into.mkdir()
-    fifo_address = f"127.0.0.1:{port}"
-    receive = [probe, "receive", "--once", "--device", "fcntl", "--listen", fifo_address, "--into", str(into)]
-    with subprocess.Popen(receive, stdout=subprocess.PIPE, text=True) as receiver:
-        send = [probe, "send", "--device", "fcntl", fifo_address, *map(str, files)]
-        with subprocess.Popen(send, stdout=subprocess.PIPE, text=True) as sender:
+    # Holes: it takes no memory here, and longer to send than this takes to kill its sender.
+    large = into.with_name("large")
+    with large.open("wb") as file:
+        file.truncate(1 << 30)
+    options, address = ["--device", "fcntl"], f"127.0.0.1:{port}"
+    with started([probe, "receive", *options, "--listen", address, "--into", str(into)]) as receiver:
+        with started([probe, "send", *options, address, str(large)]) as sender:
             assert sender.stdout is not None
-            for line in sender.stdout:
-                if json.loads(line)["event"] == "progress":
-                    break
-            sender.kill()
-        told, _ = receiver.communicate(timeout=LIMIT_S)
-    names = [name for name in names_in(into) if not name.startswith(".oscope-partial-")]
-    whole = all(sha512(into / name) == sha512(file) for file in files for name in names if name == file.name)
-    return {"status": receiver.returncode, "receiver": events(told), "whole": whole}
+            while json.loads(sender.stdout.readline())["event"] != "peer":
+                pass
+        send = [probe, "send", *options, address, str(small)]
+        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
+        receiver.terminate()
+        told, _ = receiver.communicate(timeout=limit_s())
+    return {
+        "status": [sent.returncode, receiver.returncode],
+        "receiver": events(told),
+        "names": names_in(into),
+        "same": is_same(small, into / small.name),
+    }
 
 
 def workload(probe: str) -> list[dict[str, Any]]:
@@ -104,32 +135,71 @@ def workload(probe: str) -> list[dict[str, Any]]:
     ]
     text = "\n".join(lines) + "\n"
     done = subprocess.run(
-        [probe, "run"], input=text, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S, check=True
+        [probe, "run"], input=text, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=True
     )
     return events(done.stdout)
 
 
+def random_calls(program: str, sequences: int, seed: int, seconds: float) -> dict[str, Any]:
+    """Run sequences of calls, in parts of other seeds until the time is over, and add up what they tell."""
+    begin = time.monotonic()
+    whole: dict[str, Any] = {"sequences": 0, "errors": {}}
+    while whole["sequences"] < sequences and time.monotonic() - begin < seconds:
+        count = min(PART, sequences - whole["sequences"])
+        words = [program, str(count), str(seed)]
+        done = subprocess.run(words, stdout=subprocess.PIPE, timeout=limit_s(), check=False, text=True)
+        part = json.loads(done.stdout)
+        if (done.returncode != 0) != bool(part["mismatches"] + part["unexpected"] + part["faults"]):
+            raise RuntimeError(f"{' '.join(words)} ended with status {done.returncode}: {done.stdout}")
+        for name, number in part.pop("errors").items():
+            whole["errors"][name] = whole["errors"].get(name, 0) + number
+        del part["seed"]
+        for name, number in part.items():
+            whole[name] = whole.get(name, 0) + number
+        seed += 1
+    return whole
+
+
+def leaks() -> str | None:
+    """Return what kmemleak reports; None where the kernel does not have it."""
+    if not KMEMLEAK.exists():
+        return None
+    for _ in range(2):
+        # An object is reported by the first scan that finds it older than 5 s (mm/kmemleak.c, MSECS_MIN_AGE).
+        time.sleep(6)
+        KMEMLEAK.write_text("scan")
+    return KMEMLEAK.read_text()
+
+
+def limit_s() -> float:
+    """Return the time limit of each program."""
+    return SLOW_LIMIT_S if KMEMLEAK.exists() else LIMIT_S
+
+
 def main() -> None:
     """Do all of it."""
-    probe, random_operations, sequences = sys.argv[1:4]
-    found: dict[str, Any] = {"workload": workload(probe)}
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("probe")
+    parser.add_argument("random_operations")
+    parser.add_argument("sequences", type=int)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=LIMIT_S, help="after which no more sequences begin")
+    given = parser.parse_args()
+    found: dict[str, Any] = {"workload": workload(given.probe)}
     found["unloaded"] = not SENDER.exists() and not RECEIVER.exists()
     for name in ("oscope_sender", "oscope_receiver"):
-        subprocess.run(["insmod", f"/lib/modules/oscope/{name}.ko"], check=True, timeout=LIMIT_S)
+        subprocess.run(["insmod", f"/lib/modules/oscope/{name}.ko"], check=True, timeout=limit_s())
     found["mode"] = [file.stat().st_mode & 0o777 for file in (SENDER, RECEIVER)]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         files = make(Path(place) / "sent")
         for port, method in enumerate(("fcntl", "mmap"), 7025):
-            found[method] = transfer(probe, method, files, Path(place) / method, port)
-        large = Path(place) / "large"
-        large.write_bytes(bytes(48 << 20))
-        found["vanished"] = vanished(probe, [large], Path(place) / "vanished", 7030)
-    done = subprocess.run(
-        [random_operations, sequences, "7"], stdout=subprocess.PIPE, timeout=LIMIT_S, check=False, text=True
-    )
-    found["random"] = json.loads(done.stdout)
-    subprocess.run(["rmmod", "oscope_sender", "oscope_receiver"], check=True, timeout=LIMIT_S)
-    log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S)
+            found[method] = transfer(given.probe, method, files, Path(place) / method, port)
+        found["vanished"] = vanished(given.probe, files[0], Path(place) / "vanished", 7030)
+    found["random"] = random_calls(given.random_operations, given.sequences, given.seed, given.seconds)
+    found["leaks"] = leaks()
+    subprocess.run(["rmmod", "oscope_sender", "oscope_receiver"], check=True, timeout=limit_s())
+    log = subprocess.run(["dmesg"], stdout=subprocess.PIPE, text=True, check=True, timeout=limit_s())
+    found["reports"] = [line for line in log.stdout.splitlines() if REPORT.search(line)]
     found["log"] = log.stdout
     print(json.dumps(found))
 

@@ -192,7 +192,8 @@ fn remove_folder(path: &Path) -> Result<Outcome, Failure> {
     let owned = metadata.uid() == nix::unistd::geteuid().as_raw();
     if !name_begins(path, FOLDER_PREFIX)
         || !metadata.is_dir()
-        || metadata.mode() & 0o7777 != 0o700
+        // One that is made in a folder with the set-group-ID bit has it too (inode(7)).
+        || metadata.mode() & 0o5777 != 0o700
         || !owned
     {
         return Err(strange(path, "is not the folder that was made"));

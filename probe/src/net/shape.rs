@@ -100,7 +100,9 @@ pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<Str
     let tc = Program::find(TC, Some(search))?;
     let words = shape.in_words();
     if queue(&tc, ends, &shape.netem())? {
-        return Ok(format!("each direction of the link: {words} (netem)"));
+        return Ok(format!(
+            "each direction of the link: {words}, in packets of at most 1500 B (netem)"
+        ));
     }
     if !shape.delay.is_zero() || shape.loss_per_mille > 0 {
         return Err(Failure::unavailable(
@@ -110,7 +112,7 @@ pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<Str
     }
     match queue(&tc, ends, &shape.bucket())? {
         true => Ok(format!(
-            "each direction of the link: {words} (a token bucket, tbf: this kernel has no netem)"
+            "each direction of the link: {words}, in packets of at most 1500 B (a token bucket, tbf: this kernel has no netem)"
         )),
         false => Err(Failure::unavailable(
             "a rate needs netem or tbf, and this kernel has neither (CONFIG_NET_SCH_NETEM, CONFIG_NET_SCH_TBF)",

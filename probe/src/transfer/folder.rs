@@ -1,8 +1,10 @@
 //! The folder that a receiver writes into, and never outside it.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::OpenOptions;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -28,12 +30,16 @@ impl Folder {
             TransferError::usage(format!("{}: {reason}", path.display()))
                 .remedy("name a folder that is there")
         };
-        let handle = File::open(path).map_err(|error| usage(&crate::error::words(&error)))?;
-        match handle.metadata() {
-            Ok(meta) if meta.is_dir() => Ok(Self {
+        // Only a folder is opened: opening a FIFO would wait for somebody to write to it.
+        let handle = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_DIRECTORY)
+            .open(path);
+        match handle {
+            Ok(handle) => Ok(Self {
                 handle: handle.into(),
             }),
-            Ok(_) => Err(usage("not a folder")),
+            Err(error) if error.kind() == ErrorKind::NotADirectory => Err(usage("not a folder")),
             Err(error) => Err(usage(&crate::error::words(&error))),
         }
     }
@@ -57,6 +63,11 @@ impl<'a> Shelf<'a> {
             fresh: HashSet::new(),
             calls: 0,
         }
+    }
+
+    /// The destination itself.
+    pub fn root(&self) -> &'a Folder {
+        self.root
     }
 
     /// Whether this transfer made the folder, so that nothing was in it.

@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
+use super::names::LONGEST;
 use super::stop::Stop;
 use super::wire::{self, FRAME, Frame, NAME, PREAMBLE};
 use crate::cancel;
@@ -27,6 +28,11 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// How long a receiver that refused goes on taking what the sender still sends, so that the refusal is not lost to a reset.
 const DRAIN: Duration = Duration::from_secs(5);
+
+/// The beginning of a reason: with the others it fits a frame, and a line.
+fn cut(text: &str) -> String {
+    text.chars().take(500).collect()
+}
 
 /// A connection to a peer.
 pub struct Link {
@@ -151,7 +157,8 @@ impl Link {
                         file,
                         reason,
                         remedy,
-                    }) => return refused(file, reason, remedy),
+                        useless,
+                    }) => return refused(file, reason, remedy, useless),
                     Ok(_) => {}
                     Err(stop) => return stop,
                 }
@@ -175,10 +182,22 @@ impl Link {
         let stall = self.stall;
         self.stall = stall.min(limit);
         self.progress();
+        let since = Instant::now();
         let heard = self.fill(PREAMBLE.len());
-        self.stall = stall;
+        let silent = self.start == self.end && since.elapsed() >= self.stall;
+        let waited = std::mem::replace(&mut self.stall, stall);
         if cancel::requested() {
             return Err(Stop::here("interrupted"));
+        }
+        if silent {
+            let message = format!(
+                "{} is connected and said nothing within {} s",
+                self.peer,
+                waited.as_secs_f64()
+            );
+            return Err(Stop::silent(message).remedy(
+                "a receiver may be busy with another transfer: send again when it is done",
+            ));
         }
         let said = &self.input[self.start..self.end];
         let common = said.len().min(NAME);
@@ -288,19 +307,46 @@ impl Link {
         }
         if self.told.elapsed() >= Duration::from_secs(1) {
             self.told = Instant::now();
-            self.put(&Frame::Working)?;
-            self.flush()?;
+            let before = self.output.len();
+            wire::encode(&Frame::Working, &mut self.output);
+            self.calls += 1;
+            match self.offer(libc::MSG_DONTWAIT) {
+                Ok(count) => drop(self.output.drain(..count)),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                    ) =>
+                {
+                    self.output.truncate(before);
+                }
+                Err(error) => self.failed(&error)?,
+            }
         }
         Ok(())
     }
 
+    /// One call of `send` with what waits.
+    fn offer(&self, flags: i32) -> io::Result<usize> {
+        // SAFETY: the pointer and length are those of a live vector; the socket is open as long as `self`.
+        let sent = unsafe {
+            libc::send(
+                self.socket(),
+                self.output.as_ptr().cast(),
+                self.output.len(),
+                flags | libc::MSG_NOSIGNAL,
+            )
+        };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+
     /// Tell the peer why this side stops, as well as that still goes, and take what it has sent meanwhile.
-    pub fn refuse(&mut self, file: &[u8], reason: &str, remedy: &str) {
-        let cut = |text: &str| text.chars().take(500).collect::<String>();
+    pub fn refuse(&mut self, file: &[u8], reason: &str, remedy: &str, useless: bool) {
         let refusal = Frame::Refusal {
-            file,
+            file: &file[..file.len().min(LONGEST)],
             reason: &cut(reason),
             remedy: &cut(remedy),
+            useless,
         };
         wire::encode(&refusal, &mut self.output);
         let output = std::mem::take(&mut self.output);

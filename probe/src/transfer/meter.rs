@@ -76,6 +76,11 @@ impl<'a> Meter<'a> {
         self.methods.insert(name);
     }
 
+    /// `auto` chose this method.
+    pub fn chose(&mut self, name: &str) {
+        self.tally.chosen = Some(name.into());
+    }
+
     /// Tell something worth knowing.
     pub fn note(&mut self, text: &str) {
         (self.watch)(Progress::Note(text));

@@ -8,7 +8,7 @@ use super::wire::Entry;
 pub const PARTIAL: &str = ".oscope-partial-";
 
 /// Bytes of a name at most, as the kernel's `PATH_MAX`.
-const LONGEST: usize = 4095;
+pub const LONGEST: usize = 4095;
 
 /// Bytes of a component at most, as the kernel's `NAME_MAX`.
 const LONGEST_PART: usize = 255;

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum SendMethod {
-    /// The fastest found by trying, for large files; `sendfile` and `readwrite` for small ones.
+    /// `readwrite` for small files, `sendfile` for larger ones, and for very large ones that or `splice`, as tried here.
     Auto,
     /// `pread` and `send`.
     ReadWrite,
@@ -31,7 +31,7 @@ pub enum SendMethod {
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum ReceiveMethod {
-    /// The fastest found by trying, for large files; `readwrite` for small ones.
+    /// `readwrite` for small files, `splice` for larger ones, and for very large ones either, as tried here.
     Auto,
     /// `recv` and `pwrite`.
     ReadWrite,
@@ -65,7 +65,7 @@ pub struct SendOptions {
     pub method: SendMethod,
     /// Checked with what.
     pub digest: DigestKind,
-    /// Bytes moved by one call at most.
+    /// Bytes moved by one call at most; [`UNBUFFERED`] times as many where it needs no buffer.
     pub chunk: usize,
     /// No progress for so long is an error.
     pub stall: Duration,
@@ -92,7 +92,7 @@ pub struct ReceiveOptions {
     pub method: ReceiveMethod,
     /// Whether a sender without digests is refused; without, nothing is resumed and a sender's digests are not asked for.
     pub verify: bool,
-    /// Bytes moved by one call at most.
+    /// Bytes moved by one call at most; [`UNBUFFERED`] times as many where it needs no buffer.
     pub chunk: usize,
     /// No progress for so long is an error.
     pub stall: Duration,
@@ -111,6 +111,9 @@ impl Default for ReceiveOptions {
 
 /// Bytes a call: a buffer of this size stays in the second-level cache.
 pub const DEFAULT_CHUNK: usize = 256 << 10;
+
+/// A call that needs no buffer, as `sendfile` and `splice`, moves so many times the bytes of one that does.
+pub const UNBUFFERED: usize = 4;
 
 impl SendMethod {
     /// Its name on the command line and in a tally.

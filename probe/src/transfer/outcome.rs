@@ -30,6 +30,8 @@ pub struct Tally {
     pub involuntary: u64,
     /// The method used, such as `sendfile`; where several were, joined by `+`.
     pub method: String,
+    /// Of them, the one that `auto` went on with after trying all; `None` where it tried none.
+    pub chosen: Option<String>,
 }
 
 /// One file of a finished transfer.

@@ -1,26 +1,30 @@
 //! A file while it is not whole: under another name, locked, and given its own name at the end.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::sync::OnceLock;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{Mode, SFlag, fchmod, fstatat, futimens, umask};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
+use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::names;
-use super::wire::Entry;
+use super::wire::{Entry, SEGMENT};
 
 /// Bits of a mode that are kept: setuid and setgid are not.
 const KEPT: u32 = 0o1777;
 
-/// Bytes at the end of a partial that may be zeros never received: an interrupted mapping leaves its window's rest so.
-const UNFILLED: u64 = super::receive_methods::WINDOW as u64;
+/// The mode of a file that is not whole.
+const FIRST_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
+
+/// Bytes at the end of a partial that may be zeros and not the file's: an interrupted mapping leaves its window's rest so, and a sender that
+/// stops fills its segment with them to tell why.
+const UNFILLED: u64 = SEGMENT as u64;
+const _: () = assert!(super::receive_methods::WINDOW <= SEGMENT);
 
 /// A file on its way.
 pub struct Partial {
@@ -29,14 +33,15 @@ pub struct Partial {
     /// Whether nothing was there of it.
     pub is_new: bool,
     name: CString,
-    mode_is_right: bool,
     /// System calls made for it.
     pub calls: u64,
 }
 
 /// What is at the place of a file.
 pub enum There {
-    /// Nothing, or something else that will be replaced.
+    /// Nothing.
+    Nothing,
+    /// Something else, which will be replaced.
     Other,
     /// A file of this size, time and mode.
     Alike(File),
@@ -48,39 +53,46 @@ impl Partial {
     /// # Errors
     /// In one line: another transfer has it, or the kernel's reason.
     pub fn open(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
+        let partial = Self::find(parent, entry)?;
+        partial.own(parent)?;
+        Ok(partial)
+    }
+
+    /// The file under its partial name, made or found, which another transfer may have at the same time.
+    pub(super) fn find(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
         let name = CString::new(names::partial(entry)).map_err(|error| error.to_string())?;
-        let direct = entry.mode & 0o600 == 0o600 && entry.mode & KEPT & creation_mask() == 0;
-        let mode = if direct { entry.mode & KEPT } else { 0o600 };
         let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
         let new = openat(
             parent,
             name.as_c_str(),
             flags | OFlag::O_CREAT | OFlag::O_EXCL,
-            Mode::from_bits_truncate(mode),
+            FIRST_MODE,
         );
         let (handle, is_new) = match new {
             Ok(handle) => (handle, true),
             Err(Errno::EEXIST) => {
-                let old = openat(parent, name.as_c_str(), flags, Mode::empty());
-                (
-                    old.map_err(|error| format!("its partial file: {}", error.desc()))?,
-                    false,
-                )
+                let open = || openat(parent, name.as_c_str(), flags, Mode::empty());
+                let old = match open() {
+                    Err(Errno::EACCES) => make_accessible(parent, &name).and_then(|()| open()),
+                    other => other,
+                };
+                let old = old.map_err(|error| format!("its partial file: {}", error.desc()))?;
+                (old, false)
             }
             Err(error) => return Err(format!("making it: {}", error.desc())),
         };
-        let partial = Self {
+        Ok(Self {
             file: handle.into(),
             is_new,
             name,
-            mode_is_right: direct && is_new,
-            calls: 2 + u64::from(!is_new) * 3,
-        };
-        partial.lock()?;
-        if !is_new {
-            partial.check_identity(parent)?;
-        }
-        Ok(partial)
+            calls: 4 + u64::from(!is_new),
+        })
+    }
+
+    /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before this one locked it.
+    pub(super) fn own(&self, parent: BorrowedFd) -> Result<(), String> {
+        self.lock()?;
+        self.check_identity(parent)
     }
 
     fn lock(&self) -> Result<(), String> {
@@ -159,21 +171,8 @@ impl Partial {
     /// # Errors
     /// In one line, why it keeps its partial name.
     pub fn finish(&mut self, parent: BorrowedFd, entry: &Entry) -> Result<(), String> {
-        self.calls += 2;
-        if !self.mode_is_right {
-            self.calls += 1;
-            fchmod(
-                self.file.as_fd(),
-                Mode::from_bits_truncate(entry.mode & KEPT),
-            )
-            .map_err(|error| format!("setting its mode: {}", error.desc()))?;
-        }
-        let modified = TimeSpec::new(
-            entry.mtime_ns.div_euclid(1_000_000_000),
-            entry.mtime_ns.rem_euclid(1_000_000_000),
-        );
-        futimens(self.file.as_fd(), &TimeSpec::UTIME_OMIT, &modified)
-            .map_err(|error| format!("setting its time: {}", error.desc()))?;
+        self.calls += 3;
+        dress(&self.file, entry)?;
         let (_, base) = names::split(entry.name);
         renameat(parent, self.name.as_c_str(), parent, base)
             .map_err(|error| format!("naming it: {}", error.desc()))
@@ -189,6 +188,83 @@ impl Partial {
     }
 }
 
+/// Put a file there whole, which had no name until then, where nothing has its name: whether that could be done. Otherwise nothing was.
+///
+/// # Errors
+/// The disk is full, or cannot be written.
+pub fn put_whole(
+    parent: BorrowedFd,
+    entry: &Entry,
+    bytes: &[u8],
+    calls: &mut u64,
+) -> io::Result<bool> {
+    let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+    *calls += 1;
+    let Ok(handle) = openat(parent, c".", flags, FIRST_MODE) else {
+        return Ok(false);
+    };
+    let file = File::from(handle);
+    *calls += 5;
+    file.write_all_at(bytes, 0)?;
+    if dress(&file, entry).is_err() {
+        return Ok(false);
+    }
+    let (_, base) = names::split(entry.name);
+    Ok(CString::new(base).is_ok_and(|base| link(&file, parent, &base)))
+}
+
+/// Give a nameless file its name, if nothing has it: whether that could be done.
+fn link(file: &File, parent: BorrowedFd, base: &CStr) -> bool {
+    // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
+    let ways: [(RawFd, CString, i32); 2] = [
+        (file.as_raw_fd(), CString::default(), libc::AT_EMPTY_PATH),
+        (
+            libc::AT_FDCWD,
+            CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default(),
+            libc::AT_SYMLINK_FOLLOW,
+        ),
+    ];
+    ways.iter().any(|(from, path, flags)| {
+        // SAFETY: both names are strings that live through the call; the descriptors are open.
+        let answer = unsafe {
+            libc::linkat(
+                *from,
+                path.as_ptr(),
+                parent.as_raw_fd(),
+                base.as_ptr(),
+                *flags,
+            )
+        };
+        answer == 0
+    })
+}
+
+/// Let its owner read and write a partial file: a transfer that was killed just before it gave the file its name may have left it the
+/// file's own mode. It is not made anew, as another transfer may be about to name it.
+fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let handle = openat(parent, name, flags, Mode::empty())?;
+    if fstat(handle.as_fd())?.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
+        return Err(Errno::EACCES);
+    }
+    // By its descriptor, so that no symbolic link put there meanwhile is followed.
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let follow = FchmodatFlags::FollowSymlink;
+    fchmodat(AT_FDCWD, path.as_str(), FIRST_MODE, follow)
+}
+
+/// Give a file its mode and its time. The mode cannot be given when the file is made: the folder's default ACL or the umask may take bits.
+fn dress(file: &File, entry: &Entry) -> Result<(), String> {
+    fchmod(file.as_fd(), Mode::from_bits_truncate(entry.mode & KEPT))
+        .map_err(|error| format!("setting its mode: {}", error.desc()))?;
+    let modified = TimeSpec::new(
+        entry.mtime_ns.div_euclid(1_000_000_000),
+        entry.mtime_ns.rem_euclid(1_000_000_000),
+    );
+    futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &modified)
+        .map_err(|error| format!("setting its time: {}", error.desc()))
+}
+
 /// What has the file's own name now.
 ///
 /// # Errors
@@ -196,7 +272,7 @@ impl Partial {
 pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
     let (_, base) = names::split(entry.name);
     let Ok(stat) = fstatat(parent, base, AtFlags::AT_SYMLINK_NOFOLLOW) else {
-        return Ok(There::Other);
+        return Ok(There::Nothing);
     };
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     if kind == SFlag::S_IFDIR {
@@ -225,29 +301,19 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
     }
 }
 
-/// What is there of a file that an earlier transfer began: how many bytes.
+/// What is there of a file that an earlier transfer began: how many bytes, `None` if it did not.
 ///
 /// # Errors
 /// In one line: another transfer is at it.
-pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<u64, String> {
+pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
     let name = names::partial(entry);
     match fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
         Ok(_) => {}
-        Err(_) => return Ok(0),
+        Err(_) => return Ok(None),
     }
     let partial = Partial::open(parent, entry)?;
     partial
         .received(entry.size)
+        .map(Some)
         .map_err(|error| format!("its partial file: {}", crate::error::words(&error)))
-}
-
-/// Permission bits that this process takes from new files.
-fn creation_mask() -> u32 {
-    static MASK: OnceLock<u32> = OnceLock::new();
-    *MASK.get_or_init(|| {
-        // The mask can only be read by setting it; nothing is made between the two calls that the stricter mask could harm.
-        let mask = umask(Mode::from_bits_truncate(0o077));
-        umask(mask);
-        mask.bits()
-    })
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use memmap2::MmapOptions;
 
 use super::link::Link;
-use super::options::ReceiveMethod;
+use super::options::{ReceiveMethod, UNBUFFERED};
 use super::ring::RingReceiver;
 use super::send_methods::{Piece, Pipe, offset};
 use super::stop::Stop;
@@ -36,8 +36,8 @@ pub fn receiver(method: ReceiveMethod, chunk: usize) -> io::Result<Box<dyn Recei
         }),
         ReceiveMethod::Mmap => Box::new(Mapped { chunk }),
         ReceiveMethod::Splice => Box::new(Splice {
-            pipe: Pipe::new(chunk)?,
-            chunk,
+            pipe: Pipe::new(chunk * UNBUFFERED)?,
+            chunk: chunk * UNBUFFERED,
         }),
         ReceiveMethod::Uring => Box::new(RingReceiver::new(chunk)?),
     })
@@ -175,11 +175,32 @@ impl Splice {
                 };
                 match error.kind() {
                     io::ErrorKind::Interrupted => link.failed(&error)?,
+                    // A file system that takes nothing from pipes.
+                    io::ErrorKind::InvalidInput => return self.carry(link, piece, at, end),
                     _ => return Err(unwritten(piece.name, &error)),
                 }
             }
         }
         Ok(())
+    }
+}
+
+impl Splice {
+    /// Empty the pipe into the file by hand.
+    fn carry(&self, link: &mut Link, piece: Piece, from: i64, end: i64) -> Result<(), Stop> {
+        let mut buffer = vec![0; usize::try_from(end - from).unwrap_or(0)];
+        let mut filled = 0;
+        while filled < buffer.len() {
+            link.calls += 1;
+            match nix::unistd::read(&self.pipe.out, &mut buffer[filled..]) {
+                Ok(got) if got > 0 => filled += got,
+                Ok(_) => return Err(Stop::here("reading a pipe: it ended")),
+                Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(unwritten(piece.name, &error.into())),
+            }
+        }
+        let at = u64::try_from(from).unwrap_or(0);
+        write(&mut link.calls, piece.file, piece.name, &buffer, at)
     }
 }
 

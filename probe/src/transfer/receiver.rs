@@ -1,8 +1,11 @@
 //! The receiver's side: manifest, plan, contents, receipt.
 
 mod plan;
+mod small;
 
 use std::fs::File;
+use std::sync::Mutex;
+use std::thread;
 
 use super::digest::{self, Follower};
 use super::folder::{Folder, Shelf};
@@ -18,6 +21,7 @@ use super::sender::SMALL;
 use super::stop::Stop;
 use super::trial::{self, Trial};
 use super::wire::{Entry, Frame, SEGMENT};
+use small::Small;
 
 /// One file of the manifest, kept, and what is wanted of it.
 struct Item {
@@ -26,6 +30,8 @@ struct Item {
     mode: u32,
     mtime_ns: i64,
     wanted: Wanted,
+    /// Nothing has its name, and no earlier transfer began it.
+    clear: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -113,10 +119,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         let mut items = self.manifest()?;
         self.link.put(&Frame::Hello(self.digest))?;
         self.plan(&mut items)?;
-        let mut files = Vec::with_capacity(items.len());
-        for item in &items {
-            files.push(self.file(item)?);
-        }
+        let files = self.files(&items)?;
         let calls = self.link.calls + self.shelf.calls;
         let here = self.meter.tally(calls)?;
         self.link.put(&Frame::Receipt(here.clone()))?;
@@ -125,48 +128,71 @@ impl<'a, 'w> Receiver<'a, 'w> {
         Ok(Received { here, files })
     }
 
-    fn file(&mut self, item: &Item) -> Result<FileDone, Stop> {
+    /// Every file, while a second thread writes small ones that are verified.
+    fn files(&mut self, items: &[Item]) -> Result<Vec<FileDone>, Stop> {
+        let trouble = Mutex::new(None);
+        let root = self.shelf.root();
+        thread::scope(|scope| {
+            let mut small = Small::new(scope, root, items, &trouble);
+            let files: Result<Vec<_>, Stop> = (0..items.len())
+                .map(|index| self.file(items, index, &mut small))
+                .collect();
+            // What is verified gets its name even if the connection broke behind it.
+            let written = small.finish(&mut self.shelf);
+            let files = files?;
+            written.map(|()| files)
+        })
+    }
+
+    fn file(&mut self, items: &[Item], index: usize, small: &mut Small) -> Result<FileDone, Stop> {
+        self.link.alive()?;
+        let item = &items[index];
         let buffered = matches!(
             self.options.method,
             ReceiveMethod::Auto | ReceiveMethod::ReadWrite
         );
         let memory = item.size <= SMALL && (buffered || item.size == 0);
+        let memory = memory && !matches!(item.wanted, Wanted::From(_));
+        if !memory {
+            small.write(&mut self.shelf)?;
+        }
         let (digest, skipped) = match &item.wanted {
-            Wanted::Have(digest) => {
-                self.link.lean = true;
-                let same = matches!(self.link.peek()?, Frame::Same);
-                self.link.lean = false;
-                match same {
-                    true => {
-                        self.link.next()?;
-                        self.meter.passed(&item.name, item.size);
-                        (digest.clone(), true)
-                    }
-                    false => (self.contents(item, 0, memory)?, false),
-                }
+            Wanted::Have(digest) if self.is_same()? => {
+                self.meter.passed(&item.name, item.size);
+                (digest.clone(), true)
             }
-            Wanted::Whole => (self.contents(item, 0, memory)?, false),
-            Wanted::From(at) => (self.contents(item, *at, false)?, false),
+            _ if memory => (self.small(item, index, small)?, false),
+            Wanted::From(at) => (self.large_leanly(item, *at)?, false),
+            _ => (self.large_leanly(item, 0)?, false),
         };
         self.meter.file(skipped);
         Ok(item.done(&digest, skipped))
     }
 
-    fn contents(&mut self, item: &Item, from: u64, memory: bool) -> Result<Vec<u8>, Stop> {
-        match memory {
-            true => self.small(item),
-            false => {
-                self.link.lean = true;
-                let digest = self.large(item, from);
-                self.link.lean = false;
-                digest
-            }
+    /// Whether the sender has the file, too, which is there already.
+    fn is_same(&mut self) -> Result<bool, Stop> {
+        self.link.lean = true;
+        let same = matches!(self.link.peek()?, Frame::Same);
+        self.link.lean = false;
+        if same {
+            self.link.next()?;
         }
+        Ok(same)
+    }
+
+    fn large_leanly(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
+        self.link.lean = true;
+        let digest = self.large(item, from);
+        self.link.lean = false;
+        digest
     }
 
     /// A file that is received and verified in memory, then written.
-    fn small(&mut self, item: &Item) -> Result<Vec<u8>, Stop> {
+    fn small(&mut self, item: &Item, index: usize, waiting: &mut Small) -> Result<Vec<u8>, Stop> {
         let size = usize::try_from(item.size).unwrap_or(usize::MAX);
+        if waiting.is_full() || !self.link.holds(size) {
+            waiting.write(&mut self.shelf)?;
+        }
         if size > 0 {
             match self.link.next()? {
                 Frame::Data(length) if length as usize == size => {}
@@ -179,28 +205,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if told != digest {
             return Err(mismatch(item));
         }
-        let (folder, _) = names::split(&item.name);
-        let parent = self
-            .shelf
-            .folder(folder)
-            .map_err(|reason| item.refused(reason))?;
-        let mut partial =
-            Partial::open(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
-        if !partial.is_new {
-            partial.keep(0).map_err(|reason| item.refused(reason))?;
-        }
-        if !bytes.is_empty() {
-            receive_methods::write(&mut partial.calls, &partial.file, &item.name, bytes, 0)
-                .inspect_err(|_| {
-                    // Nothing of a small file is worth keeping; that the disk is full is the error to tell.
-                    let _ = partial.remove(parent);
-                })?;
-        }
-        if let Err(reason) = partial.finish(parent, &item.entry()) {
-            let _ = partial.remove(parent);
-            return Err(item.refused(reason));
-        }
-        self.shelf.calls += partial.calls + 1;
+        waiting.add(index, bytes);
         self.meter.method(ReceiveMethod::ReadWrite.name());
         self.meter.moved(&item.name, item.size);
         Ok(digest)
@@ -222,6 +227,19 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 .refused("what an earlier transfer left of it is gone")
                 .remedy("send again"));
         }
+        let digest = self.arrive(item, &mut partial, from);
+        if let Err(stop) = &digest
+            && (stop.useless || self.digest == DigestKind::None)
+            && let Ok(parent) = self.shelf.folder(folder)
+        {
+            // No later transfer goes on with it; why this one failed is the error to tell.
+            let _ = partial.remove(parent);
+        }
+        digest
+    }
+
+    /// The contents of a file from an offset on, its digest, and its name.
+    fn arrive(&mut self, item: &Item, partial: &mut Partial, from: u64) -> Result<Vec<u8>, Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
         self.meter.passed(&item.name, from);
@@ -246,8 +264,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
             at += length as u64;
             if length == SEGMENT && self.trial.record(trial::thread_time() - before).is_some() {
                 let name = self.methods[self.trial.current()].0.name();
+                self.meter.chose(name);
                 self.meter
-                    .note(&format!("auto: {name} costs the receiver least"));
+                    .note(&format!("auto: {name} costs the receiver least CPU time"));
             }
         }
         self.verified(item, partial, follower)
@@ -257,7 +276,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
     fn verified(
         &mut self,
         item: &Item,
-        mut partial: Partial,
+        partial: &mut Partial,
         follower: Follower,
     ) -> Result<Vec<u8>, Stop> {
         let told = match self.link.next()? {
@@ -312,6 +331,8 @@ impl<'a, 'w> Receiver<'a, 'w> {
             if crate::cancel::requested() {
                 return Err(item.refused("interrupted"));
             }
+            // The sender may have sent all, and wait for the receipt while much of it is still on its way.
+            self.link.alive()?;
             let piece = Piece {
                 file,
                 name: &item.name,
@@ -319,6 +340,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 length: length - moved,
             };
             let count = step.step(self.link, piece)?;
+            self.link.progress();
             moved += count;
             self.meter.moved(&item.name, count as u64);
             follower.reach(at + moved as u64).map_err(unread)?;
@@ -332,7 +354,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         let wanted: &[ReceiveMethod] = match self.options.method {
             ReceiveMethod::Auto if self.methods.len() > 1 => return Ok(()),
             ReceiveMethod::Auto if bytes >= trial::WORTH => &CANDIDATES,
-            ReceiveMethod::Auto => &[ReceiveMethod::ReadWrite],
+            ReceiveMethod::Auto => &[ReceiveMethod::Splice],
             _ => std::slice::from_ref(&self.options.method),
         };
         if self.methods.len() == wanted.len() {
@@ -363,12 +385,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
 const HELLO: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// What `auto` tries for a large file.
-const CANDIDATES: [ReceiveMethod; 4] = [
-    ReceiveMethod::ReadWrite,
-    ReceiveMethod::Splice,
-    ReceiveMethod::Mmap,
-    ReceiveMethod::Uring,
-];
+///
+/// A mapping takes a fault for each page, and a ring the copies of `readwrite`.
+const CANDIDATES: [ReceiveMethod; 2] = [ReceiveMethod::Splice, ReceiveMethod::ReadWrite];
 
 /// The file's bytes are not those that were sent.
 fn mismatch(item: &Item) -> Stop {

@@ -69,8 +69,11 @@ impl Ring {
             match self.ring.submit_and_wait(1) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Buffers may be in flight: nothing may go on.
-                Err(error) => panic!("io_uring: waiting for what was queued: {error}"),
+                // Buffers may be in flight, which an unwinding panic would free: nothing may go on.
+                Err(error) => {
+                    eprintln!("io_uring: waiting for what was queued: {error}");
+                    std::process::abort();
+                }
             }
             for done in self.ring.completion() {
                 missing -= 1;

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use memmap2::{Mmap, MmapOptions};
 
 use super::link::Link;
-use super::options::SendMethod;
+use super::options::{SendMethod, UNBUFFERED};
 use super::ring::RingSender;
 use super::stop::Stop;
 use super::zerocopy::ZeroCopy;
@@ -34,13 +34,8 @@ pub trait SendStep {
     /// The file cannot be read, or the connection fails.
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop>;
 
-    /// Wait until nothing of what was moved is still needed.
-    ///
-    /// # Errors
-    /// The connection fails.
-    fn settle(&mut self, _link: &mut Link) -> Result<(), Stop> {
-        Ok(())
-    }
+    /// The receiver has everything: let go of what is kept for the network.
+    fn settle(&mut self, _link: &mut Link) {}
 
     /// What is worth knowing of how it went.
     fn note(&self) -> Option<String> {
@@ -61,8 +56,10 @@ pub fn sender(method: SendMethod, chunk: usize, link: &Link) -> io::Result<Box<d
             window: None,
             chunk,
         }),
-        SendMethod::Auto | SendMethod::SendFile => Box::new(SendFile { chunk }),
-        SendMethod::Splice => Box::new(Splice::new(chunk)?),
+        SendMethod::Auto | SendMethod::SendFile => Box::new(SendFile {
+            chunk: chunk * UNBUFFERED,
+        }),
+        SendMethod::Splice => Box::new(Splice::new(chunk * UNBUFFERED)?),
         SendMethod::ZeroCopy => Box::new(ZeroCopy::new(chunk, link.socket())?),
         SendMethod::Uring => Box::new(RingSender::new(chunk)?),
     })
@@ -123,7 +120,7 @@ impl Window {
     }
 }
 
-/// `send` bytes of a mapping, which are never touched here: 0 where the file has none any more.
+/// `send` bytes of a mapping, which are never touched here: 0 where the file has none any more, `None` where the kernel has no buffers for it.
 ///
 /// # Errors
 /// The connection fails.
@@ -133,7 +130,7 @@ pub fn send_mapped(
     piece: Piece,
     most: usize,
     flags: i32,
-) -> Result<usize, Stop> {
+) -> Result<Option<usize>, Stop> {
     let skip = usize::try_from(piece.at - window.at).unwrap_or(usize::MAX);
     let length = piece
         .length
@@ -151,12 +148,10 @@ pub fn send_mapped(
             )
         };
         match usize::try_from(sent) {
-            Ok(sent) => return Ok(sent),
+            Ok(sent) => return Ok(Some(sent)),
             Err(_) => match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(0),
-                error if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    return Err(Stop::here("sending: no buffer space"));
-                }
+                error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(Some(0)),
+                error if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(None),
                 error => link.again(&error)?,
             },
         }
@@ -172,7 +167,8 @@ struct Mapped {
 impl SendStep for Mapped {
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
         let window = Window::of(self.window.take(), piece, link)?;
-        let sent = send_mapped(link, &window, piece, self.chunk, 0)?;
+        let sent = send_mapped(link, &window, piece, self.chunk, 0)?
+            .ok_or_else(|| Stop::here("sending: no buffer space"))?;
         self.window = (sent < piece.length).then_some(window);
         Ok(sent)
     }

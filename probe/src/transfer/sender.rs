@@ -1,9 +1,10 @@
 //! The sender's side: manifest, plan, contents, receipt.
 
+mod opener;
 mod plan;
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use super::digest::{self, Follower};
 use super::link::Link;
@@ -16,6 +17,7 @@ use super::source::{Source, modified};
 use super::stop::Stop;
 use super::trial::{self, Trial};
 use super::wire::{Frame, SEGMENT};
+use opener::Opener;
 use plan::Wanted;
 
 pub use plan::check;
@@ -31,6 +33,7 @@ pub struct Sender<'a, 'w> {
     digest: DigestKind,
     methods: Vec<(SendMethod, Box<dyn SendStep>)>,
     trial: Trial,
+    opener: Opener,
 }
 
 impl<'a, 'w> Sender<'a, 'w> {
@@ -43,6 +46,7 @@ impl<'a, 'w> Sender<'a, 'w> {
             digest: options.digest,
             methods: Vec::new(),
             trial: Trial::among(1),
+            opener: Opener::default(),
         }
     }
 
@@ -54,9 +58,11 @@ impl<'a, 'w> Sender<'a, 'w> {
         let bytes = files.iter().map(|file| file.size).sum();
         self.meter.expect(files.len() as u64, bytes);
         self.link.greet();
+        self.link.flush()?;
+        // No name is told to a stranger.
+        self.link.greeted(self.options.connect_limit)?;
         self.link.put(&Frame::Hello(self.digest))?;
         self.manifest(files)?;
-        self.link.greeted(self.options.connect_limit)?;
         let plan = self.plan(files)?;
         let mut done = Vec::with_capacity(files.len());
         for (file, wanted) in files.iter().zip(plan) {
@@ -64,13 +70,13 @@ impl<'a, 'w> Sender<'a, 'w> {
             done.push(self.file(file, &wanted)?);
         }
         self.link.flush()?;
-        for (_, method) in &mut self.methods {
-            method.settle(self.link)?;
-        }
         let there = match self.link.next()? {
             Frame::Receipt(tally) => tally,
             _ => return Err(self.link.damaged()),
         };
+        for (_, method) in &mut self.methods {
+            method.settle(self.link);
+        }
         if there.files != files.len() as u64 || there.total_bytes != bytes {
             return Err(self.link.damaged());
         }
@@ -115,7 +121,7 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// The digest of a file that the receiver has, too.
     fn digest_of(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
-        let file = open(source)?;
+        let file = self.opener.open(source, &mut self.link.calls)?;
         self.link.flush()?;
         let mut follower = follow(self.digest, &file, source)?;
         follower
@@ -129,7 +135,7 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// A file that goes through memory: read straight to where it waits to be sent.
     fn small(&mut self, source: &Source) -> Result<Vec<u8>, Stop> {
-        let file = open(source)?;
+        let file = self.opener.open(source, &mut self.link.calls)?;
         let size = usize::try_from(source.size).unwrap_or(usize::MAX);
         self.link.calls += 3;
         let start = self.link.waiting().len();
@@ -158,7 +164,7 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// A file that is moved by a method, in segments.
     fn large(&mut self, source: &Source, from: u64) -> Result<Vec<u8>, Stop> {
-        let file = open(source)?;
+        let file = self.opener.open(source, &mut self.link.calls)?;
         unchanged(source, &file)?;
         self.meter.passed(&source.name, from);
         self.choose(source.size - from)?;
@@ -178,8 +184,9 @@ impl<'a, 'w> Sender<'a, 'w> {
             at += length as u64;
             if length == SEGMENT && self.trial.record(trial::thread_time() - before).is_some() {
                 let name = self.methods[self.trial.current()].0.name();
+                self.meter.chose(name);
                 self.meter
-                    .note(&format!("auto: {name} costs the sender least"));
+                    .note(&format!("auto: {name} costs the sender least CPU time"));
             }
         }
         self.link.flush()?;
@@ -271,14 +278,9 @@ impl<'a, 'w> Sender<'a, 'w> {
 }
 
 /// What `auto` tries for a large file.
-const CANDIDATES: [SendMethod; 6] = [
-    SendMethod::SendFile,
-    SendMethod::Splice,
-    SendMethod::ReadWrite,
-    SendMethod::Mmap,
-    SendMethod::ZeroCopy,
-    SendMethod::Uring,
-];
+///
+/// The others copy or map what these two pass on, and trying them costs more than they could give back.
+const CANDIDATES: [SendMethod; 2] = [SendMethod::SendFile, SendMethod::Splice];
 
 /// The probe was asked to stop.
 fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
@@ -293,15 +295,6 @@ fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<Follower, St
         .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
 
-fn open(source: &Source) -> Result<File, Stop> {
-    OpenOptions::new()
-        .read(true)
-        // A FIFO that took the file's place is not waited for.
-        .custom_flags(libc::O_NONBLOCK)
-        .open(&source.path)
-        .map_err(|error| Stop::system(&source.name, "opening", &error))
-}
-
 /// The file is still as the manifest says.
 fn unchanged(source: &Source, file: &File) -> Result<(), Stop> {
     let meta = file.metadata().map_err(|error| unread(source, &error))?;
@@ -314,6 +307,7 @@ fn unchanged(source: &Source, file: &File) -> Result<(), Stop> {
 fn changed(source: &Source) -> Stop {
     Stop::file(&source.name, "the file changed while it was sent")
         .remedy("send it again when nobody writes to it")
+        .useless()
 }
 
 /// A file that ends too early for its digest has shrunk.

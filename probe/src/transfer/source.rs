@@ -98,7 +98,7 @@ fn walk(folder: &Path, name: Vec<u8>, found: &mut Gathered) -> Result<(), Transf
         let mut entries: Vec<DirEntry> = fs::read_dir(&folder)
             .and_then(Iterator::collect)
             .map_err(unreadable)?;
-        entries.sort_unstable_by_key(DirEntry::file_name);
+        entries.sort_by_cached_key(DirEntry::file_name);
         let mut folders = Vec::new();
         for entry in entries {
             let mut below = name.clone();

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::names::shown;
+use super::names::{LONGEST, shown};
 use super::outcome::TransferError;
 
 /// What ends a transfer on this side.
@@ -12,6 +12,8 @@ pub struct Stop {
     pub error: TransferError,
     /// What the peer is told, if it is to be told: the file concerned, empty if none, and the reason.
     pub tell: Option<(Vec<u8>, String)>,
+    /// What the receiver has of the file is of no use to a later transfer.
+    pub useless: bool,
 }
 
 impl Stop {
@@ -20,6 +22,7 @@ impl Stop {
         Self {
             error: TransferError::failed(message),
             tell: None,
+            useless: false,
         }
     }
 
@@ -27,6 +30,7 @@ impl Stop {
     pub fn here(message: impl Into<String>) -> Self {
         let message = message.into();
         Self {
+            useless: false,
             tell: Some((Vec::new(), message.clone())),
             error: TransferError::failed(message),
         }
@@ -35,8 +39,11 @@ impl Stop {
     /// A file cannot be sent, or not be received.
     pub fn file(name: &[u8], reason: impl Into<String>) -> Self {
         let reason = reason.into();
+        // A name from the wire may be as long as a frame; with a reason beside it, it would not fit one.
+        let name = &name[..name.len().min(LONGEST)];
         Self {
             error: TransferError::failed(format!("{}: {reason}", shown(name))),
+            useless: false,
             tell: Some((name.to_vec(), reason)),
         }
     }
@@ -44,6 +51,12 @@ impl Stop {
     /// A system call on a file failed.
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
         Self::file(name, format!("{doing}: {}", crate::error::words(error)))
+    }
+
+    /// The same, of a file of which what was sent is never gone on with.
+    pub fn useless(mut self) -> Self {
+        self.useless = true;
+        self
     }
 
     /// The same, with what would mend it.

@@ -1,5 +1,6 @@
 //! End to end over real loopback sockets, with a relay between the two sides where something is to go wrong.
 
+mod edges;
 mod faults;
 mod hostile;
 mod names;

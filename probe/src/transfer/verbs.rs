@@ -1,7 +1,7 @@
 //! The verbs `send` and `receive`: the engine behind `oscope transfer`, one JSON object a line on standard output.
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
@@ -10,9 +10,10 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::addresses::{connect_to_any, resolve, resolve_all};
 use super::{
     Blame, DEFAULT_CHUNK, DigestKind, FileDone, Folder, Progress, ReceiveMethod, ReceiveOptions,
-    SendMethod, SendOptions, Source, TransferError, connect, listen, receive, send,
+    SendMethod, SendOptions, Source, TransferError, listen, receive, send,
 };
 use crate::cancel;
 use crate::transfer_device::Method;
@@ -21,6 +22,8 @@ use crate::transfer_device::verb::{DeviceArguments, Verb};
 
 /// How long a sender with a device waits for the receiver to come: a person may have to start it.
 const DEVICE_LIMIT: Duration = Duration::from_secs(600);
+/// How long a receiver with a device waits for the sender's host to answer.
+const DEVICE_CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// What `send` takes.
 #[derive(Args)]
@@ -28,10 +31,10 @@ pub struct SendArguments {
     /// By which system calls.
     #[arg(long, value_enum, default_value_t = SendMethod::Auto)]
     method: SendMethod,
-    /// What each file is verified with.
-    #[arg(long, value_enum, default_value_t = DigestKind::Blake3)]
-    digest: DigestKind,
-    /// Bytes moved by one call at most.
+    /// What each file is verified with [default: blake3; with --device sha512, and none other].
+    #[arg(long, value_enum)]
+    digest: Option<DigestKind>,
+    /// Bytes moved by one call at most; four times as many where it needs no buffer.
     #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
     chunk: usize,
     /// Seconds without progress that are an error.
@@ -70,7 +73,7 @@ pub struct ReceiveArguments {
     /// Take files without verifying them.
     #[arg(long)]
     no_verify: bool,
-    /// Bytes moved by one call at most.
+    /// Bytes moved by one call at most; four times as many where it needs no buffer.
     #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
     chunk: usize,
     /// Seconds without progress that are an error.
@@ -127,34 +130,41 @@ fn ended(result: Result<(), TransferError>) -> ExitCode {
 }
 
 fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
-    let address = resolve(&arguments.address)?;
+    let addresses = resolve_all(&arguments.address)?;
     let gathered = Source::gather(&arguments.files)?;
     for text in &gathered.notes {
         tell(&json!({"event": "note", "text": text}));
     }
     if let Some(method) = arguments.device.device {
+        let verify = arguments.digest != Some(DigestKind::None);
+        let digest = arguments.digest.unwrap_or(DigestKind::Sha512);
+        refuse_engine_options(&[
+            ("--method", arguments.method != SendMethod::Auto),
+            ("--chunk", arguments.chunk != DEFAULT_CHUNK),
+            ("--digest", verify && digest != DigestKind::Sha512),
+        ])?;
         let verb = Verb {
             options: DeviceOptions {
                 method,
-                verify: arguments.digest != DigestKind::None,
+                verify,
                 stall: arguments.stall,
                 limit: DEVICE_LIMIT,
+                descriptors: arguments.device.descriptors,
             },
-            descriptors: arguments.device.descriptors,
             list: arguments.list,
             tell: &tell,
             progress: &tell_progress,
         };
-        return verb.send(address, &gathered.files);
+        return verb.send(addresses[0], &gathered.files);
     }
     let options = SendOptions {
         method: arguments.method,
-        digest: arguments.digest,
+        digest: arguments.digest.unwrap_or(DigestKind::Blake3),
         chunk: arguments.chunk,
         stall: arguments.stall,
         connect_limit: arguments.connect_limit,
     };
-    let stream = connect(address, options.connect_limit)?;
+    let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
     tell(&json!({"event": "peer", "address": address.to_string()}));
     let sent = send(stream, &gathered.files, &options, &mut tell_progress)?;
     if arguments.list {
@@ -197,32 +207,34 @@ fn receiving_by_device(
     folder: &Folder,
     arguments: &ReceiveArguments,
 ) -> Result<(), TransferError> {
+    refuse_engine_options(&[
+        ("--method", arguments.method != ReceiveMethod::Auto),
+        ("--chunk", arguments.chunk != DEFAULT_CHUNK),
+    ])?;
     let address = resolve(&arguments.listen)?;
     let verb = Verb {
         options: DeviceOptions {
             method,
             verify: !arguments.no_verify,
             stall: arguments.stall,
-            limit: DEVICE_LIMIT,
+            limit: DEVICE_CONNECT_LIMIT,
+            descriptors: arguments.device.descriptors,
         },
-        descriptors: arguments.device.descriptors,
         list: arguments.list,
         tell: &tell,
         progress: &tell_progress,
     };
-    loop {
-        match verb.receive(address, folder) {
-            Ok(true) if arguments.once => return Ok(()),
-            Ok(false) if arguments.once => return Err(TransferError::failed("interrupted")),
-            Ok(false) => return Ok(()),
-            Ok(true) => {}
-            Err(error) if arguments.once || cancel::requested() => return Err(error),
-            Err(error) => {
-                tell_error(&error);
-                // Such as a module that is not loaded: no busy loop.
-                thread::sleep(Duration::from_millis(100));
-            }
-        }
+    verb.receive(address, folder, arguments.once, &tell_error)
+}
+
+/// What only the engine can do is refused beside a device, not passed over.
+fn refuse_engine_options(options: &[(&str, bool)]) -> Result<(), TransferError> {
+    match options.iter().find(|(_, given)| *given) {
+        Some((option, _)) => Err(TransferError::usage(format!(
+            "{option} is not for a transfer by --device as it is given"
+        ))
+        .remedy("leave it out")),
+        None => Ok(()),
     }
 }
 
@@ -280,17 +292,6 @@ fn is_passing(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
     )
-}
-
-fn resolve(text: &str) -> Result<SocketAddr, TransferError> {
-    let wrong = |reason: String| {
-        TransferError::usage(format!("{text}: {reason}"))
-            .remedy("give an address and a port, such as 127.0.0.1:7025")
-    };
-    text.to_socket_addrs()
-        .map_err(|error| wrong(crate::error::words(&error)))?
-        .next()
-        .ok_or_else(|| wrong("no such address".into()))
 }
 
 /// The digest of the file, where there was one only.

@@ -87,6 +87,8 @@ pub enum Frame<'a> {
         reason: &'a str,
         /// What would mend it; empty if nothing is known.
         remedy: &'a str,
+        /// Whether what the receiver has of the file is of no use to a later transfer.
+        useless: bool,
     },
 }
 

@@ -15,6 +15,9 @@ const WAITING: usize = 8;
 /// How long one wait for the error queue lasts.
 const SLICE_MS: i32 = 100;
 
+/// How long the kernel's last word is waited for once the receiver has everything.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
 /// `sock_extended_err.ee_origin` of a completion, from `linux/errqueue.h`.
 const ORIGIN: u8 = 5;
 
@@ -68,40 +71,45 @@ impl ZeroCopy {
 
     /// Let go of mappings that are no longer needed, until at most `keep` wait.
     fn reap(&mut self, link: &mut Link, keep: usize) -> Result<(), Stop> {
-        let mut since = (Instant::now(), self.done);
         loop {
             while self.collect(link)? {}
-            while self
-                .waiting
-                .front()
-                .is_some_and(|(last, _)| last.wrapping_sub(self.done) > u32::MAX / 2)
-            {
-                self.waiting.pop_front();
-                link.calls += 1;
-            }
+            self.let_go(link);
             if self.waiting.len() <= keep {
                 return Ok(());
             }
-            if since.1 != self.done {
-                since = (Instant::now(), self.done);
+            self.wait_for_one(link)?;
+        }
+    }
+
+    /// Wait until the network has finished with at least one call more.
+    fn wait_for_one(&mut self, link: &mut Link) -> Result<(), Stop> {
+        let (since, done) = (Instant::now(), self.done);
+        loop {
+            while self.collect(link)? {}
+            if self.done != done {
                 link.progress();
+                return Ok(());
             }
-            let mut poll = libc::pollfd {
-                fd: link.socket(),
-                events: 0,
-                revents: 0,
-            };
-            link.calls += 1;
-            // SAFETY: one pollfd, which lives through the call.
-            unsafe { libc::poll(&raw mut poll, 1, SLICE_MS) };
-            if poll.revents & libc::POLLERR == 0 {
+            if !told_soon(link) {
                 link.again(&io::ErrorKind::WouldBlock.into())?;
-            } else if since.0.elapsed() > Duration::from_millis(100) {
+            } else if since.elapsed() > Duration::from_millis(100) {
                 // An error of the connection, too, wakes the poll, without an entry in the queue.
                 link.aside()?;
                 std::thread::sleep(Duration::from_millis(10));
                 link.again(&io::ErrorKind::WouldBlock.into())?;
             }
+        }
+    }
+
+    /// Unmap what the network needs no more.
+    fn let_go(&mut self, link: &mut Link) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|(last, _)| last.wrapping_sub(self.done) > u32::MAX / 2)
+        {
+            self.waiting.pop_front();
+            link.calls += 1;
         }
     }
 
@@ -157,32 +165,57 @@ impl ZeroCopy {
     }
 }
 
+/// Wait a moment for the error queue: whether there is something in it, or an error of the connection.
+fn told_soon(link: &mut Link) -> bool {
+    let mut poll = libc::pollfd {
+        fd: link.socket(),
+        events: 0,
+        revents: 0,
+    };
+    link.calls += 1;
+    // SAFETY: one pollfd, which lives through the call.
+    unsafe { libc::poll(&raw mut poll, 1, SLICE_MS) };
+    poll.revents & libc::POLLERR != 0
+}
+
 impl SendStep for ZeroCopy {
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
         let window = Window::of(self.window.take(), piece, link)?;
-        let sent = send_mapped(link, &window, piece, self.chunk, libc::MSG_ZEROCOPY);
-        match sent {
-            // What an earlier call may have queued of this mapping is waited for below.
-            Err(stop) => {
-                self.waiting.push_back((self.next.wrapping_sub(1), window));
-                return Err(stop);
+        let mut flags = libc::MSG_ZEROCOPY;
+        let sent = loop {
+            match send_mapped(link, &window, piece, self.chunk, flags)? {
+                Some(sent) => break sent,
+                // So much may be lent to the network at a time, and no more.
+                None if self.done != self.next => self.wait_for_one(link)?,
+                None => flags = 0,
             }
-            Ok(0) => self.waiting.push_back((self.next.wrapping_sub(1), window)),
-            Ok(count) if count < piece.length => {
-                self.next = self.next.wrapping_add(1);
-                self.window = Some(window);
-            }
-            Ok(_) => {
-                self.waiting.push_back((self.next, window));
-                self.next = self.next.wrapping_add(1);
-                self.reap(link, WAITING)?;
-            }
+        };
+        if flags == 0 {
+            self.completed += 1;
+            self.copied += 1;
+        } else if sent > 0 {
+            self.next = self.next.wrapping_add(1);
         }
-        sent
+        if sent > 0 && sent < piece.length {
+            self.window = Some(window);
+        } else {
+            self.waiting.push_back((self.next.wrapping_sub(1), window));
+            self.reap(link, WAITING)?;
+        }
+        Ok(sent)
     }
 
-    fn settle(&mut self, link: &mut Link) -> Result<(), Stop> {
-        self.reap(link, 0)
+    fn settle(&mut self, link: &mut Link) {
+        // The receiver may have hung up, so that nothing is asked of the connection but what the kernel tells of its pages. Should it not
+        // tell, the pages are its own to keep: unmapping leaves them as they are.
+        let since = Instant::now();
+        while !self.waiting.is_empty() && since.elapsed() < LAST_WAIT {
+            match self.collect(link) {
+                Ok(true) => self.let_go(link),
+                Ok(false) => _ = told_soon(link),
+                Err(_) => return,
+            }
+        }
     }
 
     fn note(&self) -> Option<String> {

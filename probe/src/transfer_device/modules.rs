@@ -25,10 +25,17 @@ pub fn provide() -> Result<Vec<Made>, Failure> {
     let missing = MODULES
         .iter()
         .filter(|(_, device)| !Path::new(device).exists());
-    missing.map(|(name, device)| load(name, device)).collect()
+    missing
+        .filter_map(|(name, device)| load(name, device).transpose())
+        .collect()
 }
 
-fn load(name: &str, device: &str) -> Result<Made, Failure> {
+/// Load a module; `None` where another process has done so meanwhile.
+fn load(name: &str, device: &str) -> Result<Option<Made>, Failure> {
+    // What is loaded already is somebody else's: it must never be unloaded by the entry below.
+    if Path::new("/sys/module").join(name).exists() {
+        return is_there(name, device).map(|()| None);
+    }
     let path = PathBuf::from(FOLDER).join(format!("{name}.ko"));
     let file = File::open(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Failure::unavailable(
@@ -40,9 +47,23 @@ fn load(name: &str, device: &str) -> Result<Made, Failure> {
     let made = Made::announce(Thing::Module {
         name: name.to_owned(),
     })?;
-    finit_module(&file, c"", ModuleInitFlags::empty()).map_err(|errno| refused(&path, errno))?;
+    let loaded = finit_module(&file, c"", ModuleInitFlags::empty());
+    let made = match loaded {
+        Ok(()) => Some(made),
+        Err(errno) => {
+            made.forget()?;
+            match errno {
+                Errno::EEXIST => None,
+                _ => return Err(refused(&path, errno)),
+            }
+        }
+    };
+    is_there(name, device).map(|()| made)
+}
+
+fn is_there(name: &str, device: &str) -> Result<(), Failure> {
     match Path::new(device).exists() {
-        true => Ok(made),
+        true => Ok(()),
         false => Err(Failure::unavailable(
             format!("{name} is loaded, and {device} is not there"),
             "mount a devtmpfs at /dev",

@@ -36,8 +36,10 @@ pub struct Options {
     pub verify: bool,
     /// No progress for so long is an error.
     pub stall: Duration,
-    /// The peer may take so long to come.
+    /// The receiver may take so long to come; at the receiver, the sender's host to answer.
     pub limit: Duration,
+    /// Whether the descriptors of the area's pages are wanted.
+    pub descriptors: bool,
 }
 
 /// What came of it.
@@ -46,7 +48,7 @@ pub struct Done {
     pub here: Tally,
     /// Every file.
     pub files: Vec<FileDone>,
-    /// The descriptors of the area's pages that were used, while they were mapped.
+    /// The descriptors of the area's pages that were used, while they were mapped; none unless asked for.
     pub pages: Vec<Descriptor>,
 }
 
@@ -70,6 +72,9 @@ fn system(doing: &str) -> impl Fn(io::Error) -> TransferError {
             true => {
                 TransferError::failed(format!("{doing}: the other side has given up or is gone"))
                     .remedy("see what it says")
+            }
+            false if error.kind() == io::ErrorKind::UnexpectedEof => {
+                TransferError::failed(format!("{doing}: the sender ended in the middle of it"))
             }
             false => TransferError::system(doing, &error),
         }
@@ -127,11 +132,10 @@ pub fn send(
         sent.push(done(&file.name, file.size, digest));
     }
     let mut device = out.into_device().map_err(system("sending"))?;
-    let pages = pages(&device, options.method);
     device
         .finish(options.stall)
         .map_err(system("waiting for the receiver to close"))?;
-    finished(meter, device.calls, sent, pages)
+    finished(meter, device.calls, sent, &device, options)
 }
 
 /// Send one file, read to where it is sent from; its SHA-512.
@@ -211,7 +215,7 @@ pub fn receive(
         Incoming::new(device, options.method, BUFFER).map_err(system("mapping the area"))?;
     let mut shelf = Shelf::new(folder);
     let mut files = Vec::new();
-    let mut promised = 0;
+    let mut promised = None;
     let mut bytes = [0; LENGTH];
     while come.fill(&mut bytes).map_err(system("receiving"))? {
         interrupted()?;
@@ -221,21 +225,29 @@ pub fn receive(
             return Err(TransferError::failed("the sender verifies nothing")
                 .remedy("receive with --no-verify"));
         }
-        promised = header.files;
+        // Before the end is read, which would tell the sender that all is well.
+        if header.files != *promised.get_or_insert(header.files)
+            || files.len() as u64 == header.files
+        {
+            return Err(TransferError::failed(
+                "other files come than the sender has announced",
+            ));
+        }
         meter.expect(header.files, header.bytes);
         let mut file_name = vec![0; header.name];
-        come.fill(&mut file_name).map_err(system("receiving"))?;
+        come.fill_whole(&mut file_name)
+            .map_err(system("receiving"))?;
         let digest = receive_file(&file_name, &header, &mut come, &mut shelf, &mut meter)?;
         meter.file(false);
         files.push(done(&file_name, header.size, digest));
     }
+    let promised = promised.unwrap_or(0);
     if files.len() as u64 != promised {
         let message = format!("{} files came, and {promised} were announced", files.len());
         return Err(TransferError::failed(message));
     }
-    let pages = pages(come.device(), options.method);
     let calls = come.device().calls + shelf.calls;
-    finished(meter, calls, files, pages).map(Some)
+    finished(meter, calls, files, come.device(), options).map(Some)
 }
 
 /// Receive one file: under its name once it is whole and verified.
@@ -248,7 +260,6 @@ fn receive_file(
 ) -> Result<Option<[u8; DIGEST]>, TransferError> {
     let label = shown(file_name);
     let refused = |why: String| TransferError::failed(format!("{label}: {why}"));
-    let failed = system(&label);
     names::check(file_name).map_err(|why| refused(why.to_owned()))?;
     let entry = Entry {
         name: file_name,
@@ -258,41 +269,60 @@ fn receive_file(
     };
     let parent = shelf.folder(names::split(file_name).0).map_err(refused)?;
     let mut partial = Partial::open(parent, &entry).map_err(refused)?;
+    let filled = fill_file(&entry, header.digest, &mut partial, come, meter).and_then(|digest| {
+        partial
+            .finish(parent, &entry)
+            .map_err(refused)
+            .map(|()| digest)
+    });
+    if filled.is_err() {
+        // It could not be gone on with: this way knows no resuming.
+        partial.remove(parent).map_err(refused)?;
+    }
+    come.count(partial.calls);
+    filled
+}
+
+/// Fill a file with what comes, and verify it.
+fn fill_file(
+    entry: &Entry,
+    verified: bool,
+    partial: &mut Partial,
+    come: &mut Incoming,
+    meter: &mut Meter,
+) -> Result<Option<[u8; DIGEST]>, TransferError> {
+    let label = shown(entry.name);
+    let refused = |why: String| TransferError::failed(format!("{label}: {why}"));
+    let failed = system(&label);
     partial.keep(0).map_err(refused)?;
     let mut hash = Sha512::new();
-    let mut left = header.size;
+    let mut left = entry.size;
     let mut writes = 0;
     while left > 0 {
         interrupted()?;
         let there = come.next(left).map_err(&failed)?;
         if there.is_empty() {
-            return Err(refused("the sender ended in the middle of it".into()));
+            return Err(failed(io::ErrorKind::UnexpectedEof.into()));
         }
         let length = there.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-        if header.digest {
+        if verified {
             hash.update(&there[..length]);
         }
-        if let Err(error) = partial.file.write_all(&there[..length]) {
-            // It could not be gone on with: this way knows no resuming.
-            partial.remove(parent).map_err(refused)?;
-            return Err(failed(error));
-        }
+        partial.file.write_all(&there[..length]).map_err(&failed)?;
         come.take(length);
         left -= length as u64;
         writes += 1;
-        meter.moved(file_name, length as u64);
+        meter.moved(entry.name, length as u64);
     }
-    let digest: Option<[u8; DIGEST]> = header.digest.then(|| hash.finalize().into());
+    come.count(writes);
+    let digest: Option<[u8; DIGEST]> = verified.then(|| hash.finalize().into());
     if let Some(digest) = &digest {
         let mut told = [0; DIGEST];
-        come.fill(&mut told).map_err(&failed)?;
+        come.fill_whole(&mut told).map_err(&failed)?;
         if told != *digest {
-            partial.remove(parent).map_err(refused)?;
             return Err(refused("its SHA-512 is not that of what was sent".into()));
         }
     }
-    partial.finish(parent, &entry).map_err(refused)?;
-    come.count(writes + partial.calls);
     Ok(digest)
 }
 
@@ -324,41 +354,47 @@ fn done(name: &[u8], bytes: u64, digest: Option<[u8; DIGEST]>) -> FileDone {
     }
 }
 
-/// What is known of the area's pages that are there; of none where this user may not know.
-fn pages(device: &Device, method: Method) -> Vec<Descriptor> {
-    if method == Method::Fcntl {
-        return Vec::new();
-    }
-    let pages = (0..AREA).step_by(PAGE);
-    let described = pages.map_while(|offset| device.describe(offset).ok());
-    described.filter(Descriptor::is_mapped).collect()
+/// What is known of the area's pages that are there.
+fn pages(device: &Device) -> Result<Vec<Descriptor>, TransferError> {
+    let offsets = (0..AREA).step_by(PAGE);
+    let described: io::Result<Vec<_>> = offsets.map(|offset| device.describe(offset)).collect();
+    let mut pages = described.map_err(system("reading page descriptors"))?;
+    pages.retain(Descriptor::is_mapped);
+    Ok(pages)
 }
 
 fn finished(
     mut meter: Meter,
     calls: u64,
     files: Vec<FileDone>,
-    pages: Vec<Descriptor>,
+    device: &Device,
+    options: &Options,
 ) -> Result<Done, TransferError> {
-    meter.finish();
     let here = meter.tally(calls).map_err(|stop| stop.error)?;
+    // Hundreds of calls that are no part of the transfer: after the clock was read.
+    let pages = match options.descriptors {
+        true => pages(device)?,
+        false => Vec::new(),
+    };
+    meter.finish();
     Ok(Done { here, files, pages })
 }
 
-/// In plain words, why descriptors cannot be had.
+/// What no peer can mend, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be had.
 ///
 /// # Errors
-/// This user may not ask for them, or there is no mapping of which they could be.
-pub fn check_descriptors(method: Method) -> Result<(), TransferError> {
-    if method != Method::Mmap {
+/// In one line.
+pub fn check(path: &str, options: &Options) -> Result<(), TransferError> {
+    if options.descriptors && options.method != Method::Mmap {
         return Err(
             TransferError::usage("--descriptors is about the pages of a mapped area")
                 .remedy("add --device mmap"),
         );
     }
-    match opened(device::RECEIVER)?.describe(0) {
-        Ok(_) => Ok(()),
-        Err(error) => {
+    let device = opened(path)?;
+    match options.descriptors.then(|| device.describe(0)) {
+        None | Some(Ok(_)) => Ok(()),
+        Some(Err(error)) => {
             let message = format!("--descriptors: {}", words(&error));
             Err(TransferError::failed(message).remedy("run as root"))
         }

@@ -202,6 +202,17 @@ impl Incoming {
         Ok(true)
     }
 
+    /// Fill `bytes`, of which all must come.
+    ///
+    /// # Errors
+    /// As for [`Incoming::next`]; the stream ends before.
+    pub fn fill_whole(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        match self.fill(bytes)? {
+            true => Ok(()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device

@@ -1,13 +1,22 @@
 //! `--device` of the verbs `send` and `receive`.
 
+use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::device;
 use super::session::{self, Done, Event, Options};
 use super::stream::Method;
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
+use crate::cancel;
 use crate::transfer::folder::Folder;
 use crate::transfer::{Progress, Source, TransferError};
+
+/// Between a transfer that failed and the next try to meet a sender.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What both verbs take for it.
 #[derive(Args, Clone, Copy)]
@@ -24,8 +33,6 @@ pub struct DeviceArguments {
 pub struct Verb<'a> {
     /// How both sides go about it.
     pub options: Options,
-    /// Whether page descriptors are printed.
-    pub descriptors: bool,
     /// Whether every file is told at the end.
     pub list: bool,
     /// Prints an event.
@@ -39,40 +46,50 @@ impl Verb<'_> {
     ///
     /// # Errors
     /// In one line.
-    pub fn send(
-        &self,
-        address: std::net::SocketAddr,
-        files: &[Source],
-    ) -> Result<(), TransferError> {
-        self.check()?;
+    pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), TransferError> {
+        session::check(device::SENDER, &self.options)?;
         let done = session::send(address, files, &self.options, &mut |event| self.hear(event))?;
         self.conclude(&done);
         Ok(())
     }
 
-    /// Receive what one sender sends. `false`: asked to stop before it came.
+    /// Receive what one sender sends or, unless `once`, what one after the other does until asked to stop: then `failed` is told of each
+    /// transfer that fails.
     ///
     /// # Errors
-    /// In one line.
+    /// In one line: the device cannot be had, the first sender cannot be met, or the one transfer failed.
     pub fn receive(
         &self,
-        address: std::net::SocketAddr,
+        address: SocketAddr,
         folder: &Folder,
-    ) -> Result<bool, TransferError> {
-        self.check()?;
-        let done = session::receive(address, folder, &self.options, &mut |event| {
-            self.hear(event)
-        })?;
-        if let Some(done) = &done {
-            self.conclude(done);
-        }
-        Ok(done.is_some())
-    }
-
-    fn check(&self) -> Result<(), TransferError> {
-        match self.descriptors {
-            true => session::check_descriptors(self.options.method),
-            false => Ok(()),
+        once: bool,
+        failed: &dyn Fn(&TransferError),
+    ) -> Result<(), TransferError> {
+        session::check(device::RECEIVER, &self.options)?;
+        (self.tell)(
+            &json!({"event": "note", "text": format!("waiting for a sender at {address}")}),
+        );
+        let mut met = false;
+        loop {
+            let received = session::receive(address, folder, &self.options, &mut |event| {
+                met |= matches!(event, Event::Peer(_));
+                self.hear(event);
+            });
+            match received {
+                Ok(Some(done)) => {
+                    self.conclude(&done);
+                    if once {
+                        return Ok(());
+                    }
+                }
+                Ok(None) if once => return Err(TransferError::failed("interrupted")),
+                Ok(None) => return Ok(()),
+                Err(error) if once || !met || cancel::requested() => return Err(error),
+                Err(error) => {
+                    failed(&error);
+                    thread::sleep(PAUSE);
+                }
+            }
         }
     }
 
@@ -89,9 +106,7 @@ impl Verb<'_> {
     }
 
     fn conclude(&self, done: &Done) {
-        if self.descriptors {
-            done.pages.iter().for_each(|page| (self.tell)(&shown(page)));
-        }
+        done.pages.iter().for_each(|page| (self.tell)(&shown(page)));
         if self.list {
             for file in &done.files {
                 (self.tell)(&json!({

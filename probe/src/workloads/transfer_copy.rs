@@ -6,11 +6,11 @@
 mod meeting;
 mod parameters;
 mod receiver;
+mod sender;
 mod small;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Instant;
 
 use super::ipc::partner::{Kind, Partner, Together};
 use super::ipc::placement::{Placement, Seats};
@@ -21,40 +21,38 @@ use crate::description::Description;
 use crate::error::Failure;
 use crate::net::Link;
 use crate::region::Region;
-use crate::transfer::{self, DigestKind, Progress, ReceiveOptions, SendOptions, Source};
+use crate::transfer::{DigestKind, ReceiveOptions, SendOptions, Source};
 use crate::workload::{Context, Iterations, Work, Workload};
+use meeting::Door;
 pub use parameters::Parameters;
 use parameters::{Meeting, Network, Writes};
 use receiver::{Answer, Job, Receiver, Side};
+use sender::{Place, Sender, Sent, sources};
 
 const GIB: f64 = (1 << 30) as f64;
+/// Where both are without a network of their own.
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Most bytes of the files that are exchanged before the first repetition.
+const REHEARSED_BYTES: u64 = 16 << 20;
+/// Most of those files.
+const REHEARSED_FILES: usize = 1000;
 
 /// The prepared workload. The receiver comes first, since it is to be gone before its files are.
 pub struct TransferCopy {
-    receiver: Partner<Job, Answer>,
-    /// Where the receiver will be found.
+    /// There is none after a transfer that left it waiting: the next repetition makes another.
+    receiver: Option<Partner<Job, Answer>>,
+    /// Where the receiver will be found, where it is the one to be found.
     address: Option<SocketAddr>,
     sender: Sender,
     folder: Folder,
     link: Option<Arc<Link>>,
     notes: Vec<String>,
-    _seats: Seats,
+    parameters: Parameters,
+    seats: Seats,
 }
 
-/// How the measured process sends.
-struct Sender {
-    meeting: Meeting,
-    writes: Writes,
-    options: SendOptions,
-    sources: Vec<Source>,
-}
-
-/// What came of sending.
-struct Sent {
-    side: Side,
-    wait_ns: u64,
-    notes: Vec<String>,
-}
+/// What both sides did, where the receiver was there to the end.
+type Both = Together<Result<Sent, Failure>, Answer>;
 
 impl Workload for TransferCopy {
     type Parameters = Parameters;
@@ -73,30 +71,39 @@ impl Workload for TransferCopy {
         };
         notes.extend(link.iter().map(|link| link.note.clone()));
         let folder = Folder::make(&parameters.folder, parameters.files)?;
-        let receiver = hire(&parameters, &folder, link.clone(), &seats)?;
         let mut prepared = Self {
-            receiver,
+            receiver: None,
             address: None,
             sender: Sender {
-                meeting: parameters.meeting,
+                late: parameters.late(),
                 writes: parameters.writes,
                 options: SendOptions {
                     method: parameters.sender,
                     digest: parameters.digest,
                     ..SendOptions::default()
                 },
+                receiver: parameters.receiver,
                 sources: sources(&folder),
             },
             folder,
             link,
             notes,
-            _seats: seats,
+            parameters,
+            seats,
+        };
+        let meeting = prepared.parameters.meeting;
+        let rehearsed = match shape.is_none() {
+            true => prepared.rehearsed(),
+            false => 0,
         };
         let mut region = Region::new(context.clock);
-        let settled = prepared
-            .receiver
-            .measure(&mut region, Job::Settle, || Ok(()))?;
-        prepared.hear(settled.other)?;
+        if rehearsed == 0 {
+            prepared.hire(meeting, &mut region)?;
+        } else {
+            prepared.hire(Meeting::Ready, &mut region)?;
+            let done = prepared.transfer(Meeting::Ready, rehearsed, &mut region)?;
+            prepared.judged(done)?;
+        }
         Ok(prepared)
     }
 
@@ -104,17 +111,27 @@ impl Workload for TransferCopy {
         Iterations::Fixed(1)
     }
 
+    // The first repetition is as good as the last: what it needs is ready, and both sides meet by themselves.
+    fn warmup(&self) -> u64 {
+        0
+    }
+
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.folder.clear()?;
-        let done = self.transfer(region)?;
-        let received = self.hear(done.other)?;
-        let received = used(received, done.other_usage);
-        let sent = used(done.own.side, done.own_usage);
+        let meeting = self.parameters.meeting;
+        if self.receiver.is_none() {
+            let clock = region.clock();
+            self.hire(meeting, &mut Region::new(clock))?;
+        }
+        let done = self.transfer(meeting, self.sender.sources.len(), region)?;
+        let usages = (done.own_usage, done.other_usage);
+        let (own, received) = self.judged(done)?;
+        let (sent, received) = (used(own.side, usages.0), used(received, usages.1));
         let time_ns = region.clock().nanoseconds(region.corrected()?);
         let mut notes = self.notes.clone();
-        notes.extend(done.own.notes);
+        notes.extend(own.notes);
         Ok(Work {
-            metrics: figures(time_ns, done.own.wait_ns, sent, received),
+            metrics: figures(time_ns, own.wait_ns, sent, received),
             done: received.files,
             wanted: self.folder.files().len() as u64,
             notes,
@@ -133,19 +150,93 @@ impl Workload for TransferCopy {
 }
 
 impl TransferCopy {
-    /// One transfer, by both sides.
-    fn transfer(&mut self, region: &mut Region) -> Result<Together<Sent, Answer>, Failure> {
-        let address = self.address.take();
-        let address = address.ok_or_else(|| Failure::failed("the receiver listens nowhere"))?;
-        let (sender, folder) = (&self.sender, &self.folder);
+    /// Make the receiver, and have it be found as this meeting has it.
+    fn hire(&mut self, first: Meeting, region: &mut Region) -> Result<(), Failure> {
+        let receiver = hire(
+            &self.parameters,
+            &self.folder,
+            self.link.clone(),
+            &self.seats,
+        )?;
+        let receiver = self.receiver.insert(receiver);
+        let settled = receiver.measure(region, Job::Settle(first), || Ok(()));
+        let answer = self.given(settled)?.other;
+        self.hear(answer).map(drop)
+    }
+
+    /// How many of the files are exchanged before the first repetition.
+    fn rehearsed(&self) -> usize {
+        let mut bytes = 0;
+        let fit = |source: &&Source| {
+            bytes += source.size;
+            bytes <= REHEARSED_BYTES
+        };
+        let files = self.sender.sources.iter().take(REHEARSED_FILES);
+        files.take_while(fit).count()
+    }
+
+    /// One transfer of the first `count` files, by both sides.
+    fn transfer(
+        &mut self,
+        meeting: Meeting,
+        count: usize,
+        region: &mut Region,
+    ) -> Result<Both, Failure> {
+        let known = || {
+            let address = self.address;
+            address.ok_or_else(|| Failure::failed("the receiver listens nowhere"))
+        };
         // The connection belongs to the namespace in which its socket is made.
         let visit = self.link.as_ref().map(|link| link.sender.enter());
         let visit = visit.transpose()?;
-        let done = self
-            .receiver
-            .measure(region, Job::Receive, || sender.send(address, folder));
+        let place = match meeting {
+            Meeting::Ready => Place::There(known()?),
+            Meeting::Retry => Place::Later(known()?),
+            Meeting::ReceiverRetry => Place::Here(Door::new(meeting, self.own_address())?),
+        };
+        let job = match &place {
+            Place::Here(door) => Job::Fetch(door.address),
+            Place::There(_) | Place::Later(_) => Job::LetIn,
+        };
+        let (sender, folder) = (&self.sender, &self.folder);
+        let receiver = self.receiver.as_mut();
+        let receiver = receiver.ok_or_else(|| Failure::failed("there is no receiver"))?;
+        let done = receiver.measure(region, job, || sender.send(place, count, folder));
         drop(visit);
-        done
+        self.given(done)
+    }
+
+    fn own_address(&self) -> IpAddr {
+        match &self.link {
+            Some(link) => link.sender_address(),
+            None => HERE,
+        }
+    }
+
+    /// After a job that the sender gave up, or that the receiver did not live to end, there is no receiver; what it said counts first.
+    fn given<T>(
+        &mut self,
+        done: Result<Together<T, Answer>, Failure>,
+    ) -> Result<Together<T, Answer>, Failure> {
+        done.map_err(|failure| {
+            let receiver = self.receiver.take();
+            let answer = receiver.and_then(|receiver| receiver.left_behind());
+            let told = answer.and_then(|answer| self.hear(answer).err());
+            self.address = None;
+            told.unwrap_or(failure)
+        })
+    }
+
+    /// What both sides did, or why not. The receiver is heard in any case: it also tells where it will be found the next time.
+    fn judged(&mut self, done: Both) -> Result<(Sent, Side), Failure> {
+        match (done.own, self.hear(done.other)) {
+            (Ok(own), received) => Ok((own, received?)),
+            // An exchange that has no words for it: either may be only that the other has gone.
+            (Err(own), Err(received)) if self.sender.writes != Writes::Whole => {
+                Err(Failure::failed(format!("{own}; {received}")))
+            }
+            (Err(own), _) => Err(own),
+        }
     }
 
     /// Take what the receiver answered.
@@ -157,40 +248,6 @@ impl TransferCopy {
     }
 }
 
-impl Sender {
-    /// Connect and send everything.
-    fn send(&self, address: SocketAddr, folder: &Folder) -> Result<Sent, Failure> {
-        let started = Instant::now();
-        let stream = meeting::connect(self.meeting, address)?;
-        let wait_ns = started.elapsed().as_nanos() as u64;
-        let mut notes = Vec::new();
-        let side = match self.writes {
-            Writes::Whole => {
-                let mut watch = |progress: Progress| {
-                    if let Progress::Note(text) = progress {
-                        notes.push(text.to_owned());
-                    }
-                };
-                let sent = transfer::send(stream, &self.sources, &self.options, &mut watch)?;
-                let asked = self.options.method.name();
-                if sent.here.method != asked {
-                    notes.push(format!("sender={asked} used {}", sent.here.method));
-                }
-                Side::from(&sent.here)
-            }
-            Writes::Small | Writes::Nodelay => {
-                let nodelay = self.writes == Writes::Nodelay;
-                small::send(stream, &folder.source(), folder.files(), nodelay)?.into()
-            }
-        };
-        Ok(Sent {
-            side,
-            wait_ns,
-            notes,
-        })
-    }
-}
-
 fn hire(
     parameters: &Parameters,
     folder: &Folder,
@@ -199,7 +256,7 @@ fn hire(
 ) -> Result<Partner<Job, Answer>, Failure> {
     let at = match &link {
         Some(link) => link.address(),
-        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        None => HERE,
     };
     let mut receiver = Receiver {
         link,
@@ -216,18 +273,6 @@ fn hire(
         door: None,
     };
     Partner::hire(Kind::Process, seats, move |job| receiver.work(job))
-}
-
-fn sources(folder: &Folder) -> Vec<Source> {
-    let source = folder.source();
-    let of = |one: &super::transfer::files::One| Source {
-        path: source.join(one.name()),
-        name: one.name().into_bytes(),
-        size: one.length,
-        mode: one.mode,
-        mtime_ns: one.modified_ns,
-    };
-    folder.files().iter().map(of).collect()
 }
 
 /// What a side used, where it has one thread, of which `usage` is.

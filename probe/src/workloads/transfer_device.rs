@@ -80,8 +80,10 @@ impl Workload for TransferDevice {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.folder.clear()?;
-        let address = self.address.take();
-        let address = address.ok_or_else(|| Failure::failed("the sender listens nowhere"))?;
+        // Kept until the sender has told of the next: after a failure it is the partner that says what went wrong first.
+        let address = self
+            .address
+            .ok_or_else(|| Failure::failed("the sender listens nowhere"))?;
         let device = Device::open(device::RECEIVER)?;
         let faults = faults()?;
         let (parameters, folder) = (&self.parameters, &self.folder);

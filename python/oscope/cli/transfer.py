@@ -26,7 +26,11 @@ MOST_PORT = 65535
 
 DeviceOption = Annotated[
     Literal["fcntl", "mmap"] | None,
-    typer.Option("--device", help="Go through the kernel modules' device, by calls or by its mapped area."),
+    typer.Option(
+        "--device",
+        help="Go through the kernel modules' device, by calls or by its mapped area. The roles turn: the "
+        "sender listens, and the receiver connects to it.",
+    ),
 ]
 DescriptorsOption = Annotated[
     bool, typer.Option("--descriptors", help="With --device: print the descriptors of the mapped pages.")
@@ -56,7 +60,10 @@ def receive(
     listen: Annotated[
         str,
         typer.Option(
-            "--listen", metavar="ADDR:PORT", help="Where senders connect; port 0 takes a free one, told."
+            "--listen",
+            metavar="ADDR:PORT",
+            help="Where senders connect; port 0 takes a free one, told. Other hosts need an address "
+            "of this host in their network here. With --device: where the sender listens, or will.",
         ),
     ] = DEFAULT_ADDRESS,
     once: Annotated[
@@ -64,7 +71,7 @@ def receive(
     ] = False,
     method: Annotated[
         Literal["auto", "readwrite", "mmap", "splice", "uring"],
-        typer.Option("--method", help="How files are written; auto takes what is the fastest here."),
+        typer.Option("--method", help="How files are written; auto: what costs the least CPU time here."),
     ] = "auto",
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Take files from a sender that sends no digests.")
@@ -79,6 +86,7 @@ def receive(
     interrupted transfer has left is gone on with when the sender tries again.
 
     Nothing is encrypted, and whoever can connect may send: by default only this machine can (127.0.0.1).
+    With --device nothing is gone on with.
     """
     _check_address("--listen", listen)
     common = _common(method, stall, device, descriptors)
@@ -95,14 +103,23 @@ def receive(
 @app.command("send", cls=Command, short_help="Send files and folders.", epilog=EVERYWHERE)
 def send(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, and folders whole.")],
-    address: Annotated[str, typer.Argument(metavar="ADDR:PORT", help="Where the receiver listens.")],
+    address: Annotated[
+        str,
+        typer.Argument(
+            metavar="ADDR:PORT",
+            help="Where the receiver listens; with --device, where to listen for it.",
+        ),
+    ],
     method: Annotated[
         Literal["auto", "readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring"],
-        typer.Option("--method", help="How files are sent; auto takes what is the fastest here."),
+        typer.Option("--method", help="How files are sent; auto: what costs the least CPU time here."),
     ] = "auto",
     digest: Annotated[
         Literal["blake3", "sha512", "xxh3"] | None,
-        typer.Option("--digest", help="What the receiver verifies each file by. [default: blake3]"),
+        typer.Option(
+            "--digest",
+            help="What the receiver verifies each file by. [default: blake3; with --device sha512]",
+        ),
     ] = None,
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Send no digests; the receiver has to be told so too.")
@@ -122,7 +139,8 @@ def send(
     """Send files over one connection and tell what that took on both sides.
 
     Names, sizes, modes and times are kept. A folder's files go below its name; links and special files are
-    left out, and told. A transfer that was interrupted goes on where it was: send the same again.
+    left out, and told. A transfer that was interrupted goes on where it was: send the same again. With
+    --device it begins anew, and what the receiver counted is not told here.
 
     Nothing is encrypted.
     """
@@ -131,11 +149,14 @@ def send(
     _check_address("the last argument", address)
     if target is not None:
         check_data(target, "--json")
+    if device is not None and digest not in {None, "sha512"}:
+        raise UsageError(f"--device {device} verifies by sha512, not {digest}", remedy="leave out --digest")
     common = _common(method, stall, device, descriptors)
     from oscope.cli.transfer_shown import Shown
     from oscope.transfer import session
 
-    sending = session.Sending(files, address, "none" if no_verify else digest or "blake3", common)
+    usual = "blake3" if device is None else "sha512"
+    sending = session.Sending(files, address, "none" if no_verify else digest or usual, common)
     with Shown("sender", tables=target != STANDARD_OUTPUT) as shown:
         done = session.send(sending, shown)
     if target is not None:

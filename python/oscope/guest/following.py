@@ -14,7 +14,7 @@ from typing import IO
 from oscope.errors import OscopeError
 from oscope.guest.boot import RunningGuest
 from oscope.guest.console import Console
-from oscope.guest.machine import BEGUN
+from oscope.guest.machine import BEGUN, NO_NETWORK
 from oscope.units import format_duration
 
 PATIENCE_S = 30.0
@@ -112,8 +112,17 @@ def _end(guest: Followed, guests: Sequence[Followed], limits: Limits, end: float
     number = guest.status.read_text().strip() if guest.status.exists() else ""
     if not number.isdigit():
         raise OscopeError(f"{guest.name} ended before the command did: {_explain(guest, guests)}")
+    return Ended(int(number), _note(guest, int(number)))
+
+
+def _note(guest: Followed, status: int) -> str | None:
+    """Return what a person should know of how the command ended."""
     shortage = guest.console.shortage()
-    return Ended(int(number), None if shortage is None else f"{guest.name} ran out of memory: {shortage}")
+    if shortage is not None:
+        return f"{guest.name} ran out of memory: {shortage}"
+    if status == NO_NETWORK and not guest.has_begun():
+        return f"{guest.name} has no network: its kernel finds no card, or knows none of this kind"
+    return None
 
 
 def _check(guests: Sequence[Followed], limits: Limits, start: float, end: float) -> None:
@@ -123,7 +132,8 @@ def _check(guests: Sequence[Followed], limits: Limits, start: float, end: float)
         if guest.ended is not None:
             continue
         boot_s = min(limits.boot_s, limits.all_s)
-        if now - start > boot_s and not guest.has_begun():
+        # Asked in each round: later the console may have said so much that the line is out of reach.
+        if not guest.has_begun() and now - start > boot_s:
             raise OscopeError(
                 f"{guest.name} did not come to the command within {boot_s:g} s and was killed: "
                 f"{_explain(guest, guests)}"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,8 +83,10 @@ def build(wanted: Sources, make: Make, kernel: Path, *, name: str, jobs: int) ->
     """
     folder = folder_of(kernel, wanted.digest)
     if folder.is_dir():
-        # The sources are again what they once were.
-        _link(folder)
+        # The sources are again what they once were. A guest may have these modules in use from now on.
+        with _kept_in(folder):
+            os.utime(folder)
+            _link(folder)
         return
     workshop = make.output / LINK
     shutil.rmtree(workshop, ignore_errors=True)
@@ -102,19 +105,28 @@ def build(wanted: Sources, make: Make, kernel: Path, *, name: str, jobs: int) ->
 
 def _keep(files: list[Path], folder: Path) -> None:
     unfinished = folder.with_name(folder.name + places.UNFINISHED)
-    try:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        for file in files:
-            shutil.copyfile(file, unfinished / file.name)
-        unfinished.rename(folder)
+    with _kept_in(folder):
+        try:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            for file in files:
+                shutil.copyfile(file, unfinished / file.name)
+            unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
         _link(folder)
+    _forget_old(folder)
+
+
+@contextlib.contextmanager
+def _kept_in(folder: Path) -> Iterator[None]:
+    """Say of an OSError that the modules cannot be kept there."""
+    try:
+        yield
     except OSError as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
         raise OscopeError(
             f"the modules cannot be kept in {folder} ({error.strerror})", remedy="make room, then build again"
         ) from error
-    _forget_old(folder)
 
 
 def _link(folder: Path) -> None:

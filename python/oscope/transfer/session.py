@@ -70,7 +70,7 @@ class Sending:
     files: Sequence[str]
     address: str
     digest: str = "blake3"
-    """`blake3`, `sha512`, `xxh3`, or `none` to verify nothing."""
+    """`blake3`, `sha512`, `xxh3`, or `none` to verify nothing; with a device `sha512` or `none`."""
     common: Common = Common()
 
     def words(self) -> list[str]:
@@ -137,6 +137,8 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                     served = True
                     watcher.listening(event.address)
                 case Peer():
+                    # A receiver with a device listens nowhere; before it has met a sender, a failure ends it.
+                    served = True
                     verb.silence_limit_s = _silence_limit_s(receiving.common)
                     watcher.met(event.address)
                 case Done():

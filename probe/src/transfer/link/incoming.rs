@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use super::Link;
-use crate::transfer::names::shown;
+use super::{Link, cut};
+use crate::transfer::names::{LONGEST, shown};
 use crate::transfer::stop::Stop;
 use crate::transfer::wire::{self, Frame, HEAD};
 
@@ -92,7 +92,8 @@ impl Link {
                     file,
                     reason,
                     remedy,
-                } => return Err(refused(file, reason, remedy)),
+                    useless,
+                } => return Err(refused(file, reason, remedy, useless)),
                 _ => return Ok(range),
             }
         }
@@ -123,17 +124,13 @@ impl Link {
         wire::decode(&self.input[range]).map_err(|_| self.damaged())
     }
 
-    /// Look, without waiting, whether the receiver has refused meanwhile.
+    /// Look, without waiting, whether the receiver has refused meanwhile; once all is sent, its receipt comes by [`Self::next`].
     ///
     /// # Errors
     /// It has, or it is gone.
     pub fn aside(&mut self) -> Result<(), Stop> {
         self.calls += 1;
         let space = &mut self.input[self.end..];
-        if space.is_empty() {
-            // Nobody says so much before it is asked.
-            return Err(self.damaged());
-        }
         // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
         let got = unsafe {
             libc::recv(
@@ -155,23 +152,25 @@ impl Link {
             }
         }
         while let Some(range) = self.buffered()? {
-            match self.decoded(range.clone())? {
+            match self.decoded(range)? {
                 Frame::Working => {}
                 Frame::Refusal {
                     file,
                     reason,
                     remedy,
-                } => return Err(refused(file, reason, remedy)),
-                // The receipt may come before the kernel has told that the last pages sent are free again: it is read in its turn.
-                _ => {
-                    self.start = range.start;
-                    break;
-                }
+                    useless,
+                } => return Err(refused(file, reason, remedy, useless)),
+                _ => return Err(self.damaged()),
             }
             self.progress();
         }
         self.compact();
         Ok(())
+    }
+
+    /// Whether a small file of so many bytes is likely here already, with its frames.
+    pub fn holds(&self, count: usize) -> bool {
+        self.end - self.start > count + 2 * HEAD
     }
 
     /// Raw bytes that are here already, at most so many.
@@ -245,14 +244,15 @@ pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<us
 }
 
 /// The peer told why it stops.
-pub(super) fn refused(file: &[u8], reason: &str, remedy: &str) -> Stop {
-    let reason: String = shown(reason.as_bytes());
-    let stop = match file {
+pub(super) fn refused(file: &[u8], reason: &str, remedy: &str, useless: bool) -> Stop {
+    let reason = shown(cut(reason).as_bytes());
+    let mut stop = match &file[..file.len().min(LONGEST)] {
         b"" => Stop::silent(format!("the other side stopped: {reason}")),
-        _ => Stop::silent(format!("{}: the other side stopped: {reason}", shown(file))),
+        file => Stop::silent(format!("{}: the other side stopped: {reason}", shown(file))),
     };
+    stop.useless = useless;
     match remedy {
         "" => stop,
-        _ => stop.remedy(&shown(remedy.as_bytes())),
+        _ => stop.remedy(&shown(cut(remedy).as_bytes())),
     }
 }

@@ -39,6 +39,7 @@ impl Receiver<'_, '_> {
                             mode: entry.mode & 0o7777,
                             mtime_ns: entry.mtime_ns,
                             wanted: Wanted::Whole,
+                            clear: false,
                         });
                     }
                 }
@@ -60,7 +61,8 @@ impl Receiver<'_, '_> {
     /// Find what is there already, and tell the sender what is wanted.
     pub(super) fn plan(&mut self, items: &mut [Item]) -> Result<(), Stop> {
         for item in &mut *items {
-            item.wanted = self.wanted(item)?;
+            self.link.alive()?;
+            (item.wanted, item.clear) = self.wanted(item)?;
         }
         let mut part = Vec::new();
         let mut size = 0;
@@ -77,18 +79,22 @@ impl Receiver<'_, '_> {
                 size = 0;
             }
         }
-        self.link.put(&Frame::Plan(part))?;
+        // The sender hears no more of the plan than it has files: an empty part would be taken for what comes next.
+        if !part.is_empty() {
+            self.link.put(&Frame::Plan(part))?;
+        }
         self.link.flush()
     }
 
-    fn wanted(&mut self, item: &Item) -> Result<Wanted, Stop> {
+    /// What is wanted of a file, and whether nothing is in its way.
+    fn wanted(&mut self, item: &Item) -> Result<(Wanted, bool), Stop> {
         let (folder, _) = names::split(&item.name);
         self.shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         if self.shelf.is_fresh(folder) {
             // Made just now: nothing is in it.
-            return Ok(Wanted::Whole);
+            return Ok((Wanted::Whole, true));
         }
         self.shelf.calls += 1 + u64::from(self.digest != DigestKind::None);
         let parent = self
@@ -98,17 +104,19 @@ impl Receiver<'_, '_> {
         let there =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
         if self.digest == DigestKind::None {
-            return Ok(Wanted::Whole);
+            return Ok((Wanted::Whole, matches!(there, There::Nothing)));
         }
-        if let There::Alike(file) = there {
+        if let There::Alike(file) = &there {
             // Opened, looked at and closed, but no partial was looked for.
             self.shelf.calls += 2;
-            return self.digest_of(item, &file).map(Wanted::Have);
+            let digest = self.digest_of(item, file)?;
+            return Ok((Wanted::Have(digest), false));
         }
         let begun = partial::begun(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
         Ok(match begun {
-            0 => Wanted::Whole,
-            at => Wanted::From(at),
+            None => (Wanted::Whole, matches!(there, There::Nothing)),
+            Some(0) => (Wanted::Whole, false),
+            Some(at) => (Wanted::From(at), false),
         })
     }
 

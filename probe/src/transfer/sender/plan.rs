@@ -52,7 +52,11 @@ impl Sender<'_, '_> {
     pub(super) fn plan(&mut self, files: &[Source]) -> Result<Vec<Wanted>, Stop> {
         match self.link.next()? {
             Frame::Hello(kind) if kind == self.digest => {}
-            Frame::Hello(DigestKind::None) => self.digest = DigestKind::None,
+            Frame::Hello(DigestKind::None) => {
+                self.digest = DigestKind::None;
+                self.meter
+                    .note("the receiver does not verify: no digests are sent");
+            }
             _ => return Err(self.link.damaged()),
         }
         let mut plan = Vec::with_capacity(files.len());

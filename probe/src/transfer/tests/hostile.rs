@@ -73,6 +73,20 @@ fn names_that_lead_outside_are_refused_before_anything_is_made() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_folder_is_refused_before_anything_is_made() {
+    for names in [["a", "a/b"], ["a/b/c/d", "a/b"]] {
+        let frames = [
+            Frame::Hello(DigestKind::Blake3),
+            Frame::Entries(names.map(|name| entry(name, 3)).to_vec()),
+            Frame::EntriesEnd(2),
+        ];
+        let (error, count) = told(&spoken(&frames));
+        assert!(error.message.contains("another's folder"), "{error}");
+        assert_eq!(count, 0, "{names:?}");
+    }
+}
+
+#[test]
 fn lies_about_sizes_and_counts_are_refused() {
     let hello = || Frame::Hello(DigestKind::Blake3);
     let cases = [
@@ -136,7 +150,7 @@ fn another_protocol_is_told_from_another_version_and_from_silence() {
         ),
         (b"oscope.transfer/7\n", "another version"),
         (b"SSH-", "no Oscope transfer speaks"),
-        (b"", "no Oscope transfer speaks"),
+        (b"", "said nothing within 0.3 s"),
     ] {
         let (listener, address) = bound();
         let peer = thread::spawn(move || {

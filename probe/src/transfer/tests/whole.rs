@@ -212,3 +212,66 @@ fn links_and_other_things_are_left_out_with_a_note() {
     assert!(found.notes.len() == 1 && found.notes[0].contains("a/link"));
     assert!(Source::gather(&[place.here("absent")]).is_err());
 }
+
+#[test]
+fn xxh3_is_that_of_the_whole_file_whether_small_or_large() {
+    use twox_hash::XxHash3_128;
+    // As `xxhsum -H2` prints it of no bytes (XXH3 with seed 0, in its canonical order).
+    assert_eq!(
+        super::super::digest::hex(&super::super::digest::of(DigestKind::Xxh3, b"")),
+        Some("99aa06d3014798d86001c324468d497f".into())
+    );
+    let place = Place::new();
+    let contents = [place.make("small", 1000), place.make("large", 3 << 20)];
+    let how = SendOptions {
+        digest: DigestKind::Xxh3,
+        ..SendOptions::default()
+    };
+    let (sent, received) = transfer(
+        &place,
+        &place.sources(&["small", "large"]),
+        &how,
+        &ReceiveOptions::default(),
+    );
+    let (sent, received) = (sent.expect("sent"), received.expect("received"));
+    for (index, bytes) in contents.iter().enumerate() {
+        let digest = Some(format!("{:032x}", XxHash3_128::oneshot(bytes)));
+        assert_eq!(sent.files[index].digest, digest);
+        assert_eq!(received.files[index].digest, digest);
+    }
+}
+
+#[test]
+fn many_small_files_replace_others_and_have_their_modes() {
+    let place = Place::new();
+    fs::create_dir(place.here("many")).expect("a folder");
+    for index in 0..500 {
+        let path = place.here(&format!("many/{index}"));
+        fs::write(&path, noise(index * 40, index as u64)).expect("a file");
+        fs::set_permissions(&path, Permissions::from_mode(0o400 + index as u32 % 64))
+            .expect("a mode");
+    }
+    fs::create_dir(place.there("many")).expect("a folder");
+    for index in (0..500).step_by(3) {
+        fs::write(place.there(&format!("many/{index}")), "old").expect("a file");
+    }
+    let files = place.sources(&["many"]);
+    let (sent, received) = transfer(
+        &place,
+        &files,
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    assert_eq!(sent.expect("sent").there.files, 500);
+    received.expect("received");
+    for index in 0..500 {
+        let there = place.there(&format!("many/{index}"));
+        assert_eq!(
+            fs::read(&there).expect("there"),
+            noise(index * 40, index as u64)
+        );
+        let mode = fs::metadata(&there).expect("there").mode() & 0o7777;
+        assert_eq!(mode, 0o400 + index as u32 % 64);
+    }
+    assert_eq!(listed(&place.there("many")).len(), 500);
+}

@@ -1,4 +1,4 @@
-//! How the two sides come together: a place where the receiver will listen, and a sender that finds it.
+//! How the two sides come together: a place where one of them will listen, and the other that finds it.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,20 +14,22 @@ use crate::cancel;
 use crate::error::{Failure, words};
 use crate::transfer;
 
-/// What a refused sender sleeps before it tries again.
+/// What a side that was refused sleeps before it tries again.
 const SLEEP: Duration = Duration::from_secs(1);
 /// Longest part of a sleep after which a signal is noticed.
 const LOOK: Duration = Duration::from_millis(100);
 /// Longest time until a connection that is not refused stands.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Longest time that one side waits for the other to come at all.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Longest time that one side waits for the other, beyond what that one is late.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Connections that may wait to be accepted: there is one.
 const BACKLOG: libc::c_int = 16;
 
-/// Where the receiver will be found.
+/// Where a side will be found.
 #[derive(Debug)]
 pub struct Door {
+    /// For which meeting it was made.
+    pub meeting: Meeting,
     /// The socket that listens, or will.
     pub socket: TcpListener,
     /// Where that is.
@@ -44,13 +46,17 @@ impl Door {
             |error: io::Error| Failure::system(&format!("listening at {at}"), words(&error));
         let socket = match (meeting, at) {
             (Meeting::Ready, at) => transfer::listen((at, 0).into())?,
-            (Meeting::Retry, IpAddr::V4(at)) => reserve(at).map_err(failed)?,
-            (Meeting::Retry, IpAddr::V6(at)) => {
+            (_, IpAddr::V4(at)) => reserve(at).map_err(failed)?,
+            (_, IpAddr::V6(at)) => {
                 return Err(Failure::failed(format!("{at} is no address of IPv4")));
             }
         };
         let address = socket.local_addr().map_err(failed)?;
-        Ok(Self { socket, address })
+        Ok(Self {
+            meeting,
+            socket,
+            address,
+        })
     }
 
     /// Listen from now on, where this door refused so far.
@@ -68,17 +74,23 @@ impl Door {
     /// Wait for the one who comes.
     ///
     /// # Errors
-    /// `Failure::Failed` if nobody comes, or with the kernel's reason.
+    /// `Failure::Failed` if nobody comes, after a signal, or with the kernel's reason.
     pub fn accept(&self) -> Result<TcpStream, Failure> {
         let latest = Instant::now() + PATIENCE;
         loop {
             let left = latest.saturating_duration_since(Instant::now());
+            if cancel::requested() {
+                return Err(Failure::failed("interrupted by a signal"));
+            }
+            if left.is_zero() {
+                return Err(Failure::failed("the other side did not come"));
+            }
             let mut one = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-            let limit = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            // A signal may come just before the wait begins.
+            let limit = PollTimeout::try_from(left.min(LOOK)).unwrap_or(PollTimeout::MAX);
             match poll(&mut one, limit) {
-                Ok(0) => return Err(Failure::failed("the sender did not come")),
+                Ok(0) | Err(Errno::EINTR) => {}
                 Ok(_) => break,
-                Err(Errno::EINTR) => {}
                 Err(error) => return Err(Failure::system("poll", error.desc())),
             }
         }
@@ -115,25 +127,26 @@ fn reserve(at: Ipv4Addr) -> io::Result<TcpListener> {
     Ok(TcpListener::from(socket))
 }
 
-/// Connect to the receiver: at once, or again and again until it is there.
+/// Connect to a side that listens already.
+///
+/// # Errors
+/// `Failure::Failed` if it does not, after a signal, or with the kernel's reason.
+pub fn connect(address: SocketAddr) -> Result<TcpStream, Failure> {
+    Ok(transfer::connect(address, CONNECT_LIMIT)?)
+}
+
+/// Connect to a side that comes `late`, with a sleep after each refusal.
 ///
 /// # Errors
 /// `Failure::Failed` if it does not come, after a signal, or with the kernel's reason.
-pub fn connect(meeting: Meeting, address: SocketAddr) -> Result<TcpStream, Failure> {
-    match meeting {
-        Meeting::Ready => Ok(transfer::connect(address, CONNECT_LIMIT)?),
-        Meeting::Retry => connect_with_sleeps(address),
-    }
-}
-
-fn connect_with_sleeps(address: SocketAddr) -> Result<TcpStream, Failure> {
-    let latest = Instant::now() + PATIENCE;
+pub fn connect_with_sleeps(address: SocketAddr, late: Duration) -> Result<TcpStream, Failure> {
+    let latest = Instant::now() + late + PATIENCE;
     loop {
         match TcpStream::connect_timeout(&address, CONNECT_LIMIT) {
             Err(error)
                 if error.kind() == ErrorKind::ConnectionRefused && Instant::now() < latest =>
             {
-                sleep()?;
+                sleep(SLEEP)?;
             }
             other => {
                 return other.map_err(|error| {
@@ -144,8 +157,12 @@ fn connect_with_sleeps(address: SocketAddr) -> Result<TcpStream, Failure> {
     }
 }
 
-fn sleep() -> Result<(), Failure> {
-    let latest = Instant::now() + SLEEP;
+/// Sleep for so long.
+///
+/// # Errors
+/// `Failure::Failed` after a signal.
+pub fn sleep(time: Duration) -> Result<(), Failure> {
+    let latest = Instant::now() + time;
     loop {
         let left = latest.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -170,7 +187,7 @@ mod tests {
         let refused = TcpStream::connect(door.address).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
         door.open().expect("it is ours");
-        let stream = connect(Meeting::Retry, door.address).expect("it listens");
+        let stream = connect(door.address).expect("it listens");
         let other = door.accept().expect("one came");
         assert_eq!(
             stream.local_addr().expect("it is connected"),
@@ -184,7 +201,7 @@ mod tests {
         let address = door.address;
         let sender = thread::spawn(move || {
             let started = Instant::now();
-            connect(Meeting::Retry, address).map(|_| started.elapsed())
+            connect_with_sleeps(address, Duration::ZERO).map(|_| started.elapsed())
         });
         thread::sleep(Duration::from_millis(50));
         door.open().expect("it is ours");

@@ -51,12 +51,14 @@ pub enum Network {
 
 /// How the two sides come together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Meeting {
     /// The receiver listens before the sender's clock starts.
     Ready,
     /// The receiver comes late; the sender, refused, sleeps and tries again.
     Retry,
+    /// The sender listens and comes late; the receiver, refused, sleeps and tries again.
+    ReceiverRetry,
 }
 
 /// In which pieces files are written to the connection.
@@ -99,7 +101,7 @@ impl Parameters {
         }
     }
 
-    /// How much later than the sender the receiver comes.
+    /// How much later one side comes than the other.
     pub fn late(&self) -> Duration {
         Duration::from_secs_f64(self.late)
     }
@@ -124,10 +126,12 @@ pub fn description() -> Description {
         version: 1,
         purpose: "Files from one process to another over TCP: by which system calls, through which network, after which meeting",
         timing_model: "time_ns = raw - correction, at the sender, which is the measured process: from before its first connect(2) until it has the receiver's receipt for \
-            all files, each of them whole, verified by its digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the sleeps between them are inside. \
-            Outside the clock: making the files, the receiver's process (one for all repetitions, which is forked and not started anew) and the network; removing what the last repetition left; \
-            and the comparison of every byte, mode and time with the source's. receiver_time_ns is the receiver's own: from accept(2), with meeting=retry from its listen(2), until the last file has \
-            its name. Files come from the page cache and go to it: no fsync(2).",
+            all files, each of them whole, verified by its digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the sleeps between them are inside, \
+            with meeting=receiver-retry the sender's being late and its wait for the receiver's next try. \
+            Outside the clock: making the files, the receiver's process (one for all repetitions, which is forked and not started anew) and the network; one exchange of the first files (at most 16 MiB; \
+            with meeting=ready, and none over a network that is slowed down), in which both processes get their memory and code, so that the first repetition is like the others, and no warm-up beside \
+            it; removing what the last repetition left; and the comparison of every byte, mode and time with the source's. receiver_time_ns is the receiver's own: from accept(2), with meeting=retry \
+            from its listen(2), with meeting=receiver-retry from before its first connect(2), until the last file has its name. Files come from the page cache and go to it: no fsync(2).",
         parameters: parameters(),
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
@@ -164,13 +168,14 @@ fn methods() -> Vec<Parameter> {
                 "auto",
             ],
             "readwrite: read(2) and send(2); mmap: send(2) from a mapping; sendfile(2); splice(2) by a pipe; zerocopy: send(2) with MSG_ZEROCOPY from a mapping, \
-                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: the fastest, tried within a large transfer.",
+                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: that which costs its thread the least CPU time, tried within a large transfer.",
         ),
         Parameter::choice(
             "receiver",
             "readwrite",
             &["readwrite", "mmap", "splice", "uring", "auto"],
-            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: the fastest, tried within a large transfer.",
+            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: that which costs its thread the least \
+                CPU time, tried within a large transfer.",
         ),
     ]
 }
@@ -198,7 +203,8 @@ fn network() -> Vec<Parameter> {
             kind: Kind::Duration {
                 default: 0.0,
                 minimum: 0.0,
-                maximum: 10.0,
+                // Both ends give up a connection that has not spoken within 10 s.
+                maximum: 2.0,
             },
             unit: Some("s"),
             doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
@@ -211,7 +217,7 @@ fn network() -> Vec<Parameter> {
                 maximum: 500,
             },
             unit: Some("per 1000"),
-            doc: "Of 1000 packets so many are lost in each direction, by chance. Needs netem.",
+            doc: "Of 1000 packets of at most 1500 B so many are lost in each direction, by chance. Needs netem.",
         },
     ]
 }
@@ -221,9 +227,11 @@ fn behaviour() -> Vec<Parameter> {
         Parameter::choice(
             "meeting",
             "ready",
-            &["ready", "retry"],
+            &["ready", "retry", "receiver-retry"],
             "ready: the receiver listens before the clock starts; retry: it listens `late` after the clock's start, and the sender, refused until then (ECONNREFUSED, connect(2)), \
-                sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s.",
+                sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s; receiver-retry: the document's roles: the sender listens, `late` after the clock's \
+                start, and the receiver connects to it, from the clock's start on with a sleep of 1 s after each refusal: whatever the lateness below 1 s, the receiver's time has 1 s more. The transfer itself \
+                is the same.",
         ),
         Parameter {
             name: "late",
@@ -233,7 +241,7 @@ fn behaviour() -> Vec<Parameter> {
                 maximum: 60.0,
             },
             unit: Some("s"),
-            doc: "How long after the clock's start the receiver listens; without meaning with meeting=ready.",
+            doc: "How long after the clock's start the receiver listens, with meeting=receiver-retry the sender; without meaning with meeting=ready.",
         },
         Parameter::choice(
             "writes",
@@ -253,12 +261,12 @@ fn metrics() -> Vec<Metric> {
         less(
             "time_ns",
             "ns",
-            "At the sender: from before its first connect until the receipt for all files.",
+            "At the sender: from before its first connect, with meeting=receiver-retry from the receiver's, until the receipt for all files.",
         ),
         less(
             "receiver_time_ns",
             "ns",
-            "At the receiver: from the connection, with meeting=retry from its own coming, until the last file has its name.",
+            "At the receiver: from the connection, with meeting=retry and receiver-retry from its own coming, until the last file has its name.",
         ),
         told("bytes", "B", "Contents received."),
         Metric::new(
@@ -286,17 +294,18 @@ fn metrics() -> Vec<Metric> {
         less(
             "cpu_s_per_gib",
             "s/GiB",
-            "CPU time of the sender, all threads, for each 2^30 B of contents; null without contents.",
+            "CPU time of the sender, all threads, for each 2^30 B of contents; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and of waking \
+                it within the sender's calls (softirq), whose time this is.",
         ),
         less(
             "receiver_cpu_s_per_gib",
             "s/GiB",
-            "The same of the receiver.",
+            "The same of the receiver, without what the kernel did of its work within the sender's calls, and with what it did of the sender's (acknowledgements) within its own.",
         ),
         less(
             "wait_ns",
             "ns",
-            "Of the sender's time, the part until the connection stood: refused connects and sleeps included.",
+            "Of the sender's time, the part until the connection stood: refused connects, sleeps, and its own being late included.",
         ),
     ]
 }

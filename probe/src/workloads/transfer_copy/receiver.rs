@@ -1,12 +1,11 @@
 //! The receiver: a process of its own, which receives once for each repetition.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use super::meeting::Door;
+use super::meeting::{self, Door};
 use super::parameters::{Meeting, Writes};
 use super::small;
 use crate::error::{Failure, words};
@@ -17,10 +16,12 @@ use crate::workloads::fresh_process::Told;
 /// What the receiver is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Job {
-    /// Go to its network, and say where it will be found.
-    Settle,
-    /// Receive what one connection brings.
-    Receive,
+    /// Go to its network, and be found as this meeting has it.
+    Settle(Meeting),
+    /// Let the sender in, and receive what it brings.
+    LetIn,
+    /// Go to where the sender will listen, and receive what it gives.
+    Fetch(SocketAddr),
 }
 
 /// What it answers.
@@ -28,7 +29,7 @@ pub enum Job {
 pub struct Answer {
     /// What it received; nothing for [`Job::Settle`].
     pub received: Result<Side, Told>,
-    /// Where it will be found the next time.
+    /// Where it will be found the next time, if it is the one to be found.
     pub next: Option<SocketAddr>,
 }
 
@@ -81,9 +82,9 @@ pub struct Receiver {
     pub link: Option<Arc<Link>>,
     /// The address to listen at.
     pub at: IpAddr,
-    /// Whether it is there before the sender.
+    /// How it meets the sender once it has settled, but for the first time.
     pub meeting: Meeting,
-    /// How much later than the sender it comes, if not.
+    /// How much later one side comes than the other.
     pub late: Duration,
     /// What the sender's exchange is.
     pub writes: Writes,
@@ -91,22 +92,22 @@ pub struct Receiver {
     pub destination: PathBuf,
     /// How the engine is to receive.
     pub options: ReceiveOptions,
-    /// The next door; there is none before it has settled.
+    /// The next door, where it is the one to be found.
     pub door: Option<Door>,
 }
 
 impl Receiver {
     /// Do a job.
     pub fn work(&mut self, job: Job) -> Answer {
-        let received = match job {
-            Job::Settle => self.settle().map(|()| Side::default()),
-            Job::Receive => self.receive(),
+        let (received, next) = match job {
+            Job::Settle(first) => (self.settle().map(|()| Side::default()), first),
+            Job::LetIn => (self.let_in(), self.meeting),
+            Job::Fetch(address) => (self.fetch(address), self.meeting),
         };
         // A door that lets nobody in twice: after a transfer that failed, nothing is left over for the next.
-        let door = self.next_door();
-        let (received, door) = match (received, door) {
-            (Ok(side), Ok(door)) => (Ok(side), Some(door)),
-            (Err(failure), door) => (Err(failure), door.ok()),
+        let (received, door) = match (received, self.next_door(next)) {
+            (Ok(side), Ok(door)) => (Ok(side), door),
+            (Err(failure), door) => (Err(failure), door.ok().flatten()),
             (Ok(_), Err(failure)) => (Err(failure), None),
         };
         self.door = door;
@@ -116,12 +117,15 @@ impl Receiver {
         }
     }
 
-    fn next_door(&self) -> Result<Door, Failure> {
-        let door = Door::new(self.meeting, self.at)?;
-        if self.meeting == Meeting::Ready {
+    fn next_door(&self, meeting: Meeting) -> Result<Option<Door>, Failure> {
+        if meeting == Meeting::ReceiverRetry {
+            return Ok(None);
+        }
+        let door = Door::new(meeting, self.at)?;
+        if meeting == Meeting::Ready {
             self.set_manners(&door)?;
         }
-        Ok(door)
+        Ok(Some(door))
     }
 
     /// What connections inherit from the socket that listens; listen(2) forgets what was set before (`inet_csk_listen_start`).
@@ -140,24 +144,32 @@ impl Receiver {
         }
     }
 
-    fn receive(&mut self) -> Result<Side, Failure> {
+    fn let_in(&mut self) -> Result<Side, Failure> {
         let door = self.door.take();
         let door = door.ok_or_else(|| Failure::failed("the receiver has no place to listen at"))?;
-        let came = match self.meeting {
-            Meeting::Ready => None,
-            Meeting::Retry => {
-                thread::sleep(self.late);
-                let came = Instant::now();
-                door.open()?;
-                self.set_manners(&door)?;
-                Some(came)
-            }
-        };
+        if door.meeting == Meeting::Ready {
+            return self.receive(door.accept()?, Duration::ZERO);
+        }
+        meeting::sleep(self.late)?;
+        let came = Instant::now();
+        door.open()?;
+        self.set_manners(&door)?;
         let stream = door.accept()?;
-        let waited = came.map_or(Duration::ZERO, |came| came.elapsed());
+        self.receive(stream, came.elapsed())
+    }
+
+    fn fetch(&self, address: SocketAddr) -> Result<Side, Failure> {
+        let came = Instant::now();
+        let stream = meeting::connect_with_sleeps(address, self.late)?;
+        self.receive(stream, came.elapsed())
+    }
+
+    /// Receive over a connection for which this side waited so long.
+    fn receive(&self, stream: TcpStream, waited: Duration) -> Result<Side, Failure> {
         let mut side = match self.writes {
             Writes::Whole => {
                 let into = Folder::open(&self.destination)?;
+                // What it used and chose stands in the receipt.
                 let received = transfer::receive(stream, &into, &self.options, &mut |_| ())?;
                 Side::from(&received.here)
             }

@@ -115,6 +115,89 @@ fn who_comes_late_is_waited_for_with_a_sleep() {
 }
 
 #[test]
+fn a_receiver_that_is_refused_sleeps_whatever_the_lateness() {
+    for network in choices("where") {
+        for writes in choices("writes") {
+            let given = json!({
+                "meeting": "receiver-retry", "late": 0.5, "writes": writes, "size": 100, "where": network,
+            });
+            with(&given, |workload, clock| {
+                for _ in 0..2 {
+                    let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
+                    workload.verify(&work).expect("it is true");
+                    // The whole sleep of the receiver is in its own time, and in the sender's.
+                    for name in ["receiver_time_ns", "wait_ns", "time_ns"] {
+                        assert!(metric(&work, name) >= Some(1e9), "{name}: {work:?}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_repetition_that_failed_tells_why_and_the_next_is_whole() {
+    for meeting in ["ready", "receiver-retry"] {
+        for writes in choices("writes") {
+            let given =
+                json!({"files": 3, "size": 100, "writes": writes, "meeting": meeting, "late": 0});
+            with(&given, |workload, clock| {
+                let file = workload.folder.source().join("file-000001");
+                let aside = workload.folder.source().join("aside");
+                fs::rename(&file, &aside).expect("it is ours");
+                for _ in 0..2 {
+                    let failure = workload
+                        .run(1, &mut Region::new(clock))
+                        .expect_err("a file is missing");
+                    let told = failure.to_string();
+                    assert!(told.contains("No such file"), "{given}: {told}");
+                }
+                fs::rename(&aside, &file).expect("it is ours");
+                let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
+                workload.verify(&work).expect("it is true");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_died_is_replaced_for_the_next_repetition() {
+    for meeting in choices("meeting") {
+        let given = json!({"size": 10, "meeting": meeting, "late": 0});
+        with(&given, |workload, clock| {
+            let receiver = workload.receiver.as_ref().and_then(Partner::process);
+            kill(receiver.expect("it is a process"), Signal::SIGKILL).expect("it lives");
+            let failure = workload
+                .run(1, &mut Region::new(clock))
+                .expect_err("it died");
+            assert!(failure.to_string().contains("SIGKILL"), "{failure}");
+            let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
+            workload.verify(&work).expect("it is true");
+        });
+    }
+}
+
+#[test]
+fn a_folder_that_passes_its_group_on_is_cleared_all_the_same() {
+    let place = std::env::temp_dir().join(format!("transfer-copy-{}", std::process::id()));
+    fs::create_dir(&place).expect("there is room");
+    fs::set_permissions(&place, Permissions::from_mode(0o2775)).expect("it is ours");
+    repeat(&json!({"folder": place, "size": 10}));
+    fs::remove_dir(&place).expect("nothing is left in it");
+}
+
+#[test]
+fn what_auto_used_is_told_of_both_sides() {
+    let given = json!({"sender": "auto", "receiver": "auto", "size": 1000});
+    with(&given, |workload, clock| {
+        let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
+        let told = work.notes.join("\n");
+        assert!(told.contains("sender=auto used"), "{told}");
+        assert!(told.contains("receiver=auto used"), "{told}");
+    });
+}
+
+#[test]
 fn what_is_wrong_with_a_file_is_told() {
     type Spoil = fn(&Path);
     let spoils: [(Spoil, &str); 6] = [
@@ -183,7 +266,11 @@ fn a_receiver_that_dies_is_told_and_nothing_is_left() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
     with(&json!({"writes": "nodelay", "size": 10}), |workload, _| {
         root = workload.folder.source();
-        let receiver = workload.receiver.process().expect("it is a process");
+        let receiver = workload
+            .receiver
+            .as_ref()
+            .and_then(Partner::process)
+            .expect("it is a process");
         kill(receiver, Signal::SIGKILL).expect("it lives");
         let failure = workload
             .run(1, &mut Region::new(&clock))

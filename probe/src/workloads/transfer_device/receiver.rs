@@ -59,7 +59,7 @@ fn receive_file(
     destination: &Path,
 ) -> io::Result<()> {
     let mut name = vec![0; header.name];
-    come.fill(&mut name)?;
+    come.fill_whole(&mut name)?;
     if name != wanted.as_bytes() {
         return Err(io::Error::other("another file comes than is sent"));
     }

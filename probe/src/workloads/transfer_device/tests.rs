@@ -30,7 +30,7 @@ fn without_the_modules_it_is_unavailable_and_says_what_to_do() {
                 remedy: Some(remedy),
             }) => {
                 assert!(message.contains("/dev/oscope_sender"), "{message}");
-                assert!(remedy.contains("--on guest"), "{remedy}");
+                assert!(remedy.contains("oscope kernel build"), "{remedy}");
             }
             Err(other) => panic!("{other:?}"),
         }

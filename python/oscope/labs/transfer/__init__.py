@@ -33,9 +33,13 @@ EXECUTIONS = (1, 5, 10)
 """Files in one execution."""
 
 RETRY_S = 1.0
-"""What a sender that was refused sleeps before it tries again."""
+"""What a side that was refused sleeps before it tries again."""
 LATE_S = 0.1
-"""How late a receiver comes where one lateness is enough: what is left of the sleep is 900 ms."""
+"""How late the other side comes where one lateness is enough.
+
+With it a sender that retries makes the receiver wait 900 ms: it was chosen for that, and says nothing of the
+document's programs.
+"""
 MEBIBIT_S = 125_000
 """1 Mbit/s, in bytes a second."""
 ALL_KINDS = "syscalls+sched+faults"
@@ -116,8 +120,8 @@ COPY = Experiment(
             "content": ("random",),
             "files": (1,),
         },
-        reps=10,
-        blocks=5,
+        reps=20,
+        blocks=10,
         omit=_digested,
     ),
     quick=Design(
@@ -185,8 +189,8 @@ LARGE = Experiment(
             "content": CONTENTS,
             "files": (1,),
         },
-        reps=10,
-        blocks=5,
+        reps=20,
+        blocks=10,
         omit=_crossed,
     ),
     quick=Design(
@@ -310,7 +314,7 @@ DEVICE = Experiment(
             "content": CONTENTS,
         },
         reps=10,
-        blocks=5,
+        blocks=10,
         omit=_device_executions,
     ),
     quick=None,

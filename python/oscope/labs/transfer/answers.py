@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oscope.labs.transfer import (
     content,
     device,
@@ -14,13 +16,38 @@ from oscope.labs.transfer import (
     traced,
     where,
 )
+from oscope.labs.transfer.points import busy
 from oscope.report.analysis import Analysed
 from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.samples import ExperimentResults, Results
 
 
 def sections(results: Results) -> list[Section]:
     """Return the lab's answers."""
     analysed = Analysed.of(results)
-    answers = (large, small, content, where, traced, meeting, device, pairs, network, integrity)
-    return [found for answer in answers if (found := answer.section(analysed)) is not None]
+    answers = (
+        (large.section, ("transfer.large",)),
+        (small.section, ("transfer.small",)),
+        (content.section, ("transfer.large",)),
+        (where.section, ("transfer.large", "transfer.copy")),
+        (traced.section, ("transfer.trace",)),
+        (meeting.section, ("transfer.meeting",)),
+        (device.section, ("transfer.device",)),
+        (pairs.section, ("transfer.copy",)),
+        (network.section, ("transfer.network",)),
+        (integrity.section, ()),
+    )
+    found = []
+    for answer, names in answers:
+        section = answer(analysed)
+        if section is not None:
+            # The first that was measured is what the section is of.
+            source = next((each for name in names if (each := results.get(name)) is not None), None)
+            found.append(_cautioned(section, source))
+    return found
+
+
+def _cautioned(section: Section, source: ExperimentResults | None) -> Section:
+    """Add to an answer that the machine was busy when its figures were taken."""
+    caution = "" if source is None or not section.answer else busy(source)
+    return replace(section, answer=f"{section.answer} {caution}") if caution else section

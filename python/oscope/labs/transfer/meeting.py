@@ -1,4 +1,4 @@
-"""Why the document's times fall in groups 900 ms apart: how both ends meet, and small writes."""
+"""What could make the document's times fall in groups 900 ms apart: how both ends meet, and small writes."""
 
 from __future__ import annotations
 
@@ -33,9 +33,15 @@ from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 from oscope.units import format_duration
 
-TITLE = "Why the document’s times jump by 900 ms"
+TITLE = "The document’s jumps of 900 ms"
 WAIT = "wait_ns"
 NS = 1e9
+RETRY, RECEIVER_RETRY = "retry", "receiver-retry"
+LATE = {RETRY: "receiver", RECEIVER_RETRY: "sender"}
+"""Who comes late, by which the other is refused and tries again."""
+AGAIN = {RETRY: "sender", RECEIVER_RETRY: "receiver"}
+"""Who is refused and sleeps."""
+FORMULA = {RETRY: "the retry interval less the lateness", RECEIVER_RETRY: "the retry interval"}
 WRITES = {"small": ", small writes", "nodelay": ", small writes without Nagle's algorithm"}
 
 
@@ -45,22 +51,27 @@ class Met:
 
     point: PointSamples
     time: Summary
-    """The receiver's, from its own coming on."""
+    """The receiver's, from its own coming on: where it tries again, from its first try."""
     sender: Summary | None
     wait: Summary | None
     """The sender's, until the connection stood."""
     step: Summary | None
-    """The receiver's time beyond that where both are ready, a difference a block. Of points at which it is
-    late."""
+    """The receiver's time beyond that where both are ready, a difference a block. Of points at which one side
+    is late."""
+
+    @property
+    def meeting(self) -> str:
+        """How both ends meet."""
+        return str(self.point.factors.get("meeting", "ready"))
 
     @property
     def retried(self) -> bool:
-        """Whether the receiver came late and the sender tried again."""
-        return self.point.factors.get("meeting") == "retry"
+        """Whether one side came late and the other tried again."""
+        return self.meeting in LATE
 
     @property
     def late_s(self) -> float:
-        """How late the receiver came."""
+        """How late it came."""
         return float(self.point.factors.get("late", 0.0)) if self.retried else 0.0
 
     @property
@@ -70,19 +81,29 @@ class Met:
 
     @property
     def expected_ns(self) -> int:
-        """What the receiver waits if the sender sleeps a whole interval each time it is refused."""
-        return round((math.ceil(self.late_s / RETRY_S) * RETRY_S - self.late_s) * NS)
+        """What the receiver waits if whoever is refused sleeps a whole interval each time.
+
+        Its clock runs from its own coming: where it is the late one, `late_s` after the first sleep began.
+        """
+        slept = math.ceil(self.late_s / RETRY_S) * RETRY_S
+        return round((slept - (self.late_s if self.meeting == RETRY else 0.0)) * NS)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether the receiver was found to take longer."""
+        return self.step is not None and excludes_zero(self.step) and self.step.median > 0
 
     @property
     def name(self) -> str:
         """The point in words."""
         if self.retried:
-            return f"receiver {format_duration(self.late_s)} late, the sender tries again"
+            late, again = LATE[self.meeting], AGAIN[self.meeting]
+            return f"{late} {format_duration(self.late_s)} late, the {again} tries again"
         return f"both ready{WRITES.get(self.writes, '')}"
 
 
 def section(results: Analysed) -> Section | None:
-    """Reproduce the step, say how it follows, and show it gone."""
+    """Reproduce a step by each mechanism, show it gone, and say what the document's times leave open."""
     experiment = results.get("transfer.meeting")
     if experiment is None:
         return None
@@ -95,9 +116,12 @@ def section(results: Analysed) -> Section | None:
         answer=" ".join([*_step(found), *_gone(experiment, found), *_small(experiment, found)]),
         text=[
             (
-                f"A sender that is refused, since the receiver is not there yet, sleeps {RETRY_S:g} s and "
-                "tries again. If the receiver comes meanwhile, it waits for the rest of that sleep: the "
-                "retry interval less the lateness. A receiver that is there in time waits for nothing."
+                f"Who connects and is refused, since the other does not listen yet, sleeps {RETRY_S:g} s and "
+                "tries again. Where that is the receiver, whose clock runs from its first try, it takes "
+                "longer by whole retry intervals, however late the sender is within one; a clock that "
+                "begins later gains less by as much. Where it is the sender, as in oscope's own transfer, a "
+                "receiver that comes meanwhile waits for the rest of that sleep: the retry interval less "
+                "its lateness. Who is there in time waits for nothing."
             ),
             _document(),
             (
@@ -121,11 +145,11 @@ def _met(results: Analysed, experiment: ExperimentResults) -> list[Met]:
         time = results.summary(experiment, point, RECEIVER_TIME)
         if time is None:
             continue
-        late = point.factors.get("meeting") == "retry" and ready is not None
+        late = point.factors.get("meeting") in LATE and ready is not None
         step = paired_difference(experiment, ready, point, RECEIVER_TIME) if late and ready else None
         others = [summary(results, experiment, point, name) for name in (TIME, WAIT)]
         found.append(Met(point, time, others[0], others[1], step))
-    return sorted(found, key=lambda each: (each.retried, each.late_s))
+    return sorted(found, key=lambda each: (each.retried, each.meeting, each.late_s))
 
 
 def _plainly_ready(point: PointSamples) -> bool:
@@ -133,41 +157,48 @@ def _plainly_ready(point: PointSamples) -> bool:
 
 
 def _step(found: Sequence[Met]) -> list[str]:
-    """Give the receiver's step for each lateness, beside what the interval makes expect."""
-    late = [each for each in found if each.step is not None]
-    there = [each for each in late if each.step and excludes_zero(each.step) and each.step.median > 0]
-    if not late:
-        return []
+    """Give the receiver's step by each mechanism and lateness, beside what the interval makes expect."""
+    return [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
+
+
+def _late(each: Met, meeting: str) -> bool:
+    return each.meeting == meeting and each.step is not None
+
+
+def _by(meeting: str, late: Sequence[Met]) -> str:
+    where = f"the {LATE[meeting]} is late and the {AGAIN[meeting]} tries again"
+    there = [each for each in late if each.stepped]
     if not there:
-        return ["No step is found where the receiver is late and the sender tries again."]
+        return f"No step is found where {where}."
     parts = [
-        f"{median(each.step, 'ns')} where it comes {format_duration(each.late_s)} late"
+        f"{median(each.step, 'ns')} where it is {format_duration(each.late_s)} late"
         for each in there
         if each.step
     ]
-    apart = max((abs(each.step.median - each.expected_ns) for each in there if each.step), default=0.0)
-    return [
-        (
-            f"A step is there where the receiver is late and the sender tries again after {RETRY_S:g} s: the "
-            f"receiver takes longer by {listed(parts)}. From the retry interval less the lateness that is "
-            f"{format_value(apart, apart / 5, 'ns')} away at most."
-        )
-    ]
+    without = [format_duration(each.late_s) for each in late if not each.stepped]
+    none = f" None is found where it is {listed(without)} late." if without else ""
+    apart = max(abs(each.step.median - each.expected_ns) for each in late if each.step)
+    return (
+        f"Where {where} after {RETRY_S:g} s, the receiver takes longer by {listed(parts)}.{none} From "
+        f"{FORMULA[meeting]} that is {format_value(apart, apart / 5, 'ns')} away at most."
+    )
 
 
 def _gone(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
-    """Say what is left of the wait where both ends meet by themselves, with the verdict."""
+    """Say what is left of the wait where both ends meet by themselves, with the verdicts."""
     ready = next((each for each in found if _plainly_ready(each.point)), None)
     if ready is None:
         return []
     waited = "" if ready.wait is None else f", and the sender {median(ready.wait, 'ns')} until they met"
     text = f"Where both meet by themselves the receiver takes {median(ready.time, 'ns')}{waited}"
-    rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "meeting", ("ready", "retry"))
-    if not rows:
-        return [f"{text}."]
-    row = rows[0]
-    gone = "the step is gone" if row.different == "yes" and row.ratio > 1 else "no step can be told"
-    return [f"{text}: {gone} (with it, {ratio_text(row)} times as long)."]
+    parts = []
+    for meeting in LATE:
+        rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "meeting", ("ready", meeting))
+        for row in rows[:1]:
+            gone = "is gone" if row.different == "yes" and row.ratio > 1 else "cannot be told"
+            who = f"the step of a {AGAIN[meeting]} that tries again"
+            parts.append(f"{who} {gone} (with it, {ratio_text(row)} times as long)")
+    return [f"{text}: {listed(parts)}." if parts else f"{text}."]
 
 
 def _whole(experiment: ExperimentResults) -> ExperimentResults:
@@ -215,33 +246,35 @@ def _table(found: Sequence[Met]) -> Table:
         "sender's time (95 %)",
         "sender, until they met",
         "receiver's step (95 %)",
-        "interval less lateness",
+        "step expected",
     ]
     note = (
-        "The sender's clock runs from its first try, the receiver's from its own coming. Medians with their "
-        "95 % intervals; the step is the difference from both ready, a block each."
+        "The receiver's clock runs from its own coming, or its first try. Expected: the retry interval, less "
+        "the lateness where the receiver is the late one. Medians with their 95 % intervals; the step is the "
+        "difference from both ready, a block each."
     )
     return Table("Times by how both ends meet", columns, rows, frozenset({1}), note)
 
 
 def _step_figure(found: Sequence[Met]) -> list[Figure]:
-    """Draw the receiver's step over its lateness, where several were measured."""
-    measured, expected = [], []
-    for each in found:
-        if each.step is None:
-            continue
-        interval = each.step.ci95 and (each.step.ci95[0] / NS, each.step.ci95[1] / NS)
-        measured.append((each.late_s, plots.Dot("step", each.step.median / NS, interval, np.zeros(0))))
-        expected.append((each.late_s, plots.Dot("expected", each.expected_ns / NS, None, np.zeros(0))))
-    if len(measured) < 2:
+    """Draw the receiver's step over the lateness of whoever is late, where several were measured."""
+    lines = []
+    for colour, meeting in enumerate(LATE):
+        measured, expected = [], []
+        for each in found:
+            if each.step is None or each.meeting != meeting:
+                continue
+            interval = each.step.ci95 and (each.step.ci95[0] / NS, each.step.ci95[1] / NS)
+            measured.append((each.late_s, plots.Dot("step", each.step.median / NS, interval, np.zeros(0))))
+            expected.append((each.late_s, plots.Dot("expected", each.expected_ns / NS, None, np.zeros(0))))
+        if len(measured) > 1:
+            lines.append(plots.Line(f"the {AGAIN[meeting]} tries again", measured, colour))
+            lines.append(plots.Line(FORMULA[meeting].removeprefix("the "), expected, colour, "dash"))
+    if not lines:
         return []
-    lines = [
-        plots.Line("measured", measured, 0),
-        plots.Line("retry interval less lateness", expected, 1, "dash"),
-    ]
-    axes = (plots.axis("receiver late by [s]"), plots.axis("step [s]", rangemode="tozero"))
-    note = "Medians with their 95 % intervals, beside what a sleep of a whole interval makes expect."
-    return [plots.lines("The receiver's step over its lateness", axes, lines, note)]
+    axes = (plots.axis("late by [s]"), plots.axis("step [s]", rangemode="tozero"))
+    note = "Medians with their 95 % intervals. Dashed: what sleeps of a whole interval make expect."
+    return [plots.lines("The receiver's step over the lateness", axes, lines, note)]
 
 
 def _strips(results: Analysed, experiment: ExperimentResults, found: Sequence[Met]) -> Figure:
@@ -264,21 +297,27 @@ def steps(side: reference.Inputs) -> list[float]:
 
 
 def _document() -> str:
-    """Tell what the document's own times say of its step."""
+    """Tell what the document's own times say of its step, and what they leave open."""
     apart = steps(reference.RECEIVER)
-    # A sender that waited for a hand is a group of its own, further away.
+    # An execution that waited for a hand is a group of its own, further away.
     sender = [step for step in steps(reference.SENDER) if step < 2 * max(apart)]
-    fast = {
-        method: middle(reference.groups(reference.RECEIVER[method, CONTENTS[0]])[0])
-        for method in reference.METHODS
-    }
+    parts = {key: reference.groups(values) for key, values in reference.RECEIVER.items()}
+    alone = [" with ".join(key) for key, groups in parts.items() if len(groups) == 1]
+    late = [groups[-1] for groups in parts.values()]
+    width, count = max(max(each) - min(each) for each in late), sum(map(len, late))
+    fast = {method: middle(parts[method, CONTENTS[0]][0]) for method in reference.METHODS}
     return (
-        f"The document's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} ms apart, by "
-        f"either method and with either content, though its fast groups are {fast['fcntl']:.0f} ms by fcntl "
-        f"and {fast['mmap']:.0f} ms by mmap: what is the same for both is a wait, not work. Its sender, "
-        f"started by hand, has one or two such steps, of {min(sender):.0f} to {max(sender):.0f} ms. "
-        "That is what a retry after 1 s makes of a peer that comes some 100 ms late. How its programs met "
-        "the document does not say, so that this is an explanation that fits, not one that is proved."
+        f"The document's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} ms apart, in "
+        f"{len(parts) - len(alone)} of {len(parts)} series; {listed(alone)} has the late group alone. The "
+        f"distance is the same by both methods, though the early groups are near {fast['fcntl']:.0f} ms by "
+        f"fcntl and {fast['mmap']:.0f} ms by mmap: so it would be with a wait, and not with work. Its sender "
+        f"has steps of {min(sender):.0f} to {max(sender):.0f} ms. Its receiver (slave) is given an address "
+        "and connects, and its sender (master) listens, so that of the two it is the receiver that can be "
+        "refused. But whether its programs sleep and try again, for how long, and where their clocks begin, "
+        f"it does not show. With an interval of {RETRY_S:g} s either mechanism leaves some 100 ms to "
+        "account for, by a lateness or a clock that begins later, and open why they would be the same each "
+        f"time: the {count} late executions lie within {width:.0f} ms of one another in each series. Which "
+        "mechanism it was, if it was one of these, cannot be decided from the document."
     )
 
 
@@ -301,8 +340,9 @@ def _document_table() -> Table:
             )
     columns = ["side", "method", "content", "groups: median [ms] (n)", "steps [ms]"]
     note = (
-        f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. The largest step of "
-        f"the sender is that of an execution which waited for a hand. {reference.WHERE}"
+        f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several "
+        "seconds at the sender are of the two executions that the document leaves out, since they waited for "
+        f"a hand. {reference.WHERE}"
     )
     return Table("The steps in the document's times", columns, rows, frozenset(), note)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.digits import MISSING, format_share, format_value
-from oscope.labs.curve import cells, derived, metric, ratio_text
+from oscope.labs.curve import bytes_text, cells, derived, metric, ratio_text
 from oscope.labs.kernel.clocked import EMULATED, emulated
 from oscope.labs.transfer.points import RATE, TIME, known, levels_compared, missing
-from oscope.labs.words import listed, median
+from oscope.labs.words import counted, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
@@ -50,8 +50,15 @@ class OnLine:
 
     @property
     def size(self) -> int:
-        """Bytes sent."""
-        return int(self.point.factors.get("size", 0))
+        """Bytes of all files sent."""
+        return round(float(np.nanmedian(metric(self.point, "bytes"))))
+
+    @property
+    def content(self) -> str:
+        """What was sent, in words."""
+        words = {"zeros": "zeros", "random": "random bytes"}
+        content = str(self.point.factors.get("content", "random"))
+        return f"{bytes_text(self.size)}, {words.get(content, content)}"
 
     @property
     def product(self) -> float:
@@ -91,12 +98,25 @@ def section(results: Analysed) -> Section | None:
                 "until as much is. The bound of a line is its bytes over the time that the rate needs for "
                 "them and one round trip for the answer."
             ),
+            *_shaped(found),
             *([f"The guest was emulated: {EMULATED}."] if emulated(experiment) else []),
         ],
         tables=[_table(experiment, found)],
         figures=_figures(found),
         missing=missing(experiment),
     )
+
+
+def _shaped(found: Sequence[OnLine]) -> list[str]:
+    """Say what shaped the lines, as the probe noted it."""
+    notes = [" ".join(each.point.notes) for each in found]
+    kinds = (("netem", "(netem)"), ("a token bucket", "tbf"))
+    told = [
+        f"{name} at {counted(number, 'point')}"
+        for name, mark in kinds
+        if (number := sum(mark in note for note in notes))
+    ]
+    return [f"The line was shaped by {listed(told)}."] if told else []
 
 
 def _found(results: Analysed, experiment: ExperimentResults) -> list[OnLine]:
@@ -154,14 +174,16 @@ def _lossy(experiment: ExperimentResults) -> list[str]:
     rows = levels_compared(experiment, (TIME,), "loss", (0, levels[-1]))
     if not rows:
         return []
-    most = max(rows, key=lambda row: row.ratio)
-    if most.different != "yes":
+    slower = [row for row in rows if row.different == "yes" and row.ratio > 1]
+    if not slower:
         return [f"A loss of {levels[-1] / 10:g} % is not found to cost time."]
+    most = max(slower, key=lambda row: row.ratio)
     rate, delay = float(most.factors.get("rate", 0)), float(most.factors.get("delay", 0.0))
     return [
         (
-            f"A loss of {levels[-1] / 10:g} % costs most at {_rate_name(rate)} and {format_duration(delay)} "
-            f"each way: {ratio_text(most)} times the time."
+            f"A loss of {levels[-1] / 10:g} % is found to cost time at {len(slower)} of "
+            f"{counted(len(rows), 'line')}, most at {_rate_name(rate)} and {format_duration(delay)} each "
+            f"way: {ratio_text(most)} times the time."
         )
     ]
 
@@ -175,6 +197,7 @@ def _table(experiment: ExperimentResults, found: Sequence[OnLine]) -> Table:
                 _rate_name(each.rate),
                 format_duration(each.round_trip_s / 2),
                 f"{each.loss / 10:g} %",
+                each.content,
                 str(each.summary.n),
                 *cells(each.summary, scale),
                 format_share(each.summary.median / each.rate, 0.01) if each.rate else MISSING,
@@ -187,6 +210,7 @@ def _table(experiment: ExperimentResults, found: Sequence[OnLine]) -> Table:
         "rate",
         "delay, one way",
         "lost",
+        "sent",
         "n",
         f"throughput [{scale.unit}]",
         f"95 % [{scale.unit}]",
@@ -195,11 +219,8 @@ def _table(experiment: ExperimentResults, found: Sequence[OnLine]) -> Table:
         "of the bound",
         "round trips (95 %)",
     ]
-    note = (
-        f"{format_bytes(found[0].size)} of random bytes. Round trips: (time - bytes / rate) / round trip, in "
-        "which losses show as further ones."
-    )
-    return Table("Throughput over the line", columns, rows, frozenset({3, 4}), note)
+    note = "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones."
+    return Table("Throughput over the line", columns, rows, frozenset({4, 5}), note)
 
 
 def _figures(found: Sequence[OnLine]) -> list[Figure]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from oscope.digits import MISSING, format_share
 from oscope.experiment import Level
-from oscope.labs.curve import At, best, over_sizes, ratio_text
+from oscope.labs.curve import At, best, narrowing, over_sizes, ratio_text
 from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.points import (
     PLAIN_WAY,
@@ -16,6 +16,7 @@ from oscope.labs.transfer.points import (
     known,
     levels_compared,
     missing,
+    narrowed,
     sizes,
     untraced,
     way,
@@ -30,6 +31,8 @@ from oscope.units import format_bytes
 
 TITLE = "Every way of sending and receiving"
 DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
+OWN = ("sender", "receiver", "size", "digest", "tracer")
+"""Factors that the section tells apart; of any other the first level is shown."""
 
 
 def section(results: Analysed) -> Section | None:
@@ -37,6 +40,8 @@ def section(results: Analysed) -> Section | None:
     experiment = results.get("transfer.copy")
     if experiment is None:
         return None
+    told = narrowing(experiment, OWN)
+    experiment = narrowed(experiment, *OWN)
     points = known(experiment, RATE)
     if not points:
         gaps = missing(experiment)
@@ -52,7 +57,8 @@ def section(results: Analysed) -> Section | None:
                 "Over loopback, from the page cache to a tmpfs, one file. The wire is the same for all "
                 "methods, so that any sender meets any receiver. What the digest costs is the throughput "
                 "with it over that without, at the same pair of methods."
-            )
+            ),
+            *told,
         ],
         tables=[
             *(_matrix(results, experiment, size, levels) for size in reversed(sizes(points))),
@@ -109,7 +115,10 @@ def _cost(digests: dict[str, dict[int, ComparedMetric]]) -> list[str]:
         if rows:
             size = max(rows)
             row = rows[size]
-            if row.different == "yes":
+            if row.different == "yes" and row.ratio > 1:
+                more = f"{ratio_text(row)} times that without"
+                parts.append(f"{name} has a throughput of {more} at {format_bytes(size)}")
+            elif row.different == "yes":
                 share, ends = 1 - row.ratio, [1 - end for end in reversed(row.ci95)]
                 half = (ends[1] - ends[0]) / 2
                 low, high = (format_share(end, half) for end in ends)

@@ -10,6 +10,7 @@ from oscope.experiment import Level
 from oscope.labs.curve import At, has, ratio_text
 from oscope.labs.curve import unmeasured as all_unmeasured
 from oscope.labs.transfer import PLAIN, pair
+from oscope.labs.words import counted
 from oscope.report.analysis import Analysed, measured
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary, compare_within
@@ -171,6 +172,27 @@ def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:
             break
         start = size
     return start
+
+
+def narrowed(experiment: ExperimentResults, *known: str) -> ExperimentResults:
+    """Return the points at the first measured level of every factor that varies and is not `known`."""
+    others = [name for name in experiment.varied() if name not in known]
+    if not others:
+        return experiment
+    levels = {name: experiment.points[0].factors[name] for name in others}
+    return replace(experiment, points=tuple(each for each in experiment.points if has(each, levels)))
+
+
+def busy(experiment: ExperimentResults) -> str:
+    """Return a caution where more wanted to run than there were CPUs when the measurement began."""
+    load, cpus = experiment.environment.get("load"), experiment.environment.get("cpu") or {}
+    allowed = len(cpus.get("allowed") or ())
+    if not load or not allowed or load[0] <= allowed:
+        return ""
+    return (
+        f"The machine was busy when this was measured (a load of {load[0]:.1f} on "
+        f"{counted(allowed, 'CPU')}): times are longer, and fewer differences are found, than on an idle one."
+    )
 
 
 def missing(*experiments: ExperimentResults | None) -> str:

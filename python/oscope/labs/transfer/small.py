@@ -51,7 +51,7 @@ def section(results: Analysed) -> Section | None:
         text=[
             (
                 "All files of an execution go over one connection, one after the other without a further "
-                "round trip. The document does not show how its programs connect."
+                "round trip. Here the sender connects; in the document it listens, and the receiver connects."
             )
         ],
         tables=tables(results, experiment, COPIED, CALLS),

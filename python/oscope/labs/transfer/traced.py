@@ -17,6 +17,8 @@ from oscope.trace.reading import quantile, time_in_calls_ns
 
 TITLE = "A transfer, traced"
 NAME = "transfer.trace"
+FUTEX = "futex"
+"""In it a thread waits for another of its process: most of it is the digest's, beside the calls that move."""
 LEAST_SHARE = 0.005
 """Calls that take less of the time than this are not listed."""
 
@@ -53,15 +55,24 @@ def _name(point: Traced) -> str:
 
 
 def _most(points: Sequence[Traced]) -> list[str]:
-    """Name the call with the most time of each way."""
-    parts = []
+    """Name the call with the most time of each way, and apart from it how long threads await one another."""
+    parts, waited = [], []
     for each in points:
         timed = {name: call["time_ns"] for name, call in each.reading["calls"].items() if "time_ns" in call}
         whole = each.reading.get("region_ns")
+        between = timed.pop(FUTEX, 0)
         if timed and whole:
             top = max(timed, key=lambda name: timed[name])
             parts.append(f"by {_name(each)} to {top} ({format_share(timed[top] / whole, 0.01)})")
-    return [f"Of both sides' time, waiting included, there goes most {listed(parts)}."] if parts else []
+            if between:
+                waited.append(f"{format_share(between / whole, 0.01)} by {_name(each)}")
+    said = [f"Of both sides' time, waiting included, there goes most {listed(parts)}."] if parts else []
+    if waited:
+        said.append(
+            f"Threads of one process, such as that of the digest, wait for one another ({FUTEX}, beside the "
+            f"calls of those that move) for {listed(waited)}."
+        )
+    return said
 
 
 def _woken(points: Sequence[Traced]) -> list[str]:

@@ -1,14 +1,14 @@
-"""Where the time of a transfer goes: system calls, CPU time, switches and waiting, on both sides."""
+"""Where the time of a transfer goes: system calls, CPU time, switches and what is left, on both sides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oscope.digits import MISSING, format_share, format_value
-from oscope.labs.curve import At, best, cells, derived, metric, ratio_text
+from oscope.labs.curve import At, best, cells, derived, metric, narrowing, ratio_text
 from oscope.labs.transfer.points import (
     CALLS,
     COPIED,
@@ -19,24 +19,28 @@ from oscope.labs.transfer.points import (
     at,
     known,
     missing,
+    narrowed,
     sizes,
     verdict,
     way,
     ways,
 )
-from oscope.labs.words import listed, median
+from oscope.labs.words import counted, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
 from oscope.report.tables import shared_scale
 from oscope.samples import Column, ExperimentResults, Floats, PointSamples
-from oscope.statistics import Summary
+from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.compare import THRESHOLD
 from oscope.units import format_bytes
 
 TITLE = "Where the time goes"
 CONTENT = "random"
 BOTH = "cpu_s_per_gib of both sides"
+COMPARED = ("cpu_s_per_gib", "receiver_cpu_s_per_gib", "calls", "receiver_calls")
+OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
+"""Factors that the section tells apart; of any other the first level is shown."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +59,11 @@ class Side:
         """Return CPU seconds for a GiB."""
         return metric(point, f"{self.prefix}cpu_s_per_gib")
 
-    def waiting(self, point: PointSamples) -> Floats:
-        """Return the share of this side's time in which it was on no CPU; below 0 where it has threads."""
+    def idle(self, point: PointSamples) -> Floats:
+        """Return the least share of this side's time in which none of its threads was on a CPU.
+
+        It may be below 0 where they are at once on several.
+        """
         cpu_s = self.cpu(point) * metric(point, "bytes") / GIBIBYTE
         return 1 - cpu_s / (metric(point, self.time) / 1e9)
 
@@ -73,7 +80,7 @@ class Row:
     calls: Summary | None
     switches: Summary | None
     cpu: Summary | None
-    waiting: Summary | None
+    idle: Summary | None
 
     @property
     def way(self) -> str:
@@ -82,35 +89,44 @@ class Row:
 
 
 def section(results: Analysed) -> Section | None:
-    """Tell calls, switches, CPU time and waiting of both sides at the largest size."""
+    """Tell calls, switches, CPU time and what is left of the time of both sides at the largest size."""
     experiment = results.get("transfer.large") or results.get("transfer.copy")
     if experiment is None:
         return None
+    told = narrowing(experiment, OWN)
+    experiment = narrowed(experiment, *OWN)
     points = _largest(experiment)
     rows = [_row(experiment, side, point) for point in points for side in SIDES]
     if not any(row.cpu for row in rows):
         gaps = missing(experiment)
         return Section(TITLE, "", missing=gaps) if gaps else None
     size = int(points[0].factors["size"])
+    compared = {name: against(experiment, COMPARED, CALLS, name) for name in ways(points) if name != CALLS}
+    mapped = compared.get(MAPPED, [])
     return Section(
         title=TITLE,
-        answer=" ".join([_calls(rows, size), *_cpu(experiment, rows, size), *_waiting(rows)]),
+        answer=" ".join([_calls(rows, size), *_cpu(experiment, rows, mapped, size), *_idle(rows)]),
         text=[
             (
                 "System calls are those made for the moving, counted by the engine where it makes them; CPU "
-                "time and switches are each process's own (getrusage). The rest of a side's time it waits: "
-                "the sender for room in the socket and for the receipt, the receiver for data, either for a "
-                "CPU where there are fewer than threads. Digests are computed by a second thread for files "
-                "of 1 MiB or more, so that a side can have more CPU time than time: its share of waiting is "
-                "then below 0."
+                "time and switches are each process's own (getrusage). Over loopback the receiving half of "
+                "TCP is done in the sender's call, and its CPU time is charged to the sender."
+            ),
+            (
+                "A side is on no CPU while it waits: the sender for room in the socket and for the receipt, "
+                "the receiver for data, either for a CPU where there are fewer than threads. For files of 1 "
+                "MiB or more a second thread computes the digest, and CPU time is that of both: 1 - CPU time "
+                "/ time is the least share in which neither was on a CPU, more where both were at once. "
+                "Below 0 it says nothing of waiting."
             ),
             (
                 "Read and write copy each byte between kernel and user space, at both ends; mmap pays with "
                 "page faults for what it saves in calls; sendfile and splice hand pages on without bringing "
                 "them to user space, but the digest reads them there all the same."
             ),
+            *told,
         ],
-        tables=[_table(rows, size), _verdicts(experiment, points, size)],
+        tables=[_table(rows, size), _verdicts(compared, points, size)],
         figures=[_figure(rows, size)],
         missing=missing(experiment),
     )
@@ -135,7 +151,7 @@ def _row(experiment: ExperimentResults, side: Side, point: PointSamples) -> Row:
         derived(experiment, point, lambda each: side.per_mebibyte(each, "calls")),
         derived(experiment, point, lambda each: side.per_mebibyte(each, "switches")),
         derived(experiment, point, side.cpu),
-        derived(experiment, point, side.waiting),
+        derived(experiment, point, side.idle),
     )
 
 
@@ -150,14 +166,14 @@ def _calls(rows: Sequence[Row], size: int) -> str:
     return f"{text}." if least is most else f"{text} and {format_value(many, None, '')} by {most.way}."
 
 
-def _cpu(experiment: ExperimentResults, rows: Sequence[Row], size: int) -> list[str]:
+def _cpu(
+    experiment: ExperimentResults, rows: Sequence[Row], mapped: Sequence[ComparedMetric], size: int
+) -> list[str]:
     """Name the way with the least CPU time of both sides, and hold mmap against read and write."""
     said = _cheapest(experiment, [row.point for row in rows if row.side is SIDES[0]], size)
-    names = ("cpu_s_per_gib", "receiver_cpu_s_per_gib")
-    found = against(experiment, names, CALLS, MAPPED)
     parts = []
-    for name, side in zip(names, SIDES, strict=True):
-        ratio = at(found, name, size=size, content=CONTENT)
+    for side in SIDES:
+        ratio = at(mapped, f"{side.prefix}cpu_s_per_gib", size=size, content=CONTENT)
         if ratio is not None:
             alike = "" if ratio.different == "yes" else " (not found different)"
             parts.append(f"{ratio_text(ratio)} times at the {side.name}{alike}")
@@ -188,15 +204,22 @@ def _cheapest(experiment: ExperimentResults, points: Sequence[PointSamples], siz
     ]
 
 
-def _waiting(rows: Sequence[Row]) -> list[str]:
-    """Give the longest waiting of each side."""
+def _idle(rows: Sequence[Row]) -> list[str]:
+    """Give the bounds of each side that say something, without a ranking of the ways."""
     parts = []
     for side in SIDES:
-        here = [(row.waiting.median, row) for row in rows if row.side is side and row.waiting]
-        if here:
-            share, most = max(here, key=lambda pair: pair[0])
-            parts.append(f"the {side.name} {format_share(max(share, 0.0), 0.01)} of its time by {most.way}")
-    return [f"Waiting is longest for {listed(parts)}."] if parts else []
+        here = [row.idle.median for row in rows if row.side is side and row.idle]
+        told = sorted(share for share in here if share > 0)
+        if told:
+            ends = _range(*(format_share(share, 0.01) for share in (told[0], told[-1])))
+            some = "" if len(told) == len(here) else f" (by {len(told)} of {counted(len(here), 'method')})"
+            parts.append(f"the {side.name} {ends} of its time{some}")
+    return [f"On no CPU is, at least, {listed(parts)}."] if parts else []
+
+
+def _range(low: str, high: str) -> str:
+    """Return `12 % to 30 %`, or one of the two where they are the same."""
+    return low if low == high else f"{low} to {high}"
 
 
 def _table(rows: Sequence[Row], size: int) -> Table:
@@ -212,7 +235,7 @@ def _table(rows: Sequence[Row], size: int) -> Table:
                 _plain(row.calls),
                 _plain(row.switches),
                 *cells(row.cpu, scale),
-                MISSING if row.waiting is None else format_share(row.waiting.median, 0.01),
+                MISSING if row.idle is None else format_share(row.idle.median, 0.01),
                 format_value(faults, faults / 50, "") if np.isfinite(faults) else MISSING,
             ]
         )
@@ -223,7 +246,7 @@ def _table(rows: Sequence[Row], size: int) -> Table:
         "switches a MiB",
         f"CPU time a GiB [{scale.unit}]",
         f"95 % [{scale.unit}]",
-        "waiting, of its time",
+        "on no CPU, at least",
         "page faults a MiB",
     ]
     note = f"Medians at {format_bytes(size)}, random bytes. Page faults are counted of the sender alone."
@@ -245,14 +268,12 @@ def _plain(summary: Summary | None) -> str:
     return MISSING if summary is None else format_value(summary.median, summary.median / 50, "")
 
 
-def _verdicts(experiment: ExperimentResults, points: Sequence[PointSamples], size: int) -> Table:
-    names = ("cpu_s_per_gib", "receiver_cpu_s_per_gib", "calls", "receiver_calls")
+def _verdicts(
+    compared: Mapping[str, Sequence[ComparedMetric]], points: Sequence[PointSamples], size: int
+) -> Table:
     lines = []
-    for name in ways(points):
-        if name == CALLS:
-            continue
-        rows = against(experiment, names, CALLS, name)
-        for each in names:
+    for name, rows in compared.items():
+        for each in COMPARED:
             row = at(rows, each, size=size, content=CONTENT)
             if row is not None:
                 sides = [_point(points, way_name) for way_name in (CALLS, name)]
