@@ -273,7 +273,7 @@ fn metrics() -> Vec<Metric> {
             "bytes_per_s",
             "B/s",
             Better::More,
-            "Contents received in a second of the sender's time.",
+            "Contents received in a second, by the sender's clock.",
         ),
         less(
             "calls",
@@ -305,7 +305,7 @@ fn metrics() -> Vec<Metric> {
         less(
             "wait_ns",
             "ns",
-            "Of the sender's time, the part until the connection stood: refused connects, sleeps, and its own being late included.",
+            "By the sender's clock, until the connection stood: refused connects, sleeps, and its own being late included.",
         ),
     ]
 }
