@@ -366,14 +366,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 Ok(step) => self.methods.push((method, step)),
                 // What this machine cannot do is not a candidate.
                 Err(_) if auto && method != ReceiveMethod::ReadWrite => {}
-                Err(error) => {
-                    let doing = format!(
-                        "the method {}: {}",
-                        method.name(),
-                        crate::error::words(&error)
-                    );
-                    return Err(Stop::here(doing).remedy("choose another method"));
-                }
+                Err(error) => return Err(Stop::method(method.name(), &error)),
             }
         }
         self.trial = Trial::among(self.methods.len());

@@ -262,14 +262,7 @@ impl<'a, 'w> Sender<'a, 'w> {
                 Ok(step) => self.methods.push((method, step)),
                 // What this machine cannot do is not a candidate.
                 Err(_) if auto && method != SendMethod::SendFile => {}
-                Err(error) => {
-                    let doing = format!(
-                        "the method {}: {}",
-                        method.name(),
-                        crate::error::words(&error)
-                    );
-                    return Err(Stop::here(doing).remedy("choose another method"));
-                }
+                Err(error) => return Err(Stop::method(method.name(), &error)),
             }
         }
         self.trial = Trial::among(self.methods.len());

@@ -53,6 +53,12 @@ impl Stop {
         Self::file(name, format!("{doing}: {}", crate::error::words(error)))
     }
 
+    /// A method that was asked for cannot be made ready.
+    pub fn method(name: &str, error: &io::Error) -> Self {
+        let words = crate::error::words(error);
+        Self::here(format!("the method {name}: {words}")).remedy("choose another method")
+    }
+
     /// The same, of a file of which what was sent is never gone on with.
     pub fn useless(mut self) -> Self {
         self.useless = true;

@@ -35,13 +35,7 @@ impl Outgoing {
     /// # Errors
     /// The area cannot be mapped.
     pub fn new(mut device: Device, method: Method, buffer: usize) -> io::Result<Self> {
-        let buffer = match method {
-            Method::Fcntl => vec![0; buffer],
-            Method::Mmap => {
-                device.map()?;
-                Vec::new()
-            }
-        };
+        let buffer = room(&mut device, method, buffer)?;
         Ok(Self {
             device,
             buffer,
@@ -120,6 +114,17 @@ impl Outgoing {
     }
 }
 
+/// The buffer that the calls of a method take; empty where it is the device's area, mapped here.
+fn room(device: &mut Device, method: Method, bytes: usize) -> io::Result<Vec<u8>> {
+    match method {
+        Method::Fcntl => Ok(vec![0; bytes]),
+        Method::Mmap => {
+            device.map()?;
+            Ok(Vec::new())
+        }
+    }
+}
+
 /// What comes in: received as it comes, then taken piece by piece.
 #[derive(Debug)]
 pub struct Incoming {
@@ -136,13 +141,7 @@ impl Incoming {
     /// # Errors
     /// The area cannot be mapped.
     pub fn new(mut device: Device, method: Method, buffer: usize) -> io::Result<Self> {
-        let buffer = match method {
-            Method::Fcntl => vec![0; buffer],
-            Method::Mmap => {
-                device.map()?;
-                Vec::new()
-            }
-        };
+        let buffer = room(&mut device, method, buffer)?;
         Ok(Self {
             device,
             buffer,
