@@ -1,22 +1,22 @@
 """The `oscope` command. Each group of commands has a module; this one puts them together.
 
-Nothing heavy is imported here or by the modules below before a command needs it: the help has to be quick.
+Only the module of the command that is asked for is imported, and nothing heavy by it before it is needed: a
+command has to start quickly, and so has the help, which imports all of them.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
 from oscope import __version__, early, restoring
-from oscope.cli import comparison, disk, doctor, ipc, kernel, listing, run, stored, trace, transfer
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
-from oscope.cli.quick import Command, Group
 from oscope.errors import UsageError
 
 _INTERRUPTED = 130
@@ -34,40 +34,47 @@ Values such as 128K, 1GiB, 10s and 2% are understood everywhere. Data go to stan
 standard error.
 """
 
-app = typer.Typer(
-    name="oscope",
-    cls=Group,
-    epilog=EPILOG,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-for name, command, purpose in (
-    ("run", run.run, "Measure: the whole survey, or what is named."),
-    ("list", listing.list_experiments, "List what can be measured."),
-    ("runs", stored.list_runs, "List the runs in the store."),
-    ("show", stored.show, "Show the summary of a run."),
-    ("compare", comparison.compare, "Tell whether two runs differ, and whether it matters."),
-    ("report", stored.report, "Write an HTML report on runs."),
-    ("export", stored.export, "Write all samples of a run as CSV, Parquet or JSON."),
-    ("ipc", ipc.transfer, "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
-    ("doctor", doctor.examine, "Tell what this machine can measure, and what would mend the rest."),
-):
-    app.command(name, cls=Command, short_help=purpose, epilog=EVERYWHERE)(command)
-app.command(
-    "trace",
-    cls=Command,
-    short_help="Trace a command: its system calls, switches and page faults.",
-    epilog=EVERYWHERE,
-    # What follows the command's name is its own.
-    context_settings={"allow_interspersed_args": False},
-)(trace.trace)
-app.add_typer(disk.app, name="disk", short_help="Write, read or fold one file, or find a good size for one.")
-app.add_typer(transfer.app, name="transfer", short_help="Send files to another host, or receive them.")
-app.add_typer(
-    kernel.app, name="kernel", short_help="Build kernels with patches, boot them, and compare them."
-)
+COMMANDS = {
+    "run": ("run:run", "Measure: the whole survey, or what is named."),
+    "list": ("listing:list_experiments", "List what can be measured."),
+    "runs": ("stored:list_runs", "List the runs in the store."),
+    "show": ("stored:show", "Show the summary of a run."),
+    "compare": ("comparison:compare", "Tell whether two runs differ, and whether it matters."),
+    "report": ("stored:report", "Write an HTML report on runs."),
+    "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
+    "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
+    "doctor": ("doctor:examine", "Tell what this machine can measure, and what would mend the rest."),
+    "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),
+    "disk": ("disk:app", "Write, read or fold one file, or find a good size for one."),
+    "transfer": ("transfer:app", "Send files to another host, or receive them."),
+    "kernel": ("kernel:app", "Build kernels with patches, boot them, and compare them."),
+}
+"""Module and attribute of each command, a function or a group of commands, and its line in the help."""
+_TAKES_A_COMMAND = ("trace",)
+"""What follows the name of such a command's own command is not Oscope's."""
+
+
+def application(names: Iterable[str]) -> typer.Typer:
+    """Return the command with these subcommands, whose modules alone are imported."""
+    app = typer.Typer(
+        name="oscope",
+        epilog=EPILOG,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    app.callback(invoke_without_command=True)(_begin)
+    for name in names:
+        place, purpose = COMMANDS[name]
+        module, _, attribute = place.partition(":")
+        found = getattr(importlib.import_module(f"oscope.cli.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            app.add_typer(found, name=name, short_help=purpose)
+            continue
+        settings = {"allow_interspersed_args": False} if name in _TAKES_A_COMMAND else None
+        app.command(name, short_help=purpose, epilog=EVERYWHERE, context_settings=settings)(found)
+    return app
 
 
 def _print_version(asked: bool) -> None:
@@ -76,7 +83,6 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(invoke_without_command=True)
 def _begin(
     context: typer.Context,
     version: Annotated[
@@ -113,6 +119,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _carry_out(words: list[str], settings: Settings) -> int:
     try:
+        # All of them for the help, and for the nearest name to one that is unknown.
+        app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
         code = app(words, prog_name="oscope", standalone_mode=False, obj=settings)
     except BrokenPipeError:
         return FAILED

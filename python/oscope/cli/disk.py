@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE
-from oscope.cli.quick import Command, Group
-from oscope.cli.request import parse_option
+from oscope.cli.options import EVERYWHERE, parse_option
 from oscope.errors import UsageError
 from oscope.units import parse_bytes
 
@@ -23,7 +21,7 @@ BlockSizeOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
-app = typer.Typer(cls=Group, epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -36,7 +34,7 @@ def _begin(context: typer.Context) -> None:
         print(context.get_help())
 
 
-@app.command("write", cls=Command, short_help="Write a file.", epilog=EVERYWHERE)
+@app.command("write", short_help="Write a file.", epilog=EVERYWHERE)
 def write(
     file: FileArgument,
     block_size: BlockSizeOption,
@@ -69,7 +67,7 @@ def write(
     return DONE
 
 
-@app.command("read", cls=Command, short_help="Read a file.", epilog=EVERYWHERE)
+@app.command("read", short_help="Read a file.", epilog=EVERYWHERE)
 def read(
     file: FileArgument,
     block_size: BlockSizeOption,
@@ -97,7 +95,7 @@ def read(
     return DONE
 
 
-@app.command("fast", cls=Command, short_help="Fold a file as fast as possible.", epilog=EVERYWHERE)
+@app.command("fast", short_help="Fold a file as fast as possible.", epilog=EVERYWHERE)
 def fast(
     file: FileArgument,
     threads: Annotated[
@@ -131,7 +129,7 @@ def fast(
     return DONE
 
 
-@app.command("size", cls=Command, short_help="Find a size that is read in good time.", epilog=EVERYWHERE)
+@app.command("size", short_help="Find a size that is read in good time.", epilog=EVERYWHERE)
 def size(
     file: FileArgument,
     block_size: BlockSizeOption,

@@ -10,7 +10,7 @@ from oscope import catalogue
 from oscope.cli.disk_transfer import LONGEST_S, PATIENCE_S, bytes_text
 from oscope.cli.disk_transfer_bar import bar
 from oscope.cli.errors import note
-from oscope.cli.request import parse_option
+from oscope.cli.options import parse_option
 from oscope.disk.growing import GrowingFile, growing_file
 from oscope.disk.movement import moved
 from oscope.disk.session import FileSession, Transfer

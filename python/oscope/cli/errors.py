@@ -65,6 +65,5 @@ def _usage(error: typer.TyperException) -> str:
     """Word a usage error of the argument parser like our own, with the help that mends it."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "oscope"
-    # The validator behind the parser names its own error class, which says nothing to a person.
-    message = error.format_message().rstrip(".").replace("Value error, ", "")
+    message = error.format_message().rstrip(".?")
     return f"{message[:1].lower()}{message[1:]}: see {command} --help"

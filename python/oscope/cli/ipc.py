@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE, note
-from oscope.cli.request import parse_option
+from oscope.cli.options import parse_option
 from oscope.cli.targets import STANDARD_OUTPUT, check_data
 from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.units import parse_bytes

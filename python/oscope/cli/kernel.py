@@ -10,7 +10,6 @@ import typer
 from oscope.cli import kernel_ab, kernel_boot
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE
-from oscope.cli.quick import Command, Group
 from oscope.errors import UsageError
 
 TreeOption = Annotated[
@@ -26,7 +25,7 @@ JobsOption = Annotated[
     typer.Option("--jobs", metavar="N", help="Programs that make runs at a time. [default: one a CPU]"),
 ]
 
-app = typer.Typer(cls=Group, epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -39,7 +38,7 @@ def _begin(context: typer.Context) -> None:
         print(context.get_help())
 
 
-@app.command("source", cls=Command, short_help="Make the source ready.", epilog=EVERYWHERE)
+@app.command("source", short_help="Make the source ready.", epilog=EVERYWHERE)
 def source(tree: TreeOption = None) -> int:
     """Unpack the newest /usr/src/linux-source-*.tar.xz, unless that is done, and print the folder.
 
@@ -51,7 +50,7 @@ def source(tree: TreeOption = None) -> int:
     return DONE
 
 
-@app.command("build", cls=Command, short_help="Build a kernel, unless that is done.", epilog=EVERYWHERE)
+@app.command("build", short_help="Build a kernel, unless that is done.", epilog=EVERYWHERE)
 def build(
     patch: Annotated[
         list[str] | None,
@@ -77,7 +76,7 @@ def build(
     return DONE
 
 
-@app.command("list", cls=Command, short_help="List the kernels that are built.", epilog=EVERYWHERE)
+@app.command("list", short_help="List the kernels that are built.", epilog=EVERYWHERE)
 def list_kernels(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON array.")] = False,
 ) -> int:
@@ -91,7 +90,7 @@ def list_kernels(
     return DONE
 
 
-@app.command("check-patch", cls=Command, short_help="Tell whether a patch is fit.", epilog=EVERYWHERE)
+@app.command("check-patch", short_help="Tell whether a patch is fit.", epilog=EVERYWHERE)
 def check_patch(
     patch: Annotated[str, typer.Argument(metavar="PATCH", help="The name of one of Oscope's, or a file.")],
     tree: TreeOption = None,
@@ -114,9 +113,7 @@ def _at_least_one(jobs: int | None) -> int | None:
     return jobs
 
 
-app.command("ab", cls=Command, short_help="Tell what a patch changes in an experiment.", epilog=EVERYWHERE)(
-    kernel_ab.ab
-)
+app.command("ab", short_help="Tell what a patch changes in an experiment.", epilog=EVERYWHERE)(kernel_ab.ab)
 app.command("boot", cls=kernel_boot.BootCommand, short_help="Run a command in a guest.", epilog=EVERYWHERE)(
     kernel_boot.boot
 )

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from oscope.cli.errors import note
-from oscope.cli.quick import Command
-from oscope.cli.request import parse_option
+from oscope.cli.options import parse_option
 from oscope.errors import UsageError
 from oscope.units import parse_bytes, parse_duration
 
@@ -23,7 +23,7 @@ _COMMAND = "oscope.command"
 _DASHES = "--"
 
 
-class BootCommand(Command):
+class BootCommand(TyperCommand):
     """What follows `--` is the command for the guest, and no kernel, whatever it looks like."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

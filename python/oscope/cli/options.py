@@ -1,11 +1,11 @@
-"""Options that hold for every command wherever they stand, and arguments that several commands share."""
+"""Options that hold for every command wherever they stand, and what several commands share of theirs."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -19,6 +19,8 @@ With every command:
   --verbose   With an error, print its trace as well.
 """
 """Part of each command's help. `\\b` keeps the line breaks."""
+
+Value = TypeVar("Value")
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
@@ -40,8 +42,7 @@ class Settings:
 def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     """Part the options of every command from the rest of `arguments`; UsageError for a malformed one.
 
-    They are not left to Typer, which loads pydantic for every option that takes a value: that alone would
-    take longer than all of `oscope list`.
+    They are not left to Typer, which takes a group's options only before the name of its command.
     """
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     parser.add_argument("--verbose", action="store_true")
@@ -51,3 +52,11 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     except argparse.ArgumentError as error:
         raise UsageError(f"{error.argument_name}: {error.message}", remedy="see oscope --help") from None
     return Settings(found.verbose, found.store), rest
+
+
+def parse_option(option: str, parse: Callable[[str], Value], text: str) -> Value:
+    """Return what `parse` makes of `text`; UsageError naming the option."""
+    try:
+        return parse(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error.message}", remedy=error.remedy) from None

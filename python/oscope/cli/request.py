@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from oscope import labs, units
+from oscope.cli.options import parse_option
 from oscope.clocks import Clock
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Profile
 from oscope.guest.wanted import Where
 from oscope.plan import Amount
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -95,11 +93,3 @@ def parse_trace(text: str | None) -> str | None:
 def parse_share(option: str, text: str) -> float:
     """Read a share such as `2%`; UsageError naming the option."""
     return parse_option(option, units.parse_share, text)
-
-
-def parse_option(option: str, parse: Callable[[str], Value], text: str) -> Value:
-    """Return what `parse` makes of `text`; UsageError naming the option."""
-    try:
-        return parse(text)
-    except UsageError as error:
-        raise UsageError(f"{option}: {error.message}", remedy=error.remedy) from None

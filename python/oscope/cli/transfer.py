@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE
-from oscope.cli.quick import Command, Group
-from oscope.cli.request import parse_option
+from oscope.cli.options import EVERYWHERE, parse_option
 from oscope.cli.targets import STANDARD_OUTPUT, check_data
 from oscope.errors import UsageError
 from oscope.units import parse_duration
@@ -39,7 +37,7 @@ StallOption = Annotated[
     str, typer.Option("--stall", metavar="T", help="Give up after this long without progress.")
 ]
 
-app = typer.Typer(cls=Group, epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
 
 @app.callback(invoke_without_command=True)
@@ -54,7 +52,7 @@ def _begin(context: typer.Context) -> None:
 
 
 # With more parameters than other functions: it is the table of the command's options.
-@app.command("receive", cls=Command, short_help="Receive files into a folder.", epilog=EVERYWHERE)
+@app.command("receive", short_help="Receive files into a folder.", epilog=EVERYWHERE)
 def receive(
     into: Annotated[str, typer.Option("--into", metavar="DIR", help="The folder that files go into.")],
     listen: Annotated[
@@ -100,7 +98,7 @@ def receive(
 
 
 # As above: the table of the command's options.
-@app.command("send", cls=Command, short_help="Send files and folders.", epilog=EVERYWHERE)
+@app.command("send", short_help="Send files and folders.", epilog=EVERYWHERE)
 def send(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Files, and folders whole.")],
     address: Annotated[

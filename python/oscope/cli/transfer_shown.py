@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import sys
 import time
@@ -47,12 +48,14 @@ class Shown:
     def listening(self, address: str) -> None:
         """Tell the address, with the port that was chosen."""
         note(f"listening on {address}")
+        self._prepare()
 
     def met(self, peer: str) -> None:
         """Tell who connected, where that is news."""
         self._begun = time.monotonic()
         if self._side == "receiver":
             note(f"{peer} sends")
+        self._prepare()
 
     def progress(self, progress: Progress) -> None:
         """Draw how far it is; only on a terminal, and only once it takes long."""
@@ -92,6 +95,11 @@ class Shown:
         self._end()
         self._descriptors = []
         tell(error, verbose=False)
+
+    def _prepare(self) -> None:
+        """Import what the table takes while the probe waits or works: what is short shall end soon."""
+        if self._tables:
+            importlib.import_module("oscope.terminal")
 
     def _end(self) -> None:
         bar, self._bar = self._bar, None
