@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 PREAMBLE = b"oscope.transfer/1\n"
 HELLO, ENTRIES, ENTRIES_END, PLAN, DATA, END = range(6)
-REFUSAL = 9
+WORKING, REFUSAL = 7, 9
 CHECK = 8
 LIMIT_S = 30.0
 _START = (0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19)
@@ -63,6 +64,24 @@ class HostileSender:
         number = len(claims) if count is None else count
         self.say(PREAMBLE, hello(), entries(*claims), frame(ENTRIES_END, varint(number)))
 
+    def trickle(self, parts: Iterable[bytes], pause_s: float) -> bytes:
+        """Send each part after a pause, until the receiver hangs up; return what it has said."""
+        heard = bytearray()
+        self._socket.settimeout(pause_s)
+        try:
+            for part in parts:
+                self.say(part)
+                try:
+                    while chunk := self._socket.recv(1 << 16):
+                        heard += chunk
+                    break
+                except TimeoutError:
+                    continue
+        except ConnectionResetError:
+            pass
+        self._socket.settimeout(LIMIT_S)
+        return bytes(heard)
+
     def refusal(self) -> str:
         """Return why the receiver refuses; everything before that is passed over. Fails where it does not."""
         heard = bytearray()
@@ -71,7 +90,7 @@ class HostileSender:
                 heard += chunk
         except ConnectionResetError:
             pass
-        return _find_refusal(bytes(heard))
+        return find_refusal(bytes(heard))
 
 
 def hello() -> bytes:
@@ -142,7 +161,8 @@ def _rotate(word: int, right: int) -> int:
     return (word >> right | word << 32 - right) & 0xFFFFFFFF
 
 
-def _find_refusal(heard: bytes) -> str:
+def find_refusal(heard: bytes) -> str:
+    """Return why the receiver refuses, by all that it said. Fails where it does not."""
     assert heard.startswith(PREAMBLE), heard[:100]
     at = len(PREAMBLE)
     while at + 4 <= len(heard):

@@ -17,10 +17,12 @@ from hostile_sender import (
     ENTRIES_END,
     LIMIT_S,
     PREAMBLE,
+    WORKING,
     Claim,
     HostileSender,
     blake3,
     entries,
+    find_refusal,
     frame,
     hello,
     text,
@@ -236,6 +238,49 @@ def test_who_says_nothing_is_given_up(victim: Victim) -> None:
     victim.lose_patience()
     with socket.create_connection(victim.side.address(), LIMIT_S):
         victim.end()
+
+
+MANY = tuple(Claim(f"{number:0100}".encode(), size=0) for number in range(45))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [bytes([byte]) for byte in entries(*MANY[:9])],
+        [frame(WORKING)] * 600,
+        [entries()] * 600,
+    ],
+    ids=["bytes", "alive", "no-names"],
+)
+def test_who_names_its_files_a_byte_now_and_then_is_given_up(parts: list[bytes], victim: Victim) -> None:
+    victim.lose_patience()
+    with hostile(victim) as sender:
+        sender.say(PREAMBLE, hello())
+        told = find_refusal(sender.trickle(parts, 0.05))
+    assert "names its files too slowly" in told
+    assert "names its files too slowly" in victim.end().errors[0]
+
+
+def test_who_greets_a_byte_now_and_then_is_given_up(victim: Victim) -> None:
+    victim.lose_patience()
+    with hostile(victim) as sender:
+        sender.trickle([bytes([byte]) for byte in PREAMBLE], 0.5)
+    assert "no Oscope transfer" in victim.end().errors[0]
+
+
+def test_names_over_a_slow_line_are_waited_for(victim: Victim) -> None:
+    victim.lose_patience()
+    said = b"".join(entries(claim) for claim in MANY)
+    # Of 6 kB so much every 50 ms: longer in all than the receiver's patience, and twice as fast as needed.
+    slices = [said[at : at + 128] for at in range(0, len(said), 128)]
+    with hostile(victim) as sender:
+        sender.say(PREAMBLE, hello())
+        sender.trickle([*slices, frame(ENTRIES_END, varint(len(MANY)))], 0.05)
+        for _ in MANY:
+            sender.say(frame(END, text(blake3(b""))))
+        ending = victim.side.end()
+    assert ending.code == 0, ending
+    assert set(seen(victim.into)) == {claim.name.decode() for claim in MANY}
 
 
 def test_who_hangs_up_at_once_is_an_error(victim: Victim) -> None:

@@ -73,6 +73,7 @@ pub fn receive(
 ) -> Result<Received, TransferError> {
     ignore_pipe_signal()?;
     let mut link = Link::new(stream, options.stall).map_err(|stop| stop.error)?;
+    link.keep_pace();
     let result = Meter::new(watch)
         .and_then(|meter| receiver::Receiver::new(&mut link, into, options, meter).run());
     result.map_err(|stop| told(&mut link, stop))

@@ -1,6 +1,7 @@
 //! The connection: frames and raw bytes, in large calls, never waiting for ever.
 
 mod incoming;
+mod pace;
 
 use std::io;
 use std::net::TcpStream;
@@ -13,6 +14,7 @@ use super::wire::{self, FRAME, Frame, NAME, PREAMBLE};
 use crate::cancel;
 use crate::error::words;
 use incoming::{receive_some, refused};
+use pace::Pace;
 
 /// Bytes that are received ahead at most; a small file and its frames fit.
 const INPUT: usize = 512 << 10;
@@ -26,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(250);
 /// How long a sender that is interrupted has to end its segment.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// How long a receiver that refused goes on taking what the sender still sends, so that the refusal is not lost to a reset.
+/// How long a receiver that refused takes what the sender still sends, so that the refusal is not lost to a reset; at most its stall.
 const DRAIN: Duration = Duration::from_secs(5);
 
 /// The beginning of a reason: with the others it fits a frame, and a line.
@@ -46,6 +48,8 @@ pub struct Link {
     moved: Instant,
     told: Instant,
     cancelled: Option<Instant>,
+    names: Option<Pace>,
+    answer: Option<Pace>,
     /// Receive no more ahead than is asked for: the bytes that follow are to be moved another way.
     pub lean: bool,
     /// System calls made for the transfer so far.
@@ -76,6 +80,8 @@ impl Link {
             moved: Instant::now(),
             told: Instant::now(),
             cancelled: None,
+            names: None,
+            answer: None,
             lean: false,
             calls: 0,
         })
@@ -271,6 +277,7 @@ impl Link {
     /// One call of `send`: how many bytes were taken, `None` to try again.
     fn send_some(&mut self, bytes: &[u8], flags: i32) -> Result<Option<usize>, Stop> {
         self.calls += 1;
+        let since = Instant::now();
         // SAFETY: the pointer and length are those of a live slice; the socket is open as long as `self`.
         let sent = unsafe {
             libc::send(
@@ -283,10 +290,12 @@ impl Link {
         match usize::try_from(sent) {
             Ok(count) => {
                 self.progress();
+                self.taken(since, count)?;
                 Ok(Some(count))
             }
             Err(_) => {
                 self.again(&io::Error::last_os_error())?;
+                self.taken(since, 0)?;
                 Ok(None)
             }
         }
@@ -351,8 +360,9 @@ impl Link {
         wire::encode(&refusal, &mut self.output);
         let output = std::mem::take(&mut self.output);
         let since = Instant::now();
+        let limit = DRAIN.min(self.stall);
         let mut rest = &output[..];
-        while !rest.is_empty() && since.elapsed() < DRAIN {
+        while !rest.is_empty() && since.elapsed() < limit {
             // SAFETY: the pointer and length are those of a live slice.
             let sent = unsafe {
                 libc::send(
@@ -373,7 +383,7 @@ impl Link {
         if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }
-        while since.elapsed() < DRAIN {
+        while since.elapsed() < limit {
             match receive_some(&self.stream, &mut self.input) {
                 Ok(0) => return,
                 Ok(_) => {}

@@ -4,7 +4,9 @@ use std::io;
 use std::net::TcpStream;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
+use super::pace::Said;
 use super::{Link, cut};
 use crate::transfer::names::{LONGEST, shown};
 use crate::transfer::stop::Stop;
@@ -86,15 +88,18 @@ impl Link {
                 self.fill(want)?;
                 continue;
             };
-            match self.decoded(range.clone())? {
-                Frame::Working => {}
+            let said = match self.decoded(range.clone())? {
                 Frame::Refusal {
                     file,
                     reason,
                     remedy,
                     useless,
                 } => return Err(refused(file, reason, remedy, useless)),
-                _ => return Ok(range),
+                frame => Said::by(&frame),
+            };
+            self.named(said, range.len());
+            if said != Said::Working {
+                return Ok(range);
             }
         }
     }
@@ -202,12 +207,14 @@ impl Link {
     /// Receive until so many bytes are here.
     pub(super) fn fill(&mut self, count: usize) -> Result<(), Stop> {
         while self.end - self.start < count {
-            let missing = count - (self.end - self.start);
-            match self.more(missing) {
+            let here = self.end - self.start;
+            let since = Instant::now();
+            match self.more(count - here) {
                 Ok(true) => self.progress(),
                 Ok(false) => return Err(self.closed()),
                 Err(error) => self.failed(&error)?,
             }
+            self.heard(since, self.end - self.start - here)?;
         }
         Ok(())
     }

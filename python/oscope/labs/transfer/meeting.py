@@ -157,8 +157,18 @@ def _plainly_ready(point: PointSamples) -> bool:
 
 
 def _step(found: Sequence[Met]) -> list[str]:
-    """Give the receiver's step by each mechanism and lateness, beside what the interval makes expect."""
-    return [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
+    """Give the receiver's step by each mechanism and lateness, with what is expected, and the document's."""
+    told = [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
+    if not told:
+        return []
+    apart = steps(reference.RECEIVER)
+    return [
+        *told,
+        (
+            f"In the document, whose receiver is the one that connects, it is {min(apart):.0f} to "
+            f"{max(apart):.0f} ms."
+        ),
+    ]
 
 
 def _late(each: Met, meeting: str) -> bool:
