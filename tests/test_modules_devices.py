@@ -142,6 +142,12 @@ def test_a_sender_that_is_killed_leaves_no_file_and_the_next_one_is_served(found
     assert (len(result["names"]), result["same"]) == (1, True)
 
 
+def test_a_receiver_does_not_connect_to_itself(found: dict[str, Any]) -> None:
+    result = found["itself"]
+    assert result["status"] == [0, 0], (result["sender"], result["receiver"])
+    assert result["same"]
+
+
 def test_random_sequences_of_calls_are_answered_as_they_must_be(found: dict[str, Any]) -> None:
     result = found["random"]
     assert (result["mismatches"], result["unexpected"], result["faults"]) == (0, 0, 0)

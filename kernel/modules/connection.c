@@ -162,6 +162,17 @@ int oscope_accept(struct file *file, struct oscope_transfer_accept *accept)
 	return 0;
 }
 
+/* Tell whether TCP met itself: nobody listens on a port that it chose itself. */
+static bool met_itself(struct socket *socket)
+{
+	struct sockaddr_storage here = {}, there = {};
+	int length = kernel_getsockname(socket, (struct sockaddr *)&here);
+
+	return length > 0 &&
+	       kernel_getpeername(socket, (struct sockaddr *)&there) == length &&
+	       !memcmp(&here, &there, length);
+}
+
 /* Wait for the peer whatever O_NONBLOCK says: a connection half made is not kept. */
 int oscope_connect(struct oscope_opener *opener, const struct oscope_transfer_connect *connect)
 {
@@ -183,6 +194,11 @@ int oscope_connect(struct oscope_opener *opener, const struct oscope_transfer_co
 		return error;
 	set_limits(socket, limit);
 	error = kernel_connect(socket, (struct sockaddr *)&address, length, 0);
+	if (!error && met_itself(socket)) {
+		/* Whoever is to listen there finds the port free at once. */
+		sock_no_linger(socket->sk);
+		error = -ECONNREFUSED;
+	}
 	if (error) {
 		sock_release(socket);
 		return error == -EINPROGRESS ? -ETIMEDOUT : error;

@@ -21,6 +21,7 @@ from typing import Any
 DOCUMENT = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577, 1502860)
 """Bytes of the document's files."""
 SENDER, RECEIVER = Path("/dev/oscope_sender"), Path("/dev/oscope_receiver")
+PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 KMEMLEAK = Path("/sys/kernel/debug/kmemleak")
 LIMIT_S = 120.0
 SLOW_LIMIT_S = 1800.0
@@ -121,6 +122,32 @@ def vanished(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]:
     }
 
 
+def met_itself(probe: str, small: Path, into: Path, port: int) -> dict[str, Any]:
+    """Have a receiver connect where its own port is the only free one, then a sender come: what comes of it.
+
+    TCP connects a port that asks for itself to itself (RFC 9293, 3.5, simultaneous open).
+    """
+    into.mkdir()
+    usual = PORTS.read_text()
+    options, address = ["--device", "fcntl"], f"127.0.0.1:{port}"
+    PORTS.write_text(f"{port} {port}")
+    with started(
+        [probe, "receive", "--once", *options, "--listen", address, "--into", str(into)]
+    ) as receiver:
+        # It tries fifty times a second.
+        time.sleep(1)
+        PORTS.write_text(usual)
+        send = [probe, "send", *options, address, str(small)]
+        sent = subprocess.run(send, stdout=subprocess.PIPE, text=True, timeout=limit_s(), check=False)
+        told, _ = receiver.communicate(timeout=limit_s())
+    return {
+        "status": [sent.returncode, receiver.returncode],
+        "sender": events(sent.stdout),
+        "receiver": events(told),
+        "same": is_same(small, into / small.name),
+    }
+
+
 def workload(probe: str) -> list[dict[str, Any]]:
     """Return the answers to requests for transfer.device, which loads the modules and unloads them."""
     sent = ((1, "document", "random"), (10, "document", "random"), (1, "equal", "zeros"))
@@ -195,6 +222,7 @@ def main() -> None:
         for port, method in enumerate(("fcntl", "mmap"), 7025):
             found[method] = transfer(given.probe, method, files, Path(place) / method, port)
         found["vanished"] = vanished(given.probe, files[0], Path(place) / "vanished", 7030)
+        found["itself"] = met_itself(given.probe, files[0], Path(place) / "itself", 45001)
     found["random"] = random_calls(given.random_operations, given.sequences, given.seed, given.seconds)
     found["leaks"] = leaks()
     subprocess.run(["rmmod", "oscope_sender", "oscope_receiver"], check=True, timeout=limit_s())
