@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import TESTS
-from oscope import locate, probe
+from oscope import locate
 from oscope.errors import OscopeError, ProbeError
 from oscope.probe import Probe, Request
 from oscope.wire import Done, Event, Note, Refusal, Sample, parse_event
@@ -88,7 +88,7 @@ def test_a_probe_told_to_end_gives_its_last_events(fake_probe: Path) -> None:
 
 
 def test_a_probe_deaf_to_being_told_is_killed(fake_probe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "_GOODBYE_LIMIT_S", 0.2)
+    monkeypatch.setattr(Probe, "goodbye_limit_s", 0.2)
     client = Probe([fake_probe, "run"])
     request = Request(id=1, workload="fake.work", params={"do": "deaf"})
     events = client.run(request, silence_limit_s=60)

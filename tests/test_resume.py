@@ -40,7 +40,7 @@ class Teller(Silence):
     def note(self, text):
         print(text, flush=True)
 
-probe._GOODBYE_LIMIT_S = 1.0
+probe.Probe.goodbye_limit_s = 1.0
 plan = Plan.from_object(orjson.loads(Path(sys.argv[2]).read_bytes()))
 resume = sys.argv[3] if len(sys.argv) > 3 else None
 with Store.open(sys.argv[1]) as store:

@@ -49,15 +49,16 @@ class GuestProbe(Probe):
         super().kill()
         self._console.close()
 
-    def _doing(self) -> str:
+    def doing(self) -> str:
         """QEMU's threads tell nothing of the guest's."""
         return ""
 
-    def _last_words(self) -> str:
-        if self._terminated_at is not None:
+    def last_words(self) -> str:
+        """Return the probe's, and what the console says of the guest."""
+        if self.terminated:
             # It ends because it was told to: nobody is shown the error, and the console need not be kept.
-            return super()._last_words()
-        return f"{super()._last_words()}; {self._console.explain()}"
+            return super().last_words()
+        return f"{super().last_words()}; {self._console.explain()}"
 
 
 class GuestPlace:

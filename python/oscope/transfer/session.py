@@ -114,7 +114,7 @@ def send(sending: Sending, watcher: Watcher) -> Done:
                 case _:
                     _tell(event, watcher)
         status = verb.wait()
-        words = verb.last_words
+        words = verb.last_words()
     if failure is not None:
         raise failure.to_error()
     if done is None or status != 0:
@@ -152,7 +152,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case _:
                     _tell(event, watcher)
         status = verb.wait()
-        words = verb.last_words
+        words = verb.last_words()
     if unheard is not None:
         raise unheard.to_error()
     if status != 0:
