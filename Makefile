@@ -9,7 +9,7 @@ help:
 	@echo "make run     set everything up, measure this machine, write oscope-report.html"
 	@echo "make test    set everything up, run linters and all tests"
 	@echo "make bench   Oscope beside its peers, in one run"
-	@echo "make setup   only set everything up: .venv/bin/oscope, .venv/bin/oscope-probe"
+	@echo "make setup   only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 	@echo "make clean   remove what was built"
 

@@ -28,6 +28,7 @@ MODULES = (
     "null_compare",
     "kernel",
     "transfer",
+    "fs",
     "modules",
 )
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import os
-import socket
 import subprocess
 import threading
 import time
@@ -14,21 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ssh_server import ALIAS, HOST, free_port, running
+
 LIMIT_S = 300.0
-HOST = "127.0.0.1"
-SSHD = "/usr/sbin/sshd"
-_GRACE_S = 10.0
 _BLOCK = 1 << 18
 _LISTENING = "0A"
-_PRIVILEGE_SEPARATION = Path("/run/sshd")
-"""Without this folder, sshd does not start as root."""
-
-
-def free_port() -> int:
-    """Return a port of the loopback device that nobody uses just now."""
-    with socket.create_server((HOST, 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 class Together:
@@ -147,61 +135,16 @@ def write(size: int, into: Path) -> float:
 @contextlib.contextmanager
 def ssh_server(folder: Path) -> Iterator[Callable[[Path, Path], float]]:
     """Run an sshd of our own, its keys and settings in `folder`; give `scp -r`, which returns seconds."""
-    port = free_port()
-    for name in ("host", "user"):
-        _call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name)
-    config = folder / "sshd_config"
-    config.write_text(
-        f"Port {port}\nListenAddress {HOST}\nHostKey {folder / 'host'}\nPidFile none\nUsePAM no\n"
-        f"AuthorizedKeysFile {folder / 'user.pub'}\nStrictModes no\nPermitRootLogin prohibit-password\n"
-        "PasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\n"
-    )
-    known = folder / "known"
-    known.write_text(f"[{HOST}]:{port} {(folder / 'host.pub').read_text()}")
-    options = (
-        "IdentitiesOnly=yes",
-        "BatchMode=yes",
-        f"UserKnownHostsFile={known}",
-        "StrictHostKeyChecking=yes",
-    )
-    words = ["scp", "-q", "-r", "-F", "none", "-P", str(port), "-i", str(folder / "user")]
-    words += [word for option in options for word in ("-o", option)]
+    with running(folder) as server:
 
-    def copy(source: Path, into: Path) -> float:
-        begin = time.monotonic()
-        with Together() as programs:
-            programs.start(*words, source, f"{getpass.getuser()}@{HOST}:{into}")
-            programs.wait()
-            return time.monotonic() - begin
+        def copy(source: Path, into: Path) -> float:
+            begin = time.monotonic()
+            with Together() as programs:
+                programs.start("scp", "-q", "-r", "-F", server.config, source, f"{ALIAS}:{into}")
+                programs.wait()
+                return time.monotonic() - begin
 
-    with _privilege_separation(), (folder / "sshd.log").open("wb") as log:
-        server = subprocess.Popen([SSHD, "-D", "-e", "-f", config], stdout=log, stderr=log)
-        try:
-            wait_for_port(port, server)
-            yield copy
-        finally:
-            server.terminate()
-            try:
-                server.wait(_GRACE_S)
-            finally:
-                server.kill()
-
-
-@contextlib.contextmanager
-def _privilege_separation() -> Iterator[None]:
-    """Have the folder that sshd wants as root, and leave none behind that was not there."""
-    if os.geteuid() != 0 or _PRIVILEGE_SEPARATION.exists():
-        yield
-        return
-    _PRIVILEGE_SEPARATION.mkdir(mode=0o755)
-    try:
-        yield
-    finally:
-        _PRIVILEGE_SEPARATION.rmdir()
-
-
-def _call(*words: str | Path) -> None:
-    subprocess.run(list(words), check=True, timeout=60, stdin=subprocess.DEVNULL)
+        yield copy
 
 
 def pair(

@@ -30,14 +30,17 @@ if [ "$purpose" != run ]; then
   want sparse sparse
   # Network namespaces for transfers.
   want ip iproute2
+  # What the file system is mounted with, the server that it is tested against, and what it is compared with.
+  want fusermount3 fuse3
+  want ssh openssh-client
+  [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
+  want sshfs sshfs
 fi
 if [ "$purpose" = bench ]; then
-  # What transfers are compared with.
+  # What transfers are compared with, beside scp.
   want iperf3 iperf3
   want socat socat
   want nc.openbsd netcat-openbsd
-  want scp openssh-client
-  [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
 fi
 if [ ${#wanted[@]} -gt 0 ]; then
   command -v apt-get >/dev/null || fail "missing: ${wanted[*]}" "install them with this system's package manager"
@@ -45,7 +48,7 @@ if [ ${#wanted[@]} -gt 0 ]; then
   say "installing ${wanted[*]}"
   export DEBIAN_FRONTEND=noninteractive
   if [[ " ${wanted[*]} " == *" openssh-server "* ]]; then
-    # The benchmarks start an sshd of their own, which needs the package's user and libraries; its service is to start neither now nor at the
+    # Tests and benchmarks start an sshd of their own, which needs the package's user and libraries; its service is to start neither now nor at the
     # next boot. The service, the socket and the init script all heed this file, which is there before them however this script ends.
     mkdir -p /etc/ssh
     touch /etc/ssh/sshd_not_to_be_run
@@ -72,9 +75,15 @@ if ! sha256sum --check --status "$stamp" 2>/dev/null; then
   .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
   sha256sum requirements.lock > "$stamp"
 fi
-say "building the probe"
 log=.venv/.build.log
-PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet >"$log" 2>&1 ||
-  { cat "$log" >&2; fail "the probe does not build" "see above"; }
+# build WHAT [OPTION]...: a program goes into .venv/bin; maturin makes a wheel of each.
+build() {
+  say "building $1"
+  PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet "${@:2}" >"$log" 2>&1 ||
+    { cat "$log" >&2; fail "$1 does not build" "see above"; }
+}
+build "the probe"
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
+build "the file system" --manifest-path fs/Cargo.toml
+.venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
 say "ready: .venv/bin/oscope"

@@ -1,4 +1,4 @@
-"""Where the probe is, and what it answers when asked something other than to measure."""
+"""Where Oscope's programs are, and what the probe answers when asked something other than to measure."""
 
 from __future__ import annotations
 
@@ -21,21 +21,33 @@ def find_probe() -> Path:
 
     Raises OscopeError with the remedy where there is none.
     """
-    named = os.environ.get("OSCOPE_PROBE")
+    return _find_program("oscope-probe", "OSCOPE_PROBE")
+
+
+def find_filesystem() -> Path:
+    """Return the path of `oscope-fs`: `OSCOPE_FS`, else beside this Python, else on the PATH.
+
+    Raises OscopeError with the remedy where there is none.
+    """
+    return _find_program("oscope-fs", "OSCOPE_FS")
+
+
+def _find_program(name: str, variable: str) -> Path:
+    named = os.environ.get(variable)
     if named:
         if not os.access(named, os.X_OK) or Path(named).is_dir():
             raise OscopeError(
-                f"OSCOPE_PROBE={named} is not a program", remedy="unset it, or name the built oscope-probe"
+                f"{variable}={named} is not a program", remedy=f"unset it, or name the built {name}"
             )
         return Path(named).absolute()
-    beside = Path(sys.executable).parent / "oscope-probe"
+    beside = Path(sys.executable).parent / name
     if os.access(beside, os.X_OK):
         return beside
-    found = shutil.which("oscope-probe")
+    found = shutil.which(name)
     if found is None:
         raise OscopeError(
-            f"oscope-probe was found neither beside {sys.executable} nor on the PATH",
-            remedy="run `make setup`, or set OSCOPE_PROBE to the built probe",
+            f"{name} was found neither beside {sys.executable} nor on the PATH",
+            remedy=f"run `make setup`, or set {variable} to the built {name}",
         )
     return Path(found).absolute()
 

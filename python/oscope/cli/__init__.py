@@ -48,10 +48,16 @@ COMMANDS = {
     "disk": ("disk:app", "Write, read or fold one file, or find a good size for one."),
     "transfer": ("transfer:app", "Send files to another host, or receive them."),
     "kernel": ("kernel:app", "Build kernels with patches, boot them, and compare them."),
+    "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
 }
 """Module and attribute of each command, a function or a group of commands, and its line in the help."""
-_TAKES_A_COMMAND = ("trace",)
-"""What follows the name of such a command's own command is not Oscope's."""
+_SETTINGS: dict[str, dict[str, object]] = {
+    # What follows the name of the command's own command is not Oscope's.
+    "trace": {"allow_interspersed_args": False},
+    # All words are the program's, which has a help of its own.
+    "fs": {"allow_interspersed_args": False, "ignore_unknown_options": True, "help_option_names": []},
+}
+"""Settings of the commands that have some of their own."""
 
 
 def application(names: Iterable[str]) -> typer.Typer:
@@ -72,8 +78,7 @@ def application(names: Iterable[str]) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=purpose)
             continue
-        settings = {"allow_interspersed_args": False} if name in _TAKES_A_COMMAND else None
-        app.command(name, short_help=purpose, epilog=EVERYWHERE, context_settings=settings)(found)
+        app.command(name, short_help=purpose, epilog=EVERYWHERE, context_settings=_SETTINGS.get(name))(found)
     return app
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oscope.doctor.environment import ENVIRONMENT_CHECKS
+from oscope.doctor.filesystem import FILESYSTEM_CHECKS
 from oscope.doctor.finding import Finding
 from oscope.doctor.host import HOST_CHECKS
 from oscope.doctor.kernels import KERNEL_CHECKS
@@ -32,7 +33,7 @@ def examine(store: str | None = None) -> list[Finding]:
         findings += [try_workload(trial) for trial in TRIALS]
     findings += [check() for check in (*MEMORY_CHECKS, *HOST_CHECKS)]
     findings += [try_tool(tool) for tool in TOOLS]
-    findings += [check() for check in KERNEL_CHECKS]
+    findings += [check() for check in (*FILESYSTEM_CHECKS, *KERNEL_CHECKS)]
     findings.append(_store(store))
     return findings
 

@@ -68,7 +68,7 @@ def _drop_caches() -> Finding:
 
 
 def _fuse() -> Finding:
-    return try_open("FUSE", Path("/dev/fuse"), os.O_RDWR, "the user-level file system lab")
+    return try_open("FUSE", Path("/dev/fuse"), os.O_RDWR, "oscope fs")
 
 
 def try_open(name: str, path: Path, flags: int, needed_for: str) -> Finding:

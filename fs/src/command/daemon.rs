@@ -1,0 +1,155 @@
+//! Becoming a process of its own, and telling the one that the person started how the mount comes along.
+//!
+//! The child is forked before any thread exists. It tells by lines of JSON in a pipe, which ends with the mount standing, or with its failure.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Mutex;
+
+use nix::fcntl::OFlag;
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, fork, pipe2, setsid};
+use serde::{Deserialize, Serialize};
+
+use super::{failed, log};
+use crate::failure::Failure;
+
+/// What the child tells.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    /// How it goes.
+    Note(String),
+    /// The mount answers.
+    Ready,
+    /// It came to nothing.
+    Failed { message: String, remedy: String },
+}
+
+/// Where this process goes on.
+pub enum Side {
+    /// In the process that the person started; the child has mounted.
+    Parent(Pid),
+    /// In the child.
+    Child(Teller),
+}
+
+/// Tells the person how the mount comes along.
+pub struct Teller(Mutex<Option<File>>);
+
+impl Teller {
+    /// In the foreground: `log::note` has standard error.
+    pub fn foreground() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// Tell one thing, in the log as well.
+    pub fn note(&self, text: &str) {
+        log::note(text);
+        self.send(&Word::Note(text.to_owned()));
+    }
+
+    /// The mount answers: the process that the person started ends.
+    pub fn ready(&self) {
+        self.send(&Word::Ready);
+        *self.held() = None;
+    }
+
+    /// It came to nothing.
+    pub fn failed(&self, failure: &Failure) {
+        self.send(&Word::Failed {
+            message: failure.message.clone(),
+            remedy: failure.remedy.clone(),
+        });
+    }
+
+    /// A descriptor that shows when the process that the person started is gone; None in the foreground.
+    pub fn watched(&self) -> Option<OwnedFd> {
+        self.held()
+            .as_ref()
+            .and_then(|pipe| pipe.try_clone().ok())
+            .map(OwnedFd::from)
+    }
+
+    fn send(&self, word: &Word) {
+        // Where nobody reads any more, the watch on `watched` knows.
+        if let (Some(pipe), Ok(text)) = (self.held().as_mut(), serde_json::to_string(word)) {
+            let _ = writeln!(pipe, "{text}");
+        }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Option<File>> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// Go on as a process of its own in a session of its own. Only while there is one thread.
+///
+/// The parent waits for the mount, prints the child's notes, and returns its failure as its own.
+pub fn part() -> Result<Side, Failure> {
+    let cannot = |error: nix::Error| {
+        failed(
+            format!("no process can be made ({error})"),
+            "add -f to stay in the foreground",
+        )
+    };
+    let (reading, writing) = pipe2(OFlag::O_CLOEXEC).map_err(cannot)?;
+    // SAFETY: no thread has been made yet, so that no lock is held by one which the child would not have.
+    match unsafe { fork() }.map_err(cannot)? {
+        ForkResult::Parent { child } => {
+            drop(writing);
+            attend(reading, child)
+        }
+        ForkResult::Child => {
+            drop(reading);
+            let teller = Teller(Mutex::new(Some(writing.into())));
+            setsid()
+                .map_err(cannot)
+                .and_then(|_| leave())
+                .inspect_err(|failure| teller.failed(failure))?;
+            Ok(Side::Child(teller))
+        }
+    }
+}
+
+/// Let go of the folder, the terminal and the pipes of whoever called: they would wait for this process to end.
+fn leave() -> Result<(), Failure> {
+    let cannot =
+        |error: std::io::Error| failed(format!("/dev/null does not open ({error})"), "mend /dev");
+    std::env::set_current_dir("/").map_err(cannot)?;
+    let nowhere = File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/null")
+        .map_err(cannot)?;
+    for stream in [libc::STDIN_FILENO, libc::STDOUT_FILENO, libc::STDERR_FILENO] {
+        // SAFETY: the first is open, the second a number; dup2 touches no memory.
+        if unsafe { libc::dup2(nowhere.as_raw_fd(), stream) } < 0 {
+            return Err(cannot(std::io::Error::last_os_error()));
+        }
+    }
+    Ok(())
+}
+
+fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {
+    for line in BufReader::new(File::from(reading)).lines() {
+        match line.ok().and_then(|line| serde_json::from_str(&line).ok()) {
+            Some(Word::Note(text)) => log::note(&text),
+            Some(Word::Ready) => return Ok(Side::Parent(child)),
+            Some(Word::Failed { message, remedy }) => return Err(failed(message, remedy)),
+            None => break,
+        }
+    }
+    let ended = match waitpid(child, None) {
+        Ok(WaitStatus::Exited(_, status)) => format!("ended with status {status}"),
+        Ok(WaitStatus::Signaled(_, signal, _)) => format!("was killed by {signal}"),
+        _ => "ended".to_owned(),
+    };
+    Err(failed(
+        format!("the process of the mount (PID {child}) {ended} before it answered"),
+        "add -f to see what it says",
+    ))
+}

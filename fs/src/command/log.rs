@@ -1,0 +1,145 @@
+//! What a mount tells people: a line each in the cache folder's file `log`, in the foreground on standard error as well.
+//!
+//! Before `open`, and in commands that have no log, a line goes to standard error. Any thread may call `note`.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A log that is longer than this when a mount begins becomes `log.1`, and what that was is gone.
+const MOST_BYTES: u64 = 1 << 20;
+
+static LOG: Mutex<Option<Log>> = Mutex::new(None);
+
+struct Log {
+    file: File,
+    on_standard_error: bool,
+}
+
+/// Have `note` write to `log` in `folder` from now on, which only the user can read; with `on_standard_error` there too.
+///
+/// Without it, standard error becomes the log itself, so that the last words of a panic are kept.
+pub fn open(folder: &Path, on_standard_error: bool) -> io::Result<()> {
+    let path = folder.join("log");
+    if path.metadata().is_ok_and(|found| found.len() > MOST_BYTES) {
+        std::fs::rename(&path, folder.join("log.1"))?;
+    }
+    let file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW)
+        .open(path)?;
+    if !on_standard_error {
+        // SAFETY: both are open descriptors of this process; dup2 touches no memory.
+        if unsafe { libc::dup2(file.as_raw_fd(), libc::STDERR_FILENO) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    let log = Log {
+        file,
+        on_standard_error,
+    };
+    *held() = Some(log);
+    Ok(())
+}
+
+/// Tell one thing in one line: line breaks in it become spaces.
+pub fn note(text: &str) {
+    let text = one_line(text);
+    let mut held = held();
+    // What cannot be logged (a full disk) must not stop the file system.
+    if let Some(log) = held.as_mut() {
+        let _ = log
+            .file
+            .write_all(format!("{} [{}] {text}\n", stamp(now()), std::process::id()).as_bytes());
+    }
+    if held.as_ref().is_none_or(|log| log.on_standard_error) {
+        let _ = writeln!(io::stderr(), "oscope-fs: {text}");
+    }
+}
+
+/// `text` with all white space, line breaks too, as single spaces.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Seconds since 1970 as `2026-11-22T08:45:00Z`.
+pub fn stamp(seconds: u64) -> String {
+    let (days, rest) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        rest / 3600,
+        rest / 60 % 60,
+        rest % 60
+    )
+}
+
+/// Seconds since 1970, 0 on a machine whose clock is before that.
+pub fn now() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
+/// Year, month and day of a day since 1970-01-01, counted in eras of 400 years that begin on 1 March.
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
+}
+
+fn held() -> std::sync::MutexGuard<'static, Option<Log>> {
+    // A thread that panicked while it wrote a line leaves nothing half-done here.
+    LOG.lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_the_time_in_utc() {
+        // From `date -u -d @N +%FT%TZ`.
+        for (seconds, told) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_795_337_100, "2026-11-22T08:45:00Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(stamp(seconds), told);
+        }
+    }
+
+    #[test]
+    fn a_log_has_a_line_for_each_note() {
+        let folder = tempfile::tempdir().unwrap();
+        open(folder.path(), true).unwrap();
+        note("first\nof two lines");
+        note("second");
+        let text = std::fs::read_to_string(folder.path().join("log")).unwrap();
+        *held() = None;
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].ends_with("] first of two lines"), "{text}");
+        assert!(
+            lines.iter().any(|line| line.ends_with("] second")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,197 @@
+//! `oscope-fs mount`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use super::arguments::Mount;
+use super::daemon::{self, Side, Teller};
+use super::life::Life;
+use super::log::note;
+use super::record::Record;
+use super::{Ending, failed, log, mountpoint, place, socket, ssh, status};
+use crate::failure::Failure;
+use crate::mount::{Mounted, Options, Recovered, recover};
+use crate::remote::{Remote, Target};
+use crate::store::Store;
+
+/// A request, looked at as far as that takes no server.
+struct Wanted {
+    target: Target,
+    place: PathBuf,
+    cache: PathBuf,
+    arguments: Mount,
+}
+
+/// Mount; the caller's process ends when the mount answers, or in the foreground when it is unmounted.
+pub fn run(arguments: Mount) -> Result<ExitCode, Ending> {
+    let target = ssh::target(&arguments.target, &arguments.ssh).map_err(Ending::Wrong)?;
+    let place = place::absolute(&arguments.mountpoint)?;
+    mountpoint::prepare(&place)?;
+    let cache = match &arguments.cache {
+        Some(cache) => place::absolute(cache)?,
+        None => place::cache_of(&target.key())?,
+    };
+    if cache.starts_with(&place) || place.starts_with(&cache) {
+        return Err(Ending::Wrong(failed(
+            format!(
+                "the cache {} and the mount point {} lie in one another",
+                cache.display(),
+                place.display()
+            ),
+            "name another folder with --cache",
+        )));
+    }
+    let wanted = Wanted {
+        target,
+        place,
+        cache,
+        arguments,
+    };
+    if wanted.arguments.foreground {
+        return Ok(live(&wanted, &Teller::foreground())?);
+    }
+    match daemon::part()? {
+        Side::Parent(child) => Ok(seen(&wanted.place, child)?),
+        Side::Child(teller) => {
+            // What goes wrong now is told by the caller's process; later, in the log.
+            Ok(live(&wanted, &teller).unwrap_or_else(|failure| {
+                note(&failure.to_string());
+                teller.failed(&failure);
+                ExitCode::FAILURE
+            }))
+        }
+    }
+}
+
+/// See that the mount answers this process as well; otherwise end it.
+fn seen(place: &Path, child: nix::unistd::Pid) -> Result<ExitCode, Failure> {
+    let Err(error) = place.metadata() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let _ = nix::sys::signal::kill(child, nix::sys::signal::Signal::SIGTERM);
+    Err(failed(
+        format!(
+            "{} was mounted but does not answer ({error}), and is unmounted again",
+            place.display()
+        ),
+        "try again with -f to see what it says",
+    ))
+}
+
+/// Be the mount's process, to its end.
+fn live(wanted: &Wanted, teller: &Teller) -> Result<ExitCode, Failure> {
+    let life = Life::begin(&wanted.place, teller.watched())?;
+    let limits = ssh::limits(wanted.arguments.ssh.timeout);
+    // Before the cache folder is made: a host name with a slip leaves nothing behind.
+    let remote = Remote::connect(wanted.target.clone(), limits)?;
+    place::make_private(&wanted.cache)?;
+    let store = Store::open(
+        &wanted.cache,
+        &wanted.target.key(),
+        wanted.arguments.cache_size,
+    )?;
+    log::open(&wanted.cache, wanted.arguments.foreground).map_err(|error| {
+        failed(
+            format!(
+                "the log in {} cannot be written ({error})",
+                wanted.cache.display()
+            ),
+            "name another folder with --cache",
+        )
+    })?;
+    finish_earlier(&remote, &store, teller)?;
+    let record = Record {
+        target: wanted.target.clone(),
+        timeout: wanted.arguments.ssh.timeout,
+        mountpoint: wanted.place.clone(),
+        pid: std::process::id(),
+        started: log::now(),
+    };
+    record.write(&wanted.cache)?;
+    let ended = serve(wanted, teller, &life, (remote, store), &record);
+    record.unlist(&wanted.cache);
+    ended
+}
+
+/// Copy back what an earlier mount of this cache could not.
+fn finish_earlier(remote: &Remote, store: &Store, teller: &Teller) -> Result<(), Failure> {
+    let done = recover(remote, store, &mut |text| teller.note(&text))?;
+    if done == Recovered::default() {
+        return Ok(());
+    }
+    teller.note(&format!(
+        "of an earlier mount: {} copied back, {} kept beside the server's version, {} left",
+        done.copied_back, done.conflicts, done.left
+    ));
+    Ok(())
+}
+
+fn serve(
+    wanted: &Wanted,
+    teller: &Teller,
+    life: &Life,
+    (remote, store): (Remote, Store),
+    record: &Record,
+) -> Result<ExitCode, Failure> {
+    let options = Options {
+        attribute_time: wanted.arguments.attribute_time,
+        passthrough: !wanted.arguments.no_passthrough,
+        allow_other: wanted.arguments.allow_other,
+        read_only: wanted.arguments.read_only,
+    };
+    let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options);
+    let shared = mounted.shared();
+    // Weak: the cache folder must be free again when `umount` is told that the mount has ended.
+    let (weak, about) = (
+        Arc::downgrade(&shared),
+        status::about(record, &wanted.cache),
+    );
+    let server = socket::serve(&wanted.cache, move || {
+        weak.upgrade().map_or_else(
+            || about.clone(),
+            |shared| status::answer(&about, &shared.report()),
+        )
+    })
+    .map_err(|error| {
+        failed(
+            format!(
+                "no socket can be made in {} ({error})",
+                wanted.cache.display()
+            ),
+            "name another folder with --cache",
+        )
+    })?;
+    let ended = mounted.run(&wanted.place, || {
+        life.mounted();
+        note(&format!(
+            "{} is mounted at {}",
+            ssh::shown(&wanted.target),
+            wanted.place.display()
+        ));
+        teller.ready();
+    });
+    life.unmounted();
+    let last = shared.report();
+    drop(shared);
+    let words = status::answer(&status::about(record, &wanted.cache), &last);
+    let left = status::left(&words);
+    note(&if left.is_empty() {
+        format!("{}: ended, all is copied back", wanted.place.display())
+    } else {
+        format!(
+            "{}: ended, {} not copied back: {}",
+            wanted.place.display(),
+            left.len(),
+            left.join(", ")
+        )
+    });
+    server.finish(&words);
+    ended.map(|()| {
+        if left.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    })
+}

@@ -1,0 +1,182 @@
+//! The mount's process answers on a Unix socket in its cache folder, which only its user may enter.
+//!
+//! A client sends one line, `status` or `wait`. The answer is one line of JSON: to `status` at once, to `wait` when the mount has ended.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// How long the other side may take for a line.
+const LINE_LIMIT: Duration = Duration::from_secs(5);
+
+/// No question is longer.
+const MOST_BYTES: u64 = 64;
+
+type Waiting = Arc<Mutex<Vec<UnixStream>>>;
+
+/// The mount's side.
+pub struct Server {
+    waiting: Waiting,
+    path: PathBuf,
+}
+
+/// Answer questions in a thread of its own from now on; `status` makes the answer to that question.
+pub fn serve(folder: &Path, status: impl Fn() -> Value + Send + 'static) -> io::Result<Server> {
+    let path = folder.join("socket");
+    match std::fs::remove_file(&path) {
+        // A process that was killed left it; the folder is locked by this one.
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = near(folder, |short| UnixListener::bind(short))?;
+    let waiting = Waiting::default();
+    let held = Arc::clone(&waiting);
+    std::thread::Builder::new()
+        .name("status".to_owned())
+        .spawn(move || {
+            for stream in listener.incoming().filter_map(Result::ok) {
+                // One that says nothing is let go after a while; nobody else is harmed.
+                let _ = answer(stream, &status, &held);
+            }
+        })?;
+    Ok(Server { waiting, path })
+}
+
+impl Server {
+    /// Give their answer to those who wait for the end, and take the socket away.
+    pub fn finish(self, last: &Value) {
+        let _ = std::fs::remove_file(&self.path);
+        let waiting =
+            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        for mut stream in waiting {
+            let _ = writeln!(stream, "{last}");
+        }
+    }
+}
+
+fn answer(
+    mut stream: UnixStream,
+    status: &impl Fn() -> Value,
+    waiting: &Waiting,
+) -> io::Result<()> {
+    stream.set_read_timeout(Some(LINE_LIMIT))?;
+    stream.set_write_timeout(Some(LINE_LIMIT))?;
+    let mut line = String::new();
+    BufReader::new((&stream).take(MOST_BYTES)).read_line(&mut line)?;
+    match line.trim_end() {
+        "status" => writeln!(stream, "{}", status()),
+        "wait" => {
+            // The client goes on only once it is known to wait.
+            writeln!(stream, "{{}}")?;
+            waiting
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(stream);
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ask the process whose cache folder this is for its status. An error says that it does not answer: mostly, that there is none.
+pub fn status(folder: &Path) -> io::Result<Value> {
+    let mut stream = connect(folder, "status")?;
+    parsed(&mut stream)
+}
+
+/// A wait for the end of a mount, begun before it is taken away.
+pub struct End(BufReader<UnixStream>);
+
+/// Begin to wait for the end.
+pub fn await_end(folder: &Path) -> io::Result<End> {
+    let mut stream = connect(folder, "wait")?;
+    parsed(&mut stream)?;
+    Ok(End(stream))
+}
+
+impl End {
+    /// The mount's last words; None where it has not ended within `limit`.
+    pub fn within(&mut self, limit: Duration) -> io::Result<Option<Value>> {
+        self.0.get_ref().set_read_timeout(Some(limit))?;
+        match parsed(&mut self.0) {
+            Ok(value) => Ok(Some(value)),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                ) =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn connect(folder: &Path, question: &str) -> io::Result<BufReader<UnixStream>> {
+    let mut stream = near(folder, |short| UnixStream::connect(short))?;
+    stream.set_read_timeout(Some(LINE_LIMIT))?;
+    stream.set_write_timeout(Some(LINE_LIMIT))?;
+    writeln!(stream, "{question}")?;
+    Ok(BufReader::new(stream))
+}
+
+fn parsed(stream: &mut BufReader<UnixStream>) -> io::Result<Value> {
+    let mut line = String::new();
+    if stream.read_line(&mut line)? == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    Ok(serde_json::from_str(&line)?)
+}
+
+/// Call `act` with a short path of the socket: the address of one has room for 107 bytes (unix(7)), and a cache folder's path may be longer.
+fn near<T>(folder: &Path, act: impl FnOnce(&Path) -> io::Result<T>) -> io::Result<T> {
+    let held = File::options()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(folder)?;
+    act(Path::new(&format!(
+        "/proc/self/fd/{}/socket",
+        held.as_raw_fd()
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_with_a_long_path_answers_and_tells_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let deep = folder.path().join("d".repeat(120));
+        std::fs::create_dir(&deep).unwrap();
+        assert!(status(&deep).is_err());
+        let server = serve(&deep, || json!({"pid": 7})).unwrap();
+        assert_eq!(status(&deep).unwrap(), json!({"pid": 7}));
+        let mut end = await_end(&deep).unwrap();
+        assert_eq!(end.within(Duration::from_millis(1)).unwrap(), None);
+        server.finish(&json!({"left": []}));
+        assert_eq!(end.within(LINE_LIMIT).unwrap(), Some(json!({"left": []})));
+        assert!(!deep.join("socket").exists());
+    }
+
+    #[test]
+    fn one_who_says_nothing_or_nonsense_harms_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let _server = serve(folder.path(), || json!({})).unwrap();
+        drop(near(folder.path(), |short| UnixStream::connect(short)).unwrap());
+        let mut nonsense = connect(folder.path(), &"x".repeat(200)).unwrap();
+        assert!(parsed(&mut nonsense).is_err());
+        assert_eq!(status(folder.path()).unwrap(), json!({}));
+    }
+}

@@ -1,0 +1,238 @@
+//! `oscope-fs umount`: unmount, and wait until the mount's process has copied everything back and ended.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::arguments::Umount;
+use super::log::note;
+use super::mountinfo::{self, Mount};
+use super::mountpoint::{Outcome, Way, look, take_away};
+use super::record::{self, Record};
+use super::{Ending, failed, place, socket, status};
+use crate::failure::Failure;
+
+/// How many files that are left are named.
+const MOST_NAMED: usize = 5;
+
+/// Unmount.
+pub fn run(arguments: &Umount) -> Result<ExitCode, Ending> {
+    let at = place::absolute(&arguments.mountpoint)?;
+    let cache = record::cache_of(&at)?;
+    match look(&at)? {
+        Some(mount) if mount.is_dead() => clear(&at, cache.as_deref())?,
+        Some(mount) => unmount(&mount, cache.as_deref(), arguments.timeout)?,
+        None => return Err(not_mounted(&at, cache.as_deref()).into()),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The mount of a process that was killed.
+fn clear(at: &Path, cache: Option<&Path>) -> Result<(), Failure> {
+    take_away(at, Way::Lazily)?;
+    let rest = cache.map_or_else(String::new, |cache| {
+        format!(
+            "; what it had not copied back is in {}: oscope-fs recover --cache {0}",
+            cache.display()
+        )
+    });
+    note(&format!(
+        "{}: the mount of a process that was killed is cleared{rest}",
+        at.display()
+    ));
+    Ok(())
+}
+
+fn unmount(mount: &Mount, cache: Option<&Path>, limit: Duration) -> Result<(), Failure> {
+    let at = mount.place.as_path();
+    if !mount.is_ours() {
+        return Err(failed(
+            format!(
+                "{} is a mount of {} ({}), not of oscope-fs",
+                at.display(),
+                mount.source,
+                mount.kind
+            ),
+            format!("umount {}", at.display()),
+        ));
+    }
+    let me = nix::unistd::geteuid().as_raw();
+    if let Some(user) = mount.user.filter(|user| *user != me) {
+        return Err(failed(
+            format!(
+                "{} is a mount of user {user}, not of user {me}",
+                at.display()
+            ),
+            format!(
+                "run it as that user: sudo -u '#{user}' oscope-fs umount {}",
+                at.display()
+            ),
+        ));
+    }
+    let until = Instant::now() + limit;
+    // Before it is unmounted: its process may end at once then.
+    let waiting = cache.and_then(|cache| {
+        Some((
+            cache,
+            socket::await_end(cache).ok()?,
+            Process::open(Record::read(cache)?.pid)?,
+        ))
+    });
+    if take_away(at, Way::Unused)? == Outcome::Busy {
+        return Err(busy(at));
+    }
+    let Some((cache, mut end, process)) = waiting else {
+        return Err(failed(
+            format!(
+                "{} is unmounted, but its process does not answer here: whether all is copied back is not known",
+                at.display()
+            ),
+            "oscope-fs status; XDG_CACHE_HOME must be as it was for mount",
+        ));
+    };
+    match end.within(
+        until
+            .saturating_duration_since(Instant::now())
+            .max(Duration::from_millis(1)),
+    ) {
+        Ok(Some(words)) => {
+            process.ended_within(until.saturating_duration_since(Instant::now()));
+            judge(&words, at, cache)
+        }
+        Ok(None) => Err(under_way(at, cache, limit)),
+        Err(error) => Err(failed(
+            format!(
+                "{} is unmounted, but its process ended without its last words ({error})",
+                at.display()
+            ),
+            format!("oscope-fs recover --cache {}", cache.display()),
+        )),
+    }
+}
+
+fn judge(words: &Value, at: &Path, cache: &Path) -> Result<(), Failure> {
+    for conflict in status::conflicts(words) {
+        note(&conflict);
+    }
+    let left = status::left(words);
+    if left.is_empty() {
+        return Ok(());
+    }
+    let why = status::reason(words)
+        .map(|why| format!(" ({why})"))
+        .unwrap_or_default();
+    Err(failed(
+        format!(
+            "{} is unmounted; not copied back{why}: {}; kept in {}",
+            at.display(),
+            named(&left),
+            cache.display()
+        ),
+        format!("oscope-fs recover --cache {}", cache.display()),
+    ))
+}
+
+fn under_way(at: &Path, cache: &Path, limit: Duration) -> Failure {
+    let left = socket::status(cache)
+        .map(|answer| status::left(&answer))
+        .unwrap_or_default();
+    let left = if left.is_empty() {
+        "its process has not ended".to_owned()
+    } else {
+        format!("not yet copied back: {}", named(&left))
+    };
+    failed(
+        format!(
+            "{} is unmounted; after {} s {left}; the process goes on, and keeps them in {}",
+            at.display(),
+            limit.as_secs_f64(),
+            cache.display()
+        ),
+        format!("see how far it is: oscope-fs status {}", at.display()),
+    )
+}
+
+fn named(left: &[String]) -> String {
+    let mut names = left
+        .iter()
+        .take(MOST_NAMED)
+        .cloned()
+        .collect::<Vec<_>>()
+        .join(", ");
+    if left.len() > MOST_NAMED {
+        names.push_str(&format!(" and {} more", left.len() - MOST_NAMED));
+    }
+    names
+}
+
+fn busy(at: &Path) -> Failure {
+    let users = mountinfo::users_of(at);
+    let (who, remedy) = if users.is_empty() {
+        (
+            "processes that this user may not look at".to_owned(),
+            "close what uses it".to_owned(),
+        )
+    } else {
+        (
+            users.join(", "),
+            "close what they have open there, and leave the folder".to_owned(),
+        )
+    };
+    failed(
+        format!(
+            "{} is busy and stays mounted: it is used by {who}",
+            at.display()
+        ),
+        remedy,
+    )
+}
+
+fn not_mounted(at: &Path, cache: Option<&Path>) -> Failure {
+    let Some(cache) = cache else {
+        return failed(
+            format!("{} is not mounted", at.display()),
+            "see what is: oscope-fs status",
+        );
+    };
+    if socket::status(cache).is_ok() {
+        return failed(
+            format!(
+                "{} is unmounted already; its process is still copying back",
+                at.display()
+            ),
+            format!("see how far it is: oscope-fs status {}", at.display()),
+        );
+    }
+    failed(
+        format!("{} is not mounted: its process was killed", at.display()),
+        format!("oscope-fs recover --cache {}", cache.display()),
+    )
+}
+
+/// A process, held so that its number cannot become another's.
+struct Process(OwnedFd);
+
+impl Process {
+    fn open(pid: u32) -> Option<Self> {
+        // SAFETY: pidfd_open(2) takes two numbers.
+        let held = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::c_long::from(pid), 0) };
+        let held = libc::c_int::try_from(held).ok().filter(|held| *held >= 0)?;
+        // SAFETY: it is a new descriptor, which nobody else closes.
+        Some(Self(unsafe { OwnedFd::from_raw_fd(held) }))
+    }
+
+    /// Wait for the end, after which all that it had locked is free; at most this long.
+    fn ended_within(&self, limit: Duration) {
+        let mut watched = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let milliseconds = libc::c_int::try_from(limit.as_millis()).unwrap_or(libc::c_int::MAX);
+        // SAFETY: the entry is valid for the whole call.
+        unsafe { libc::poll(&raw mut watched, 1, milliseconds) };
+    }
+}

@@ -1,0 +1,18 @@
+//! `oscope-fs`: whole files over SFTP, cached and served locally, copied back on close.
+//!
+//! `remote` speaks SFTP, `store` keeps the cache folder, `mount` is the file system over both, `command` is the command line. Standard output is data,
+//! standard error is for people. Exit status: 0 done, 1 failed, 2 the request is wrong.
+
+mod command;
+mod failure;
+mod mount;
+mod remote;
+mod store;
+#[cfg(test)]
+mod testing;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command::run()
+}

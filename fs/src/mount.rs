@@ -1,0 +1,118 @@
+//! The FUSE file system over `remote` and `store`.
+//!
+//! # Locks, in the order in which they may be taken
+//!
+//! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed, the server's
+//!    answer included. Who needs several (rename) takes them in order of node number.
+//! 2. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
+//! 3. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
+//!    server or the disk is asked; changed only with the gate held.
+//! 4. `Shared::handles`, `Shared::folders`, those of the report and of the worker threads: held for a look-up or a change alone.
+//!
+//! # Who waits for what
+//!
+//! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write, attributes that are fresh).
+//! All that may ask the server is given to a worker thread, which sends the reply. A worker waits for gates and for the server; the server
+//! waits for nobody, and each of its answers has a time limit, so each gate is given back. Nothing waits for the kernel.
+
+mod attributes;
+mod back;
+mod change;
+mod clock;
+mod conflict;
+mod file;
+mod folders;
+mod names;
+mod opening;
+mod operations;
+mod recover;
+mod report;
+mod running;
+mod session;
+mod tend;
+mod tree;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::remote::Remote;
+use crate::store::{Copy, Store};
+
+pub use operations::OPERATIONS;
+pub use recover::{Recovered, recover};
+pub use report::Report;
+pub use running::Mounted;
+
+use clock::Clock;
+use file::FileNode;
+use folders::Folder;
+use report::Told;
+use tree::Tree;
+
+/// How a mount is to behave.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long attributes and listings are believed.
+    pub attribute_time: Duration,
+    /// Whether the kernel is to read and write the copies itself, where it can.
+    pub passthrough: bool,
+    /// Whether other users may use the mount; the kernel then checks permissions by the server's modes and owners.
+    pub allow_other: bool,
+    /// Whether nothing may be changed.
+    pub read_only: bool,
+}
+
+/// A mount's parts, shared by its threads.
+pub struct Shared {
+    remote: Arc<Remote>,
+    store: Arc<Store>,
+    options: Options,
+    tree: Mutex<Tree>,
+    handles: Mutex<HashMap<u64, Handle>>,
+    folders: Mutex<HashMap<u64, Arc<Folder>>>,
+    next: AtomicU64,
+    clock: Clock,
+    told: Told,
+    /// Dirty files of earlier lives that no node is bound to yet.
+    left: Mutex<HashSet<PathBuf>>,
+}
+
+/// One open description of a file.
+#[derive(Clone)]
+struct Handle {
+    ino: u64,
+    file: Arc<FileNode>,
+    copy: Copy,
+    writable: bool,
+}
+
+impl Shared {
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        locked(&self.tree)
+    }
+
+    fn handle(&self, number: u64) -> Option<Handle> {
+        locked(&self.handles).get(&number).cloned()
+    }
+
+    fn number(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the mount has done and what is wrong with it.
+    pub fn report(&self) -> Report {
+        self.told.report(&self.remote, &self.store)
+    }
+}
+
+/// The lock, also after a thread panicked with it: what it guards is changed in single steps.
+fn locked<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
+    lock.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,236 @@
+//! setattr: size, mode, owner and times.
+
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use fuser::TimeOrNow;
+use nix::errno::Errno;
+
+use crate::remote::{Attributes, Change};
+
+use super::attributes::errno;
+use super::file::{FileNode, set_times, times};
+use super::opening::{Use, kept};
+use super::{Handle, Shared};
+
+/// What of a node the kernel wants changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Permissions.
+    pub mode: Option<u32>,
+    /// User.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Time of access.
+    pub atime: Option<TimeOrNow>,
+    /// Time of modification.
+    pub mtime: Option<TimeOrNow>,
+}
+
+impl Shared {
+    /// Changes a node; all that is asked for, or what comes before the first that fails.
+    pub(super) fn change(
+        &self,
+        ino: u64,
+        handle: Option<u64>,
+        wanted: &Wanted,
+    ) -> Result<(), Errno> {
+        let file = self.tree().file(ino);
+        let Some(file) = file else {
+            let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
+            return self.change_on_server(ino, &order(wanted, &now, (now.atime, now.mtime)));
+        };
+        let _gate = file.gate();
+        if let Some(size) = wanted.size {
+            let by = handle.and_then(|number| self.handle(number));
+            self.resize(ino, &file, size, by.as_ref())?;
+        }
+        let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
+        let current = match file.copy() {
+            Some(copy) => times(copy.file()).map_err(errno)?,
+            None => (now.atime, now.mtime),
+        };
+        let mut change = order(wanted, &now, current);
+        if let Some(times) = change.times
+            && self.time_copy(ino, &file, times)?
+        {
+            // They go along when the content is copied back.
+            change.times = None;
+        }
+        // A time that is set here must not hide what another changed before.
+        let base = file.state().base;
+        let alone = change.times.is_none()
+            || base.is_none()
+            || self.lstat(ino).map(|now| now.version()) == base.ok_or(Errno::EIO);
+        self.change_on_server(ino, &change)?;
+        self.keep_attributes(ino, &file, change.times.is_some() && alone)
+    }
+
+    /// With the gate held: the content is cut or grows, and goes back at once unless a writer will see to it when it closes.
+    fn resize(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        size: u64,
+        by: Option<&Handle>,
+    ) -> Result<(), Errno> {
+        let wanted = if size == 0 { Use::Empty } else { Use::Write };
+        self.bind(ino, file, wanted)?;
+        let copy = file.copy().ok_or(Errno::EIO)?;
+        if copy.file().metadata().map_err(errno)?.len() != size {
+            copy.file().set_len(size).map_err(errno)?;
+            file.wrote();
+        }
+        if by.is_some_and(|handle| handle.writable) || file.state().writers > 0 {
+            return Ok(());
+        }
+        let sent = self.copy_back(ino, file, false);
+        self.finish(ino, file);
+        sent
+    }
+
+    /// With the gate held: whether these times are set on the copy alone, for it has to be copied back yet.
+    fn time_copy(&self, ino: u64, file: &FileNode, times: (u32, u32)) -> Result<bool, Errno> {
+        let (copy, journalled, before) = {
+            let state = file.state();
+            (state.copy.clone(), state.journalled, state.noted)
+        };
+        let Some(copy) = copy else {
+            return Ok(false);
+        };
+        let unlinked = self.tree().path(ino).is_none();
+        let changed = journalled && before != Some(file.look(&copy).map_err(errno)?);
+        set_times(copy.file(), times)?;
+        if !changed && before.is_some() {
+            let looks = file.look(&copy).map_err(errno)?;
+            file.state().noted = Some(looks);
+        }
+        Ok(changed || unlinked)
+    }
+
+    fn change_on_server(&self, ino: u64, change: &Change) -> Result<(), Errno> {
+        if *change == Change::default() {
+            return Ok(());
+        }
+        loop {
+            let Some(path) = self.tree().path(ino) else {
+                return self.change_unlinked(ino, change);
+            };
+            let answer = self.remote.set(&path, change);
+            let mut tree = self.tree();
+            if answer == Err(Errno::ENOENT) && tree.path(ino).is_some_and(|now| now != path) {
+                continue;
+            }
+            tree.became(ino, answer?);
+            return Ok(());
+        }
+    }
+
+    /// A file without a name has its mode and owner here alone.
+    fn change_unlinked(&self, ino: u64, change: &Change) -> Result<(), Errno> {
+        let mut tree = self.tree();
+        let (mut now, _) = tree.attributes(ino).ok_or(Errno::ESTALE)?;
+        now.mode = change.mode.unwrap_or(now.mode);
+        (now.uid, now.gid) = change.owner.unwrap_or((now.uid, now.gid));
+        tree.became(ino, now);
+        Ok(())
+    }
+
+    /// With the gate held: what is cached of the file follows what this mount changed on the server.
+    fn keep_attributes(&self, ino: u64, file: &FileNode, timed: bool) -> Result<(), Errno> {
+        let (now, path) = {
+            let tree = self.tree();
+            (tree.attributes(ino).ok_or(Errno::ESTALE)?.0, tree.path(ino))
+        };
+        let Some(path) = path else {
+            return Ok(());
+        };
+        let Some(copy) = file.copy() else {
+            let entry = self.store.entry(&path)?;
+            let Some(entry) = entry.filter(|entry| entry.dirty.is_none()) else {
+                return Ok(());
+            };
+            self.store.set_kept(&entry.copy, kept(&now))?;
+            let version = entry
+                .version
+                .filter(|version| timed && version.size == now.size);
+            return version.map_or(Ok(()), |_| {
+                set_times(entry.copy.file(), (now.atime, now.mtime))?;
+                // Another's change in the meantime may hide behind the time that was set here.
+                self.store.mark_clean(&entry.copy, now.version(), false)
+            });
+        };
+        self.store.set_kept(&copy, kept(&now))?;
+        if !timed {
+            return Ok(());
+        }
+        let (journalled, acknowledged) = {
+            let mut state = file.state();
+            (state.base, state.known) = (Some(now.version()), self.clock.now());
+            (state.journalled, state.acknowledged)
+        };
+        match (journalled, acknowledged) {
+            (false, _) => self.store.mark_clean(&copy, now.version(), false),
+            (true, Some(digest)) => self.store.mark_acknowledged(&copy, now.version(), digest),
+            (true, None) => {
+                let digest = crate::store::digest(copy.file()).map_err(errno)?;
+                self.store.mark_acknowledged(&copy, now.version(), digest)
+            }
+        }
+    }
+
+    /// Reserves or frees room in a copy (fallocate): done here, copied back with the rest.
+    pub(super) fn allocate(
+        &self,
+        number: u64,
+        mode: i32,
+        offset: i64,
+        length: i64,
+    ) -> Result<(), Errno> {
+        use nix::fcntl::{FallocateFlags, fallocate};
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        handle.file.wrote();
+        let attempt = || fallocate(handle.copy.file(), flags, offset, length);
+        match attempt() {
+            Err(Errno::ENOSPC) => {
+                self.store.make_room(u64::try_from(length).unwrap_or(0))?;
+                attempt()
+            }
+            answer => answer,
+        }?;
+        handle.file.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// What the server is to be asked, given the attributes and times as they are.
+fn order(wanted: &Wanted, now: &Attributes, current: (u32, u32)) -> Change {
+    let owner = (wanted.uid.is_some() || wanted.gid.is_some())
+        .then(|| (wanted.uid.unwrap_or(now.uid), wanted.gid.unwrap_or(now.gid)));
+    let times = (wanted.atime.is_some() || wanted.mtime.is_some()).then(|| {
+        let or = |time: Option<TimeOrNow>, now| time.map_or(now, seconds);
+        (or(wanted.atime, current.0), or(wanted.mtime, current.1))
+    });
+    Change {
+        mode: wanted.mode.map(|mode| mode & 0o7777),
+        owner,
+        times,
+        size: None,
+    }
+}
+
+/// Seconds since 1970; what SFTP cannot say is at the end of what it can.
+fn seconds(time: TimeOrNow) -> u32 {
+    let time = match time {
+        TimeOrNow::SpecificTime(time) => time,
+        TimeOrNow::Now => SystemTime::now(),
+    };
+    let since = time
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    u32::try_from(since).unwrap_or(u32::MAX)
+}

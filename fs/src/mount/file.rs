@@ -1,0 +1,132 @@
+//! What a node has as a file: its copy while it is in use, who has it open, and what of it is on the server.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use fuser::BackingId;
+use nix::sys::stat::futimens;
+use nix::sys::time::TimeSpec;
+
+use crate::remote::Version;
+use crate::store::{Copy, Digest};
+
+use super::locked;
+
+/// A file's part of its node.
+#[derive(Default)]
+pub struct FileNode {
+    gate: Mutex<()>,
+    state: Mutex<State>,
+    /// Writes that came through the daemon; with passthrough none do.
+    pub writes: AtomicU64,
+}
+
+/// Changed only with the gate held; the lock around it is for reading it meanwhile.
+#[derive(Default)]
+pub struct State {
+    /// There while the file is open, dirty, or written to by a mapping that outlived its descriptor.
+    pub copy: Option<Copy>,
+    /// What the server has if nobody else changed it; `None`: no file.
+    pub base: Option<Version>,
+    /// When that was read or put, by [`super::clock::Clock::now`]: a change in the same second cannot be told from it.
+    pub known: i64,
+    /// Open descriptions of the kernel.
+    pub handles: u32,
+    /// Those of them that may write.
+    pub writers: u32,
+    /// Given to the kernel for every open of the same period; without it the daemon reads and writes.
+    pub backing: Option<Arc<BackingId>>,
+    /// What a copying back would have left on the server that ended without an answer.
+    pub sending: Option<Version>,
+    /// The store has it written down as dirty.
+    pub journalled: bool,
+    /// What the copy looked like when it was last the same as the server's.
+    pub noted: Option<Noted>,
+    /// What went back while somebody might have been writing: a copy that looks as noted may yet differ from it.
+    pub acknowledged: Option<Digest>,
+    /// Both sides changed: what is written here goes to this name.
+    pub diverted: Option<PathBuf>,
+    /// The last descriptor that could write is closed, but a mapping may still change the copy.
+    /// When to look at it next.
+    pub mapped: Option<Instant>,
+    /// What the kernel's own pages of this file were read from.
+    pub pages: Option<Noted>,
+}
+
+/// What of a copy changes when its content does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Noted {
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    inode: u64,
+    writes: u64,
+}
+
+impl FileNode {
+    /// Excludes all else that fetches, copies back, opens, closes, renames or removes this file. Held while the server is asked.
+    pub fn gate(&self) -> MutexGuard<'_, ()> {
+        locked(&self.gate)
+    }
+
+    /// The state; never held while the server or the disk is asked.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+
+    /// Whether there is a copy that the node is bound to.
+    pub fn in_use(&self) -> bool {
+        self.state().copy.is_some()
+    }
+
+    /// The copy while the node is bound to one.
+    pub fn copy(&self) -> Option<Copy> {
+        self.state().copy.clone()
+    }
+
+    /// What the copy looks like now.
+    pub fn look(&self, copy: &Copy) -> io::Result<Noted> {
+        let found = copy.file().metadata()?;
+        Ok(Noted {
+            size: found.size(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+            inode: found.ino(),
+            writes: self.writes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// A write came through the daemon.
+    pub fn wrote(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Noted {
+    /// Bytes of content.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+}
+
+/// Times as whole seconds since 1970 (access, modification), as the server has them.
+pub fn set_times(file: &File, (access, modification): (u32, u32)) -> nix::Result<()> {
+    let seconds = |time: u32| TimeSpec::new(i64::from(time), 0);
+    futimens(file, &seconds(access), &seconds(modification))
+}
+
+/// The copy's times as the server can have them: seconds since 1970, those outside its range at its ends.
+pub fn times(file: &File) -> io::Result<(u32, u32)> {
+    let found = file.metadata()?;
+    Ok((seconds(found.atime()), seconds(found.mtime())))
+}
+
+/// Seconds since 1970 within what SFTP can say.
+pub fn seconds(time: i64) -> u32 {
+    u32::try_from(time.max(0)).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,323 @@
+//! Operations on names: look up, make, remove, rename, link.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use fuser::RenameFlags;
+use nix::errno::Errno;
+
+use crate::remote::Attributes;
+
+use super::Shared;
+use super::file::FileNode;
+use super::opening::adopt_dirty;
+use super::tree::Cached;
+
+/// How often an answer is asked for again that this mount's own changes overtook.
+const TRIES: usize = 16;
+
+/// What the names of our temporary files on the server begin with; 16 hexadecimal digits follow.
+const TEMPORARY: &[u8] = b".oscope-fs-";
+
+impl Shared {
+    /// The node of a name.
+    pub(super) fn lookup(&self, parent: u64, name: &OsStr) -> Result<u64, Errno> {
+        for _ in 0..TRIES {
+            let (path, mark) = {
+                let mut tree = self.tree();
+                match tree.cached(parent, name) {
+                    Cached::Node(ino) => return Ok(ino),
+                    Cached::Nothing => return Err(Errno::ENOENT),
+                    Cached::Unknown => {}
+                }
+                (
+                    tree.path_of(parent, name).ok_or(Errno::ENOENT)?,
+                    tree.mark(parent, name),
+                )
+            };
+            if is_temporary(name) {
+                return Err(Errno::ENOENT);
+            }
+            if self.is_down()
+                && let Some(ino) = self.known_offline(parent, name)
+            {
+                return Ok(ino);
+            }
+            let answer = self.remote.lstat(&path);
+            let mut tree = self.tree();
+            if tree.path_of(parent, name).as_ref() != Some(&path) {
+                continue;
+            }
+            match answer {
+                Ok(attributes) => {
+                    let Some(ino) = tree.enter(parent, name, attributes, mark) else {
+                        continue;
+                    };
+                    let file = tree.file(ino);
+                    drop(tree);
+                    self.take_up(&path, file)?;
+                    return Ok(ino);
+                }
+                Err(why) => {
+                    if why == Errno::ENOENT {
+                        tree.gone(parent, name, mark);
+                    }
+                    return Err(why);
+                }
+            }
+        }
+        Err(Errno::EIO)
+    }
+
+    /// The node of a name that the server has for sure, whatever was cached.
+    pub(super) fn lookup_anew(&self, parent: u64, name: &OsStr) -> Result<u64, Errno> {
+        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
+        let found = self.remote.lstat(&path)?;
+        Ok(self.tree().made(parent, name, found))
+    }
+
+    /// While there is no server to ask: what is known of a name, however old.
+    fn known_offline(&self, parent: u64, name: &OsStr) -> Option<u64> {
+        self.tree().child(parent, name)
+    }
+
+    /// A file that an earlier life left dirty is shown as its copy is.
+    fn take_up(&self, path: &Path, file: Option<Arc<FileNode>>) -> Result<(), Errno> {
+        let Some(file) = file.filter(|file| !file.in_use()) else {
+            return Ok(());
+        };
+        if !super::locked(&self.left).remove(path) {
+            return Ok(());
+        }
+        let _gate = file.gate();
+        if let Some(entry) = self.store.entry(path)?
+            && let Some(dirty) = &entry.dirty
+            && !file.in_use()
+        {
+            adopt_dirty(&file, &entry, dirty);
+        }
+        Ok(())
+    }
+
+    /// What the server says of a node whose attributes are too old to be shown.
+    pub(super) fn refresh(&self, ino: u64) -> Result<(), Errno> {
+        let (path, file) = {
+            let tree = self.tree();
+            (tree.path(ino), tree.file(ino))
+        };
+        let unlinked = path.is_none();
+        if unlinked || self.is_down() {
+            // No name to ask by, or nobody to ask: what is known is all there is.
+            return Ok(());
+        }
+        match self.lstat(ino) {
+            // Removed on the server while it is in use here: it lives on until it is copied back.
+            Err(Errno::ENOENT) if file.is_some_and(|file| file.in_use()) => Ok(()),
+            answer => answer.map(drop),
+        }
+    }
+
+    /// Makes a folder.
+    pub(super) fn make_folder(&self, parent: u64, name: &OsStr, mode: u32) -> Result<u64, Errno> {
+        let path = self.free_path(parent, name)?;
+        let made = self.remote.make_folder(&path, mode & 0o7777)?;
+        let mut tree = self.tree();
+        tree.removed(parent, name);
+        let ino = tree.made(parent, name, made);
+        tree.list_nothing(ino);
+        Ok(ino)
+    }
+
+    /// Makes a symbolic link.
+    pub(super) fn make_link(&self, parent: u64, name: &OsStr, target: &Path) -> Result<u64, Errno> {
+        let path = self.free_path(parent, name)?;
+        let made = self.remote.make_link(target, &path)?;
+        let mut tree = self.tree();
+        tree.removed(parent, name);
+        Ok(tree.made(parent, name, made))
+    }
+
+    /// Makes an empty file without opening it (mknod).
+    pub(super) fn make_file(&self, parent: u64, name: &OsStr, mode: u32) -> Result<u64, Errno> {
+        let path = self.free_path(parent, name)?;
+        let made = self.remote.create(&path, mode & 0o7777)?;
+        self.clock.told(made.mtime);
+        let mut tree = self.tree();
+        tree.removed(parent, name);
+        Ok(tree.made(parent, name, made))
+    }
+
+    /// Gives a file one more name.
+    pub(super) fn link(&self, ino: u64, parent: u64, name: &OsStr) -> Result<(), Errno> {
+        let file = self.tree().file(ino).ok_or(Errno::EPERM)?;
+        let _gate = file.gate();
+        let at = self.free_path(parent, name)?;
+        let of = self.tree().path(ino).ok_or(Errno::ENOENT)?;
+        let made = self.remote.hard_link(&of, &at)?;
+        let copy = match file.copy() {
+            Some(copy) => Some(copy),
+            None => self.store.entry(&of)?.map(|entry| entry.copy),
+        };
+        {
+            let mut tree = self.tree();
+            tree.linked(ino, parent, name);
+            tree.became(ino, made);
+        }
+        copy.map_or(Ok(()), |copy| self.store.linked(&copy, &at))
+    }
+
+    /// Removes a name of a file or link. What is open goes on without a name, and is not copied back.
+    pub(super) fn unlink(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
+        let (ino, file) = self.child_file(parent, name).unzip();
+        let _gate = file.as_ref().map(|file| file.gate());
+        match self.remote.remove(&path) {
+            // Removed on the server meanwhile, but here it was still in use and so still there.
+            Err(Errno::ENOENT) if file.as_ref().is_some_and(|file| file.in_use()) => {}
+            answer => answer?,
+        }
+        self.tree().removed(parent, name);
+        self.store.forget(&path);
+        self.lost_name(&path, ino, file.as_deref());
+        Ok(())
+    }
+
+    /// With the gate held: the name no longer stands for the file.
+    fn lost_name(&self, path: &Path, ino: Option<u64>, file: Option<&FileNode>) {
+        self.told.went_back(path);
+        let Some(file) = file.filter(|_| ino.is_some_and(|ino| self.tree().names(ino) == 0)) else {
+            return;
+        };
+        let closed = {
+            let mut state = file.state();
+            let closed = state.handles == 0;
+            // Removed on purpose: what had not gone back stays away.
+            state.journalled &= !closed;
+            closed
+        };
+        if closed {
+            self.free(file);
+        }
+    }
+
+    /// Removes an empty folder. Temporary files that a broken copying back left in it do not count.
+    pub(super) fn remove_folder(&self, parent: u64, name: &OsStr) -> Result<(), Errno> {
+        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
+        match self.remote.remove_folder(&path) {
+            Err(Errno::ENOTEMPTY) => {
+                let inside = self.remote.list(&path)?;
+                if !inside.iter().all(|(name, _)| is_temporary(name)) {
+                    return Err(Errno::ENOTEMPTY);
+                }
+                for (name, _) in inside {
+                    self.remote.remove(&path.join(name))?;
+                }
+                self.remote.remove_folder(&path)?;
+            }
+            answer => answer?,
+        }
+        self.tree().removed(parent, name);
+        Ok(())
+    }
+
+    /// Renames. All open files that move, or are replaced, are held meanwhile, so that none is copied back to a name that goes.
+    pub(super) fn rename(
+        &self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        if flags.intersects(RenameFlags::RENAME_EXCHANGE | RenameFlags::RENAME_WHITEOUT) {
+            return Err(Errno::EINVAL);
+        }
+        if is_temporary(to.1) {
+            return Err(Errno::EPERM);
+        }
+        let (old, new, files, replaced) = {
+            let tree = self.tree();
+            let old = tree.path_of(from.0, from.1).ok_or(Errno::ENOENT)?;
+            let new = tree.path_of(to.0, to.1).ok_or(Errno::ENOENT)?;
+            let ends = [tree.child(from.0, from.1), tree.child(to.0, to.1)];
+            let mut files: Vec<_> = ends
+                .iter()
+                .flatten()
+                .flat_map(|ino| tree.files_below(*ino))
+                .collect();
+            files.sort_by_key(|(ino, _)| *ino);
+            files.dedup_by_key(|(ino, _)| *ino);
+            (old, new, files, ends[1])
+        };
+        let _gates: Vec<_> = files.iter().map(|(_, file)| file.gate()).collect();
+        let record = self.store.begin_rename(&old, &new)?;
+        let answer = match flags.contains(RenameFlags::RENAME_NOREPLACE) {
+            true => self.remote.rename_new(&old, &new),
+            false => self.remote.rename(&old, &new),
+        };
+        match answer {
+            Ok(()) => {}
+            // Whether it was done is not known: the record stays, for recovery to find out.
+            Err(Errno::EIO) => return Err(Errno::EIO),
+            Err(why) => {
+                self.store.cancel_rename(&record);
+                return Err(why);
+            }
+        }
+        self.tree().moved(from, to);
+        let lost = files.iter().find(|(ino, _)| Some(*ino) == replaced);
+        self.lost_name(&new, replaced, lost.map(|(_, file)| file.as_ref()));
+        self.store.finish_rename(&record)
+    }
+
+    fn child_file(&self, parent: u64, name: &OsStr) -> Option<(u64, Arc<FileNode>)> {
+        let tree = self.tree();
+        let ino = tree.child(parent, name)?;
+        Some((ino, tree.file(ino)?))
+    }
+
+    /// The path of a name that is to be made.
+    pub(super) fn free_path(&self, parent: u64, name: &OsStr) -> Result<std::path::PathBuf, Errno> {
+        if is_temporary(name) {
+            // Such a name would be hidden, and taken for one of ours.
+            return Err(Errno::EPERM);
+        }
+        self.tree().path_of(parent, name).ok_or(Errno::ENOENT)
+    }
+
+    /// What is in a folder, without our temporary files.
+    pub(super) fn list(&self, ino: u64) -> Result<Vec<(std::ffi::OsString, Attributes)>, Errno> {
+        if let Some(listing) = self.tree().listing(ino) {
+            return Ok(listing);
+        }
+        for _ in 0..TRIES {
+            let (path, changes) = {
+                let tree = self.tree();
+                (tree.path(ino).ok_or(Errno::ENOENT)?, tree.changes(ino))
+            };
+            let answer = self.remote.list(&path);
+            let mut tree = self.tree();
+            if tree.path(ino).as_ref() != Some(&path) {
+                continue;
+            }
+            let mut names = answer?;
+            names.retain(|(name, _)| !is_temporary(name));
+            if tree.listed(ino, &names, changes) {
+                return Ok(names);
+            }
+        }
+        Err(Errno::EIO)
+    }
+
+    /// The text of a symbolic link.
+    pub(super) fn read_link(&self, ino: u64) -> Result<std::path::PathBuf, Errno> {
+        let path = self.tree().path(ino).ok_or(Errno::ENOENT)?;
+        self.remote.read_link(&path)
+    }
+}
+
+/// Whether a name is one of those under which contents are put before they are renamed.
+pub(super) fn is_temporary(name: &OsStr) -> bool {
+    let digits = name.as_bytes().strip_prefix(TEMPORARY);
+    digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
+}

@@ -1,0 +1,425 @@
+//! Open, create and release: a node is bound to a copy at the first open and freed at the last release.
+
+use std::cell::Cell;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use fuser::BackingId;
+use nix::errno::Errno;
+
+use crate::remote::{Attributes, State as Connection};
+use crate::store::{Copy, Dirty, Entry, Kept};
+
+use super::attributes::errno;
+use super::file::{FileNode, set_times};
+use super::{Handle, Shared, locked};
+
+/// Room is asked for in steps of this many bytes when a file turns out to be bigger than it was said to be.
+const STEP: u64 = 64 << 20;
+
+/// What an open is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Use {
+    /// Reading alone.
+    Read,
+    /// Writing, or reading and writing.
+    Write,
+    /// The content is thrown away (`O_TRUNC`, truncation to nothing), so it need not be fetched.
+    Empty,
+}
+
+impl Use {
+    /// The use that open(2)'s flags stand for. `O_RDONLY | O_TRUNC` empties the file on Linux.
+    pub fn of(flags: i32) -> Self {
+        match flags {
+            flags if flags & libc::O_TRUNC != 0 => Self::Empty,
+            flags if flags & libc::O_ACCMODE == libc::O_RDONLY => Self::Read,
+            _ => Self::Write,
+        }
+    }
+}
+
+/// How the kernel is to be answered.
+pub enum Opened {
+    /// It reads and writes the copy itself.
+    Passthrough(u64, Arc<BackingId>),
+    /// It asks the daemon; the flag tells whether its own pages of the file are still right.
+    Daemon(u64, bool),
+}
+
+impl Shared {
+    /// Opens a file. `register` gives the copy to the kernel (`open_backing` of the reply).
+    pub(super) fn open(
+        &self,
+        ino: u64,
+        flags: i32,
+        register: impl FnOnce(&File) -> io::Result<BackingId>,
+    ) -> Result<Opened, Errno> {
+        let file = self.tree().file(ino).ok_or(Errno::EIO)?;
+        let _gate = file.gate();
+        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        let opened = self
+            .bind(ino, &file, Use::of(flags))
+            .and_then(|()| self.opened(ino, &file, writable, register));
+        if opened.is_err() {
+            self.finish(ino, &file);
+        }
+        opened
+    }
+
+    /// Makes a new file and opens it. `Err(EEXIST)`: there is one.
+    pub(super) fn create(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        mode: u32,
+        flags: i32,
+        register: impl FnOnce(&File) -> io::Result<BackingId>,
+    ) -> Result<(u64, Opened), Errno> {
+        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
+        // Before the server makes the file: a full cache must not leave an empty one there.
+        let copy = self.store.make(0)?;
+        let began = self.clock.now();
+        let made = self.remote.create(&path, mode & 0o7777)?;
+        self.clock.told(made.mtime);
+        let mut tree = self.tree();
+        tree.removed(parent, name);
+        let ino = tree.made(parent, name, made);
+        let file = tree.file(ino).ok_or(Errno::EIO)?;
+        // Against the order of locks, but nobody else can hold the gate of a node that was made just now.
+        let _gate = file.gate();
+        drop(tree);
+        set_times(copy.file(), (made.atime, made.mtime))?;
+        self.store
+            .keep_dirty(&copy, &path, Some(made.version()), kept(&made))?;
+        let noted = file.look(&copy).map_err(errno)?;
+        {
+            let mut state = file.state();
+            state.copy = Some(copy);
+            (state.base, state.known) = (Some(made.version()), began);
+            state.journalled = true;
+            state.noted = Some(noted);
+        }
+        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        Ok((ino, self.opened(ino, &file, writable, register)?))
+    }
+
+    /// With the gate held: has the node bound to a copy with the content that an open must see.
+    pub(super) fn bind(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
+        if file.copy().is_none() {
+            self.bring(ino, file, wanted)?;
+        }
+        if wanted == Use::Read {
+            return Ok(());
+        }
+        self.before_writing(file)?;
+        if wanted == Use::Empty
+            && let Some(copy) = file.copy()
+        {
+            copy.file().set_len(0).map_err(errno)?;
+            file.wrote();
+        }
+        Ok(())
+    }
+
+    /// With the gate held: writes down that the copy may change.
+    fn before_writing(&self, file: &FileNode) -> Result<(), Errno> {
+        let (copy, base, journalled) = {
+            let state = file.state();
+            (state.copy.clone(), state.base, state.journalled)
+        };
+        let copy = copy.ok_or(Errno::EIO)?;
+        if !journalled {
+            self.store.mark_dirty(&copy, base)?;
+            let noted = file.look(&copy).map_err(errno)?;
+            let mut state = file.state();
+            state.journalled = true;
+            state.noted = Some(noted);
+            state.acknowledged = None;
+        }
+        Ok(())
+    }
+
+    /// With the gate held: a copy for a node that is bound to none.
+    fn bring(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
+        let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
+        let entry = self.store.entry(&path)?;
+        if let Some(entry) = &entry
+            && let Some(dirty) = &entry.dirty
+        {
+            adopt_dirty(file, entry, dirty);
+            return Ok(());
+        }
+        if wanted == Use::Empty {
+            drop(entry);
+            return self.begin_empty(ino, file);
+        }
+        if let Some(entry) = entry
+            && self.still_good(ino, &entry, wanted)?
+        {
+            let mut state = file.state();
+            (state.base, state.known) = (entry.version, self.clock.now());
+            state.copy = Some(entry.copy);
+            return Ok(());
+        }
+        self.fetch(ino, file)
+    }
+
+    /// Whether the server still has the version that the entry holds.
+    fn still_good(&self, ino: u64, entry: &Entry, wanted: Use) -> Result<bool, Errno> {
+        let Some(version) = entry.version else {
+            return Ok(false);
+        };
+        if wanted == Use::Read && self.is_down() {
+            // What is cached stays readable while there is no server to ask.
+            return Ok(true);
+        }
+        if !entry.trusted {
+            return Ok(false);
+        }
+        let now = match self.lstat(ino) {
+            Err(Errno::EIO) if wanted == Use::Read && self.is_down() => return Ok(true),
+            answer => answer?,
+        };
+        // A mode or owner that changed may mean that it may not be read any more: the server says so when it is fetched.
+        Ok(now.version() == version && kept(&now) == entry.kept)
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        matches!(self.remote.state(), Connection::Down { .. })
+    }
+
+    /// An empty copy of a file that the server has, which is about to be overwritten.
+    fn begin_empty(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+        let began = self.clock.now();
+        let now = self.lstat(ino)?;
+        let copy = self.store.make(0)?;
+        let paths = self.tree().paths(ino);
+        let path = paths.first().ok_or(Errno::ESTALE)?;
+        self.store
+            .keep_dirty(&copy, path, Some(now.version()), kept(&now))?;
+        self.link_names(&copy, &paths)?;
+        let mut state = file.state();
+        state.copy = Some(copy);
+        (state.base, state.known) = (Some(now.version()), began);
+        state.journalled = true;
+        (state.noted, state.acknowledged) = (None, None);
+        Ok(())
+    }
+
+    /// The whole file from the server into a new copy.
+    fn fetch(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+        let (path, size, changes) = {
+            let tree = self.tree();
+            let path = tree.path(ino).ok_or(Errno::ESTALE)?;
+            let size = tree.attributes(ino).map_or(0, |known| known.0.size);
+            (path, size, tree.changes(ino))
+        };
+        let copy = self.store.make(size)?;
+        let room = Cell::new(size);
+        let watch = |so_far: u64| {
+            while so_far > room.get() {
+                self.store.make_room(STEP)?;
+                room.set(room.get() + STEP);
+            }
+            Ok(())
+        };
+        let began = self.clock.now();
+        let got = self.remote.fetch(&path, copy.file(), &watch)?;
+        set_times(copy.file(), (got.atime, got.mtime))?;
+        let trusted = self.clock.can_trust(got.mtime, began);
+        let paths = {
+            let mut tree = self.tree();
+            tree.note(ino, got, changes);
+            tree.paths(ino)
+        };
+        self.store
+            .keep(&copy, &path, got.version(), trusted, kept(&got))?;
+        self.link_names(&copy, &paths)?;
+        let mut state = file.state();
+        state.copy = Some(copy);
+        (state.base, state.known) = (Some(got.version()), began);
+        Ok(())
+    }
+
+    fn link_names(&self, copy: &Copy, paths: &[std::path::PathBuf]) -> Result<(), Errno> {
+        paths
+            .iter()
+            .skip(1)
+            .try_for_each(|path| self.store.linked(copy, path))
+    }
+
+    /// With the gate held and a copy bound: one more handle.
+    fn opened(
+        &self,
+        ino: u64,
+        file: &Arc<FileNode>,
+        writable: bool,
+        register: impl FnOnce(&File) -> io::Result<BackingId>,
+    ) -> Result<Opened, Errno> {
+        let copy = file.copy().ok_or(Errno::EIO)?;
+        // The kernel wants all opens of one period alike, and the same backing for all.
+        let first = file.state().handles == 0;
+        let registered = match first && self.told.passthrough() {
+            true => self.registered(register(copy.file())),
+            false => None,
+        };
+        let pages = file.look(&copy).map_err(errno)?;
+        let number = self.number();
+        let backing = {
+            let mut state = file.state();
+            if first {
+                state.backing = registered;
+            }
+            state.handles += 1;
+            state.writers += u32::from(writable);
+            state.backing.clone()
+        };
+        let handle = Handle {
+            ino,
+            file: Arc::clone(file),
+            copy,
+            writable,
+        };
+        locked(&self.handles).insert(number, handle);
+        Ok(match backing {
+            Some(backing) => Opened::Passthrough(number, backing),
+            None => Opened::Daemon(number, !first || file.state().pages == Some(pages)),
+        })
+    }
+
+    fn registered(&self, answer: io::Result<BackingId>) -> Option<Arc<BackingId>> {
+        match answer {
+            Ok(backing) => Some(Arc::new(backing)),
+            Err(error) => {
+                self.told.no_passthrough(match error.raw_os_error() {
+                    Some(libc::EPERM) => "the kernel lets only root register files",
+                    Some(libc::ELOOP) => "the cache folder lies on a stacked file system",
+                    _ => "the kernel refused to register a copy",
+                });
+                None
+            }
+        }
+    }
+
+    /// The kernel let go of a handle: what a shared mapping changed since the last flush goes back now.
+    pub(super) fn release(&self, number: u64) {
+        let Some(handle) = locked(&self.handles).remove(&number) else {
+            return;
+        };
+        let file = &handle.file;
+        let _gate = file.gate();
+        {
+            let mut state = file.state();
+            state.handles -= 1;
+            state.writers -= u32::from(handle.writable);
+        }
+        self.finish(handle.ino, file);
+    }
+
+    /// With the gate held: copies back what is left when nobody writes any more, and frees the copy when nobody has it open.
+    pub(super) fn finish(&self, ino: u64, file: &FileNode) {
+        let (writers, journalled) = {
+            let state = file.state();
+            (state.writers, state.journalled)
+        };
+        if writers == 0 && journalled {
+            // Asked before the copy is read: what can no longer be written to then is read whole.
+            let mapped = self.still_mapped(file);
+            if self.copy_back(ino, file, false).is_ok() && !mapped {
+                self.settle(ino, file);
+            }
+        }
+        self.free(file);
+    }
+
+    /// With the gate held: nobody can write to the copy, and the server has it.
+    fn settle(&self, ino: u64, file: &FileNode) {
+        let (copy, base, known, diverted) = {
+            let state = file.state();
+            (
+                state.copy.clone(),
+                state.base,
+                state.known,
+                state.diverted.is_some(),
+            )
+        };
+        let (Some(copy), Some(base)) = (copy, base) else {
+            return;
+        };
+        let path = self.tree().path(ino);
+        if let Some(path) = &path {
+            match diverted {
+                // The name stands for the server's version, which is not in the cache.
+                true => self.store.forget(path),
+                false => {
+                    let settled = set_times(copy.file(), (base.mtime, base.mtime)).and_then(|()| {
+                        self.store
+                            .mark_clean(&copy, base, self.clock.can_trust(base.mtime, known))
+                    });
+                    if let Err(error) = settled {
+                        self.told.failed(path, error.desc());
+                        return;
+                    }
+                }
+            }
+        }
+        let mut state = file.state();
+        (state.journalled, state.mapped) = (false, None);
+        (state.noted, state.acknowledged, state.diverted) = (None, None, None);
+    }
+
+    /// With the gate held: unbinds the copy if nothing needs it.
+    pub(super) fn free(&self, file: &FileNode) {
+        let copy = {
+            let state = file.state();
+            if state.handles > 0 || state.journalled {
+                return;
+            }
+            state.copy.clone()
+        };
+        let pages = copy.as_ref().and_then(|copy| file.look(copy).ok());
+        let mut state = file.state();
+        (state.copy, state.backing, state.base) = (None, None, None);
+        state.pages = pages;
+    }
+
+    /// Asks the server about a node, again if its path changed meanwhile.
+    pub(super) fn lstat(&self, ino: u64) -> Result<Attributes, Errno> {
+        loop {
+            let (path, changes) = {
+                let tree = self.tree();
+                (tree.path(ino).ok_or(Errno::ESTALE)?, tree.changes(ino))
+            };
+            let answer = self.remote.lstat(&path);
+            let mut tree = self.tree();
+            if tree.path(ino).as_ref() != Some(&path) {
+                continue;
+            }
+            let attributes = answer?;
+            tree.note(ino, attributes, changes);
+            return Ok(attributes);
+        }
+    }
+}
+
+/// With the gate held: the node goes on with a copy that an earlier life, or a copying back that failed, left dirty.
+pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
+    let mut state = file.state();
+    state.copy = Some(entry.copy.clone());
+    (state.base, state.sending) = (dirty.base, dirty.sending);
+    state.journalled = true;
+    state.noted = None;
+    state.acknowledged = dirty.digest;
+}
+
+/// Of the server's attributes, what the store keeps.
+pub(super) fn kept(of: &Attributes) -> Kept {
+    Kept {
+        mode: of.mode,
+        uid: of.uid,
+        gid: of.gid,
+    }
+}

@@ -1,0 +1,250 @@
+//! Finishing the copying back that a kill, a lost connection or a reboot left undone.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use crate::failure::Failure;
+use crate::remote::{Attributes, Put, PutError, Remote, Version};
+use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store};
+
+use super::attributes::errno;
+use super::conflict;
+use super::file::{set_times, times};
+use super::report::shown;
+use super::tend::alone;
+
+/// What a recovery did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Files that went back under their names.
+    pub copied_back: usize,
+    /// Files that went beside theirs, for both sides had changed, or a reboot may have torn them.
+    pub conflicts: usize,
+    /// Files that are still dirty in the cache: see what was told of each.
+    pub left: usize,
+}
+
+enum Outcome {
+    CopiedBack,
+    /// The server had it already, or nothing had changed.
+    Nothing,
+    Conflict(PathBuf),
+    /// A program of the dead mount may still write to it.
+    Held,
+}
+
+/// Copies back what earlier lives of this cache left dirty. `tell` gets a line for each file for which there is something to say.
+///
+/// # Errors
+/// None so far that would stop it as a whole: what fails for one file is told and counted in `left`.
+pub fn recover(
+    remote: &Remote,
+    store: &Store,
+    tell: &mut dyn FnMut(String),
+) -> Result<Recovered, Failure> {
+    let mut done = Recovered::default();
+    for line in store.damaged() {
+        tell(line.clone());
+    }
+    for rename in store.renames_in_doubt() {
+        if let Err(why) = resolve(remote, store, &rename) {
+            done.left += 1;
+            let (from, to) = (shown(&rename.from), shown(&rename.to));
+            tell(format!(
+                "whether {from} was renamed to {to} is not known: {}",
+                why.desc()
+            ));
+        }
+    }
+    for id in store.dirty() {
+        let (path, outcome) = one(remote, store, id);
+        let path = shown(&path);
+        match outcome {
+            Ok(Outcome::Nothing) => {}
+            Ok(Outcome::CopiedBack) => {
+                done.copied_back += 1;
+                tell(format!("{path}: copied back"));
+            }
+            Ok(Outcome::Conflict(kept)) => {
+                done.conflicts += 1;
+                let kept = shown(&kept);
+                tell(format!(
+                    "{path}: both sides changed, or a reboot may have torn it; the local version is {kept}"
+                ));
+            }
+            Ok(Outcome::Held) => {
+                done.left += 1;
+                tell(format!(
+                    "{path}: a program of the dead mount still has it open; end it, then recover again"
+                ));
+            }
+            Err(why) => {
+                done.left += 1;
+                tell(format!("{path}: not copied back: {}", why.desc()));
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Asks the server whether a rename was done of which no answer came.
+fn resolve(remote: &Remote, store: &Store, rename: &Rename) -> Result<(), Errno> {
+    let there = |path| match remote.lstat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(why) => Err(why),
+    };
+    if !there(&rename.from)? && there(&rename.to)? {
+        return store.finish_rename(rename);
+    }
+    store.cancel_rename(rename);
+    Ok(())
+}
+
+fn one(remote: &Remote, store: &Store, id: CopyId) -> (PathBuf, Result<Outcome, Errno>) {
+    match store.entry_of(id) {
+        Err(why) => (PathBuf::new(), Err(why)),
+        Ok(None) => (PathBuf::new(), Ok(Outcome::Nothing)),
+        Ok(Some(entry)) => {
+            let path = entry.path().to_owned();
+            let outcome = match entry.dirty.clone() {
+                Some(dirty) => finish(remote, store, &entry, &dirty),
+                None => Ok(Outcome::Nothing),
+            };
+            (path, outcome)
+        }
+    }
+}
+
+fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Result<Outcome, Errno> {
+    // Before the content is looked at: who can write to it then can after.
+    let alone = alone(entry.copy.file());
+    let digest = store::digest(entry.copy.file()).map_err(errno)?;
+    if dirty.digest == Some(digest) || untouched(entry, dirty)? {
+        return rest(store, entry, dirty.base, digest, alone, Outcome::Nothing);
+    }
+    if dirty.other_boot && dirty.settled != Some(digest) {
+        return beside(remote, store, entry, alone);
+    }
+    let mut base = dirty.base;
+    loop {
+        match remote.put(entry.copy.file(), &order(entry, entry.path(), base)?) {
+            Ok(now) => {
+                return rest(
+                    store,
+                    entry,
+                    Some(now.version()),
+                    digest,
+                    alone,
+                    Outcome::CopiedBack,
+                );
+            }
+            Err(PutError::Errno(why)) => return Err(why),
+            Err(PutError::Conflict(Some(there)))
+                if ours(remote, store, entry, dirty, &there, digest)? =>
+            {
+                if base == Some(there.version()) {
+                    return Err(Errno::EBUSY);
+                }
+                base = Some(there.version());
+            }
+            Err(PutError::Conflict(_)) => return beside(remote, store, entry, alone),
+        }
+    }
+}
+
+/// Whether what is there is of our own making: what was being sent, or the very same content.
+fn ours(
+    remote: &Remote,
+    store: &Store,
+    entry: &Entry,
+    dirty: &Dirty,
+    there: &Attributes,
+    digest: Digest,
+) -> Result<bool, Errno> {
+    if dirty.sending == Some(there.version()) {
+        return Ok(true);
+    }
+    if there.size != entry.copy.file().metadata().map_err(errno)?.len() {
+        return Ok(false);
+    }
+    let other = store.make(there.size)?;
+    remote.fetch(entry.path(), other.file(), &|_| Ok(()))?;
+    Ok(store::digest(other.file()).map_err(errno)? == digest)
+}
+
+/// Whether the copy still has the size and the whole-second time that it was given when it was fetched or made.
+fn untouched(entry: &Entry, dirty: &Dirty) -> Result<bool, Errno> {
+    let found = entry.copy.file().metadata().map_err(errno)?;
+    Ok(dirty.base.is_some_and(|base| {
+        found.len() == base.size
+            && found.mtime() == i64::from(base.mtime)
+            && found.mtime_nsec() == 0
+    }))
+}
+
+/// The server has the content as `version`: the copy is clean, unless somebody may yet write to it.
+fn rest(
+    store: &Store,
+    entry: &Entry,
+    version: Option<Version>,
+    digest: Digest,
+    alone: bool,
+    outcome: Outcome,
+) -> Result<Outcome, Errno> {
+    match version {
+        Some(version) if alone => {
+            set_times(entry.copy.file(), (version.mtime, version.mtime))?;
+            store.mark_clean(&entry.copy, version, false)?;
+            Ok(outcome)
+        }
+        Some(version) => {
+            store.mark_acknowledged(&entry.copy, version, digest)?;
+            Ok(Outcome::Held)
+        }
+        None => {
+            store.forget_copy(entry.copy.id());
+            Ok(outcome)
+        }
+    }
+}
+
+/// Puts the copy beside its name, where nothing is.
+fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<Outcome, Errno> {
+    if !alone {
+        // It would be torn off from a program that goes on writing: there would be one more of it each time.
+        return Ok(Outcome::Held);
+    }
+    for name in conflict::names(entry.path()) {
+        let mut order = order(entry, &name, None)?;
+        (order.expect_nothing, order.in_place) = (true, false);
+        match remote.put(entry.copy.file(), &order) {
+            Ok(_) => {
+                store.forget_copy(entry.copy.id());
+                return Ok(Outcome::Conflict(name));
+            }
+            Err(PutError::Conflict(_)) => {}
+            Err(PutError::Errno(why)) => return Err(why),
+        }
+    }
+    Err(Errno::EEXIST)
+}
+
+fn order<'a>(
+    entry: &Entry,
+    path: &'a std::path::Path,
+    base: Option<Version>,
+) -> Result<Put<'a>, Errno> {
+    Ok(Put {
+        path,
+        expected: base,
+        expect_nothing: base.is_none(),
+        mode: entry.kept.mode,
+        owner: Some((entry.kept.uid, entry.kept.gid)),
+        times: Some(times(entry.copy.file()).map_err(errno)?),
+        durable: true,
+        in_place: entry.paths.len() > 1,
+    })
+}

@@ -1,0 +1,159 @@
+//! A mount from its making to its end.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use fuser::{Config, MountOption, SessionACL};
+
+use crate::command::log;
+use crate::failure::Failure;
+use crate::remote::{Attributes, Kind, Remote};
+use crate::store::Store;
+
+use super::clock::Clock;
+use super::session::Session;
+use super::tend::Tender;
+use super::tree::Tree;
+use super::workers::Workers;
+use super::{Options, Shared, locked};
+
+/// Threads that read requests of the kernel: each may be busy with a read or write of a copy.
+const READERS: usize = 4;
+
+/// A mount that is ready to run.
+pub struct Mounted {
+    shared: Arc<Shared>,
+}
+
+impl Mounted {
+    /// A mount of the server's folder over this cache.
+    pub fn new(remote: Arc<Remote>, store: Arc<Store>, options: Options) -> Self {
+        let root = remote.lstat(Path::new("")).unwrap_or(UNKNOWN);
+        let left: HashSet<_> = store.dirty_paths().into_iter().collect();
+        let shared = Shared {
+            remote,
+            store,
+            tree: Mutex::new(Tree::new(root, options.attribute_time)),
+            options,
+            handles: Mutex::new(HashMap::new()),
+            folders: Mutex::new(HashMap::new()),
+            next: AtomicU64::new(1),
+            clock: Clock::default(),
+            told: super::report::Told::default(),
+            left: Mutex::new(left),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// What other threads may ask meanwhile.
+    pub fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Mounts, calls `ready` when the kernel has been answered, and serves until it is unmounted; then copies back what is
+    /// left. What cannot be copied back stays dirty in the cache, and the report says so.
+    ///
+    /// # Errors
+    /// It cannot be mounted there, or the session ended by an error. The reason and what mends it are in the failure.
+    pub fn run(self, mountpoint: &Path, ready: impl FnOnce()) -> Result<(), Failure> {
+        let workers = Workers::default();
+        let session = Session::new(Arc::clone(&self.shared), workers.clone());
+        let config = config(&self.shared.options);
+        let session = fuser::Session::new(session, mountpoint, &config)
+            .map_err(|error| refused(mountpoint, &error))?;
+        let tender = Tender::start(&self.shared);
+        ready();
+        let ended = session.run();
+        workers.close();
+        drop(tender);
+        self.shared.end();
+        ended.map_err(|error| {
+            let message = format!(
+                "the mount on {} ended by an error: {error}",
+                mountpoint.display()
+            );
+            Failure::new(
+                message,
+                "what was not copied back is kept: run `oscope-fs recover`",
+            )
+        })
+    }
+}
+
+impl Shared {
+    /// After the last request: all that is left goes back, or is forced to disk.
+    fn end(&self) {
+        locked(&self.handles).clear();
+        let files = self.tree().files();
+        for (ino, file) in files {
+            let _gate = file.gate();
+            {
+                let mut state = file.state();
+                (state.handles, state.writers) = (0, 0);
+            }
+            self.finish(ino, &file);
+        }
+        if let Err(error) = self.store.checkpoint() {
+            log::note(&format!("cannot force the cache to disk: {}", error.desc()));
+        }
+    }
+}
+
+/// Shown of the root until the server has said what it is.
+const UNKNOWN: Attributes = Attributes {
+    kind: Kind::Folder,
+    size: 0,
+    mode: 0o755,
+    uid: 0,
+    gid: 0,
+    atime: 0,
+    mtime: 0,
+};
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName("oscope-fs".into()),
+        MountOption::Subtype("oscope".into()),
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    if options.allow_other {
+        // Others than the one whose key was used: the kernel has to compare them with the server's owners.
+        config.mount_options.push(MountOption::DefaultPermissions);
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(READERS);
+    config.clone_fd = true;
+    config
+}
+
+fn refused(mountpoint: &Path, error: &io::Error) -> Failure {
+    let at = mountpoint.display();
+    let why = error.raw_os_error();
+    let said = error.to_string();
+    let remedy = match why {
+        Some(libc::ENOENT) if !Path::new("/dev/fuse").exists() => {
+            "load the kernel's module: modprobe fuse"
+        }
+        Some(libc::ENOENT) => "make the mount point first: mkdir -p",
+        Some(libc::ENOTDIR) => "choose a folder",
+        Some(libc::EBUSY) => "choose another folder, or unmount what is there",
+        Some(libc::EACCES | libc::EPERM) => "choose a folder of your own",
+        Some(libc::ENOTCONN) => "unmount the dead mount there: oscope-fs umount",
+        Some(libc::ENODEV) => "load the kernel's module: modprobe fuse",
+        _ if said.contains("user_allow_other") => {
+            "put user_allow_other in /etc/fuse.conf, or leave out --allow-other"
+        }
+        _ => "see that fusermount3 is installed and the folder is yours",
+    };
+    Failure::new(format!("cannot mount on {at}: {said}"), remedy)
+}

@@ -1,0 +1,641 @@
+//! The kernel's requests: each is counted, answered at once or given to a worker, and replied to exactly once.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use fuser::{
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::unistd::{Whence, lseek};
+
+use crate::remote::Kind;
+
+use super::Shared;
+use super::attributes::errno;
+use super::change::Wanted;
+use super::opening::Opened;
+use super::workers::Workers;
+
+/// The requests' way to the mount's parts.
+pub struct Session {
+    shared: Arc<Shared>,
+    workers: Workers,
+}
+
+impl Session {
+    /// A session over these parts; `workers` are closed by who made them.
+    pub fn new(shared: Arc<Shared>, workers: Workers) -> Self {
+        Self { shared, workers }
+    }
+
+    fn count(&self, operation: &'static str) {
+        self.shared.told.count(operation);
+    }
+
+    /// Has a worker do what may ask the server.
+    fn later(&self, job: impl FnOnce(&Shared) + Send + 'static) {
+        let shared = Arc::clone(&self.shared);
+        self.workers.run(move || job(&shared));
+    }
+
+    fn empty(
+        &self,
+        reply: ReplyEmpty,
+        job: impl FnOnce(&Shared) -> Result<(), Errno> + Send + 'static,
+    ) {
+        self.later(move |shared| match job(shared) {
+            Ok(()) => reply.ok(),
+            Err(why) => reply.error(told(why)),
+        });
+    }
+
+    fn entry(
+        &self,
+        reply: ReplyEntry,
+        job: impl FnOnce(&Shared) -> Result<u64, Errno> + Send + 'static,
+    ) {
+        self.later(move |shared| reply_entry(shared, reply, job(shared)));
+    }
+}
+
+fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
+    match found.and_then(|ino| Ok((ino, shared.shown(ino)?))) {
+        Ok((ino, (attr, keep))) => {
+            // Before the reply: the kernel may forget it at once.
+            shared.tree().looked_up(ino);
+            reply.entry(&keep, &attr, Generation(0));
+        }
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+fn reply_attr(shared: &Shared, reply: ReplyAttr, ino: u64, done: Result<(), Errno>) {
+    match done.and_then(|()| shared.shown(ino)) {
+        Ok((attr, keep)) => reply.attr(&keep, &attr),
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+fn told(why: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(why as i32)
+}
+
+fn pages(right: bool) -> FopenFlags {
+    match right {
+        true => FopenFlags::FOPEN_KEEP_CACHE,
+        false => FopenFlags::empty(),
+    }
+}
+
+impl Filesystem for Session {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        self.count("init");
+        // Each is a help alone: a kernel that lacks one sends other requests instead.
+        let wanted = [
+            InitFlags::FUSE_ATOMIC_O_TRUNC,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_ASYNC_DIO,
+        ];
+        for flag in wanted {
+            let _ = config.add_capabilities(flag);
+        }
+        if !self.shared.options.passthrough {
+            self.shared.told.no_passthrough("it is switched off");
+        } else if config
+            .add_capabilities(InitFlags::FUSE_PASSTHROUGH)
+            .is_err()
+        {
+            self.shared
+                .told
+                .no_passthrough("this kernel has none (it needs Linux 6.9)");
+        } else if config.set_max_stack_depth(1).is_err() {
+            self.shared
+                .told
+                .no_passthrough("the kernel refused the stack depth");
+        }
+        Ok(())
+    }
+
+    fn destroy(&mut self) {
+        self.count("destroy");
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        self.count("lookup");
+        let name = name.to_owned();
+        self.entry(reply, move |shared| shared.lookup(parent.0, &name));
+    }
+
+    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        self.count("forget");
+        self.shared.tree().forget(ino.0, count);
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.count("getattr");
+        match self.shared.shown(ino.0) {
+            Ok((attr, keep)) if !keep.is_zero() => reply.attr(&keep, &attr),
+            _ => self.later(move |shared| reply_attr(shared, reply, ino.0, shared.refresh(ino.0))),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        atime: Option<TimeOrNow>,
+        mtime: Option<TimeOrNow>,
+        _ctime: Option<SystemTime>,
+        handle: Option<FileHandle>,
+        _crtime: Option<SystemTime>,
+        _chgtime: Option<SystemTime>,
+        _bkuptime: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        self.count("setattr");
+        let wanted = Wanted {
+            size,
+            mode,
+            uid,
+            gid,
+            atime,
+            mtime,
+        };
+        self.later(move |shared| {
+            let done = shared.change(ino.0, handle.map(|handle| handle.0), &wanted);
+            reply_attr(shared, reply, ino.0, done);
+        });
+    }
+
+    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.count("readlink");
+        self.later(move |shared| match shared.read_link(ino.0) {
+            Ok(text) => reply.data(text.as_os_str().as_bytes()),
+            Err(why) => reply.error(told(why)),
+        });
+    }
+
+    fn mknod(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        self.count("mknod");
+        if mode & libc::S_IFMT != libc::S_IFREG {
+            reply.error(fuser::Errno::EPERM);
+            return;
+        }
+        let name = name.to_owned();
+        self.entry(reply, move |shared| shared.make_file(parent.0, &name, mode));
+    }
+
+    fn mkdir(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        self.count("mkdir");
+        let name = name.to_owned();
+        self.entry(reply, move |shared| {
+            shared.make_folder(parent.0, &name, mode)
+        });
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count("unlink");
+        let name = name.to_owned();
+        self.empty(reply, move |shared| shared.unlink(parent.0, &name));
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.count("rmdir");
+        let name = name.to_owned();
+        self.empty(reply, move |shared| shared.remove_folder(parent.0, &name));
+    }
+
+    fn symlink(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        self.count("symlink");
+        let (name, target) = (name.to_owned(), target.to_owned());
+        self.entry(reply, move |shared| {
+            shared.make_link(parent.0, &name, &target)
+        });
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        to: INodeNo,
+        new: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.count("rename");
+        let (name, new) = (name.to_owned(), new.to_owned());
+        self.empty(reply, move |shared| {
+            shared.rename((parent.0, &name), (to.0, &new), flags)
+        });
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        self.count("link");
+        let name = name.to_owned();
+        self.entry(reply, move |shared| {
+            shared.link(ino.0, parent.0, &name).map(|()| ino.0)
+        });
+    }
+
+    fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        self.count("open");
+        self.later(move |shared| {
+            match shared.open(ino.0, flags.0, |copy| reply.open_backing(copy)) {
+                Ok(Opened::Passthrough(number, backing)) => {
+                    reply.opened_passthrough(FileHandle(number), FopenFlags::empty(), &backing);
+                }
+                Ok(Opened::Daemon(number, right)) => reply.opened(FileHandle(number), pages(right)),
+                Err(why) => reply.error(told(why)),
+            }
+        });
+    }
+
+    fn create(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        self.count("create");
+        let name = name.to_owned();
+        self.later(move |shared| {
+            let register = |copy: &std::fs::File| reply.open_backing(copy);
+            let made = match shared.create(parent.0, &name, mode, flags, register) {
+                // Made on the server since the kernel looked.
+                Err(Errno::EEXIST) if flags & libc::O_EXCL == 0 => shared
+                    .lookup_anew(parent.0, &name)
+                    .and_then(|ino| Ok((ino, shared.open(ino, flags, register)?))),
+                made => made,
+            };
+            match made.and_then(|(ino, opened)| Ok((ino, shared.shown(ino)?, opened))) {
+                Ok((ino, (attr, keep), opened)) => {
+                    shared.tree().looked_up(ino);
+                    match opened {
+                        Opened::Passthrough(number, backing) => {
+                            let handle = FileHandle(number);
+                            reply.created_passthrough(
+                                &keep,
+                                &attr,
+                                Generation(0),
+                                handle,
+                                FopenFlags::empty(),
+                                &backing,
+                            );
+                        }
+                        Opened::Daemon(number, right) => {
+                            reply.created(
+                                &keep,
+                                &attr,
+                                Generation(0),
+                                FileHandle(number),
+                                pages(right),
+                            );
+                        }
+                    }
+                }
+                Err(why) => reply.error(told(why)),
+            }
+        });
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.count("read");
+        let Some(handle) = self.shared.handle(handle.0) else {
+            reply.error(fuser::Errno::EBADF);
+            return;
+        };
+        match read_whole(handle.copy.file(), offset, size) {
+            Ok(data) => reply.data(&data),
+            Err(why) => reply.error(told(why)),
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        self.count("write");
+        let done = self.shared.write(handle.0, offset, data);
+        match done.and_then(|()| u32::try_from(data.len()).map_err(|_| Errno::EINVAL)) {
+            Ok(size) => reply.written(size),
+            Err(why) => reply.error(told(why)),
+        }
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        self.count("flush");
+        let Some(held) = self.shared.handle(handle.0) else {
+            reply.error(fuser::Errno::EBADF);
+            return;
+        };
+        if !held.writable {
+            reply.ok();
+            return;
+        }
+        self.empty(reply, move |shared| {
+            let _gate = held.file.gate();
+            shared.copy_back(held.ino, &held.file, false)
+        });
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.count("fsync");
+        let Some(held) = self.shared.handle(handle.0) else {
+            reply.error(fuser::Errno::EBADF);
+            return;
+        };
+        self.empty(reply, move |shared| {
+            let _gate = held.file.gate();
+            shared.copy_back(held.ino, &held.file, true)
+        });
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.count("release");
+        self.later(move |shared| {
+            shared.release(handle.0);
+            reply.ok();
+        });
+    }
+
+    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        self.count("opendir");
+        reply.opened(FileHandle(self.shared.open_folder()), FopenFlags::empty());
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        self.count("readdir");
+        self.later(
+            move |shared| match shared.read_folder(ino.0, handle.0, offset, &mut reply) {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(told(why)),
+            },
+        );
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        self.count("readdirplus");
+        self.later(move |shared| {
+            match shared.read_folder_plus(ino.0, handle.0, offset, &mut reply) {
+                Ok(()) => reply.ok(),
+                Err(why) => reply.error(told(why)),
+            }
+        });
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        ino: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.count("releasedir");
+        self.shared.release_folder(ino.0, handle.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.count("fsyncdir");
+        // Each change of a name was answered by the server before it returned; SFTP has no more to offer for folders.
+        reply.ok();
+    }
+
+    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+        self.count("statfs");
+        self.later(move |shared| match shared.remote.room() {
+            Ok(room) => {
+                let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+                let (block, unit) = (small(room.bsize), small(room.frsize));
+                let name = small(room.namemax);
+                reply.statfs(
+                    room.blocks,
+                    room.bfree,
+                    room.bavail,
+                    room.files,
+                    room.ffree,
+                    block,
+                    name,
+                    unit,
+                );
+            }
+            Err(why) => reply.error(told(why)),
+        });
+    }
+
+    fn access(&self, _request: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
+        self.count("access");
+        self.empty(reply, move |shared| {
+            shared.may(ino.0, mask.contains(AccessFlags::X_OK))
+        });
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.count("fallocate");
+        self.empty(reply, move |shared| {
+            let signed = |value: u64| i64::try_from(value).map_err(|_| Errno::EFBIG);
+            shared.allocate(handle.0, mode, signed(offset)?, signed(length)?)
+        });
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _ino: INodeNo,
+        handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        self.count("lseek");
+        let whence = match whence {
+            libc::SEEK_DATA => Whence::SeekData,
+            libc::SEEK_HOLE => Whence::SeekHole,
+            _ => return reply.error(fuser::Errno::EINVAL),
+        };
+        let found = self
+            .shared
+            .handle(handle.0)
+            .ok_or(Errno::EBADF)
+            .and_then(|held| {
+                // A description of its own: the copy's is shared, its offset too.
+                let file = held.copy.open(OFlag::O_RDONLY).map_err(errno)?;
+                lseek(&file, offset, whence)
+            });
+        match found {
+            Ok(offset) => reply.offset(offset),
+            Err(why) => reply.error(told(why)),
+        }
+    }
+}
+
+/// As many bytes as are asked for, unless the file ends before.
+fn read_whole(file: &std::fs::File, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EINVAL)?];
+    let mut have = 0;
+    while have < data.len() {
+        match file.read_at(&mut data[have..], offset + have as u64) {
+            Ok(0) => break,
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(errno(error)),
+        }
+    }
+    data.truncate(have);
+    Ok(data)
+}
+
+impl Shared {
+    fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        // Counted on both sides: a copying back in between must see that what it read may be old.
+        handle.file.wrote();
+        let written = match handle.copy.file().write_all_at(data, offset) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+                self.store.make_room(data.len() as u64)?;
+                handle.copy.file().write_all_at(data, offset)
+            }
+            answer => answer,
+        };
+        handle.file.wrote();
+        written.map_err(errno)
+    }
+
+    /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no program.
+    fn may(&self, ino: u64, execute: bool) -> Result<(), Errno> {
+        let (of, _) = self.tree().attributes(ino).ok_or(Errno::ESTALE)?;
+        let program = of.kind != Kind::File || of.mode & 0o111 != 0;
+        (program || !execute).then_some(()).ok_or(Errno::EACCES)
+    }
+}

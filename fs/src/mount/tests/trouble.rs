@@ -1,0 +1,167 @@
+//! Both sides change, the server goes away, the mount ends too soon.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::PathBuf;
+
+use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
+use crate::mount::{Recovered, recover};
+use crate::remote::Remote;
+use crate::store::Store;
+
+fn conflicts(rig: &Rig) -> Vec<PathBuf> {
+    let all = fs::read_dir(rig.on(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    all.filter(|path| path.to_string_lossy().contains(".conflict-"))
+        .collect()
+}
+
+#[test]
+fn if_both_sides_change_neither_is_lost() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        rig.serve("f", b"base");
+        let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+        file.write_all(b" ours").unwrap();
+        fs::write(rig.on("f"), b"theirs").unwrap();
+        file.sync_all().unwrap();
+        file.write_all(b" and more").unwrap();
+        drop(file);
+        assert_eq!(fs::read(rig.on("f")).unwrap(), b"theirs");
+        let kept = conflicts(&rig);
+        assert_eq!(kept.len(), 1, "{kept:?}");
+        assert_eq!(fs::read(&kept[0]).unwrap(), b"base ours and more");
+        until("the server's version is what is read", || {
+            fs::read(rig.at("f")).unwrap() == b"theirs"
+        });
+        let report = rig.shared().report();
+        assert_eq!(report.conflicts.len(), 1);
+        assert_eq!(report.conflicts[0].path, "f");
+        assert!(kept[0].ends_with(&report.conflicts[0].kept_as));
+    }
+}
+
+#[test]
+fn a_file_that_is_removed_on_the_server_while_open_is_made_anew() {
+    let rig = Rig::new(options());
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .open(rig.at("f"))
+        .unwrap();
+    fs::remove_file(rig.on("f")).unwrap();
+    assert!(!rig.at("f").exists());
+    let mut read = String::new();
+    file.read_to_string(&mut read).unwrap();
+    assert_eq!(read, "base");
+    file.write_all(b" more").unwrap();
+    drop(file);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"base more");
+    assert_eq!(fs::read(rig.at("f")).unwrap(), b"base more");
+}
+
+#[test]
+fn without_the_server_what_is_cached_is_read_and_the_rest_fails_in_time() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"cached");
+    assert_eq!(fs::read(rig.at("f")).unwrap(), b"cached");
+    let open = File::open(rig.at("f")).unwrap();
+    rig.server.stop();
+    until("it is known to be down", || rig.shared().is_down());
+    let mut read = String::new();
+    (&open).read_to_string(&mut read).unwrap();
+    assert_eq!(read, "cached");
+    assert_eq!(fs::read(rig.at("f")).unwrap(), b"cached");
+    assert_eq!(number(File::create(rig.at("new"))), libc::EIO);
+    assert_eq!(number(File::open(rig.at("unknown"))), libc::EIO);
+    rig.server.start();
+    until("it is there again", || File::create(rig.at("new")).is_ok());
+    assert!(rig.on("new").exists());
+}
+
+#[test]
+fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"old");
+    let mut file = OpenOptions::new().write(true).open(rig.at("f")).unwrap();
+    rig.server.stop();
+    file.write_all(b"new content").unwrap();
+    assert_eq!(number(file.sync_all()), libc::EIO);
+    assert_eq!(
+        number(nix::unistd::close(file).map_err(Into::into)),
+        libc::EIO
+    );
+    assert_eq!(rig.shared().report().failures.len(), 1);
+    assert_eq!(
+        fs::read(rig.at("f")).unwrap(),
+        b"new content",
+        "the local copy is what is there"
+    );
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"old");
+    rig.server.start();
+    until("it went back", || {
+        fs::read(rig.on("f")).unwrap() == b"new content"
+    });
+    until("it is told", || rig.shared().report().failures.is_empty());
+}
+
+#[test]
+fn what_a_mount_left_is_recovered() {
+    let mut rig = Rig::new(options());
+    for name in ["f", "g", "same"] {
+        rig.serve(name, b"old");
+    }
+    let open = |name| OpenOptions::new().write(true).open(rig.at(name)).unwrap();
+    let mut files = [open("f"), open("g"), open("same")];
+    rig.server.stop();
+    for (file, content) in files.iter_mut().zip(["ours f", "ours g", "the same"]) {
+        file.write_all(content.as_bytes()).unwrap();
+    }
+    for file in files {
+        assert_eq!(
+            number(nix::unistd::close(file).map_err(Into::into)),
+            libc::EIO
+        );
+    }
+    rig.unmount();
+    fs::write(rig.on("g"), b"theirs g").unwrap();
+    fs::write(rig.on("same"), b"the same").unwrap();
+    rig.server.start();
+    let target = rig.server.target(&rig.there);
+    let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
+    let remote = Remote::connect(target, LIMITS).unwrap();
+    let mut told = Vec::new();
+    let done = recover(&remote, &store, &mut |line| told.push(line)).unwrap();
+    assert_eq!((done.conflicts, done.left), (1, 0), "{told:?}");
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"ours f");
+    assert_eq!(fs::read(rig.on("g")).unwrap(), b"theirs g");
+    assert_eq!(fs::read(rig.on("same")).unwrap(), b"the same");
+    let kept = conflicts(&rig);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"ours g");
+    assert!(store.dirty().is_empty());
+    let again = recover(&remote, &store, &mut |_| ()).unwrap();
+    assert_eq!(again, Recovered::default());
+}
+
+#[test]
+fn a_file_of_which_nothing_was_changed_is_not_copied_back() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"old");
+    let before = fs::metadata(rig.on("f")).unwrap();
+    drop(
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(rig.at("f"))
+            .unwrap(),
+    );
+    rig.unmount();
+    let after = fs::metadata(rig.on("f")).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!((before.ino(), before.mtime()), (after.ino(), after.mtime()));
+    let store = Store::open(&rig.cache, &rig.server.target(&rig.there).key(), 1 << 30).unwrap();
+    assert!(store.dirty().is_empty());
+}

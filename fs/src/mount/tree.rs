@@ -1,0 +1,502 @@
+//! The nodes that the kernel knows, their names, and what is cached of their attributes and listings.
+//!
+//! Pure memory: nothing in here asks the server or the disk. One lock (`Core::tree`) covers it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::remote::{Attributes, Kind};
+
+use super::file::FileNode;
+
+/// The number of the mount's own folder.
+pub const ROOT: u64 = 1;
+
+/// All nodes. A file or folder is found by its parent and name; a file that was linked here has several places.
+pub struct Tree {
+    nodes: HashMap<u64, Node>,
+    keep: Duration,
+}
+
+struct Node {
+    places: Vec<(u64, OsString)>,
+    children: HashMap<OsString, u64>,
+    lookups: u64,
+    attributes: Attributes,
+    known: Instant,
+    /// Counts this mount's own changes, so that an answer that was asked before one of them is not believed after it.
+    changes: u64,
+    listing: Option<Listing>,
+    file: Option<Arc<FileNode>>,
+}
+
+struct Listing {
+    names: BTreeMap<OsString, Attributes>,
+    known: Instant,
+}
+
+/// Where the counts of own changes stood when the server was asked; see [`Tree::enter`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64, u64);
+
+/// What the tree can say of a name without the server.
+pub enum Cached {
+    /// A node with attributes that may still be shown.
+    Node(u64),
+    /// The folder's listing is fresh and has no such name.
+    Nothing,
+    /// The server has to be asked.
+    Unknown,
+}
+
+impl Tree {
+    /// A tree of one folder with these attributes, that believes what it is told for the time `keep`.
+    pub fn new(root: Attributes, keep: Duration) -> Self {
+        let mut node = Node::new(root, None);
+        node.lookups = 1;
+        Self {
+            nodes: HashMap::from([(ROOT, node)]),
+            keep,
+        }
+    }
+
+    /// The first path of a node, relative to the target's folder; `None` once it has no name left.
+    pub fn path(&self, ino: u64) -> Option<PathBuf> {
+        self.paths(ino).into_iter().next()
+    }
+
+    /// All paths of a node; none once it has no name left.
+    pub fn paths(&self, ino: u64) -> Vec<PathBuf> {
+        if ino == ROOT {
+            return vec![PathBuf::new()];
+        }
+        let Some(node) = self.nodes.get(&ino) else {
+            return Vec::new();
+        };
+        let whole = |place: &(u64, OsString)| self.path(place.0).map(|path| path.join(&place.1));
+        node.places.iter().filter_map(whole).collect()
+    }
+
+    /// The path of a name in a folder.
+    pub fn path_of(&self, parent: u64, name: &OsStr) -> Option<PathBuf> {
+        self.path(parent).map(|path| path.join(name))
+    }
+
+    /// The parent's number of the first place (the root is its own parent).
+    pub fn parent(&self, ino: u64) -> u64 {
+        self.nodes
+            .get(&ino)
+            .and_then(|node| node.places.first())
+            .map_or(ROOT, |place| place.0)
+    }
+
+    /// The node of a name, if one is known.
+    pub fn child(&self, parent: u64, name: &OsStr) -> Option<u64> {
+        self.nodes.get(&parent)?.children.get(name).copied()
+    }
+
+    /// What can be said of a name without asking; makes the node if only the listing has it.
+    pub fn cached(&mut self, parent: u64, name: &OsStr) -> Cached {
+        if let Some(ino) = self.child(parent, name) {
+            let node = &self.nodes[&ino];
+            let fresh = node.known.elapsed() < self.keep;
+            return if fresh {
+                Cached::Node(ino)
+            } else {
+                Cached::Unknown
+            };
+        }
+        let Some(listing) = self.fresh_listing(parent) else {
+            return Cached::Unknown;
+        };
+        let known = listing.known;
+        match listing.names.get(name).copied() {
+            None => Cached::Nothing,
+            Some(attributes) => {
+                let ino = self.insert(parent, name, attributes);
+                self.node(ino, |node| node.known = known);
+                Cached::Node(ino)
+            }
+        }
+    }
+
+    /// Taken before the server is asked about a name; given back to [`Tree::enter`] with its answer.
+    pub fn mark(&self, parent: u64, name: &OsStr) -> Mark {
+        let changes = |ino: u64| self.nodes.get(&ino).map_or(0, |node| node.changes);
+        Mark(changes(parent), self.child(parent, name).map_or(0, changes))
+    }
+
+    /// The server said this of a name. `None` if this mount changed the folder or the node since `mark`: ask again.
+    pub fn enter(
+        &mut self,
+        parent: u64,
+        name: &OsStr,
+        attributes: Attributes,
+        mark: Mark,
+    ) -> Option<u64> {
+        (self.mark(parent, name) == mark).then(|| self.insert(parent, name, attributes))
+    }
+
+    /// This mount made the name (or knows for sure what it is).
+    pub fn made(&mut self, parent: u64, name: &OsStr, attributes: Attributes) -> u64 {
+        let ino = self.insert(parent, name, attributes);
+        self.changed(parent);
+        self.changed(ino);
+        ino
+    }
+
+    /// This mount made a file at `path`, in the folder of the first place of `ino`.
+    pub fn made_beside(&mut self, ino: u64, path: &Path, attributes: Attributes) {
+        if let Some(name) = path.file_name() {
+            self.made(self.parent(ino), name, attributes);
+        }
+    }
+
+    /// The server has no such name (any more).
+    pub fn gone(&mut self, parent: u64, name: &OsStr, mark: Mark) {
+        if self.mark(parent, name) == mark {
+            self.lose(parent, name);
+        }
+    }
+
+    /// Takes a name from a node, unless the file is in use here: what was removed elsewhere is copied back under its name.
+    fn lose(&mut self, parent: u64, name: &OsStr) {
+        let used = |ino| self.file(ino).is_some_and(|file| file.in_use());
+        if self.child(parent, name).is_some_and(used) {
+            if let Some(listing) = self
+                .nodes
+                .get_mut(&parent)
+                .and_then(|node| node.listing.as_mut())
+            {
+                listing.names.remove(name);
+            }
+        } else if let Some(ino) = self.detach(parent, name) {
+            self.drop_unused(ino);
+        }
+    }
+
+    /// This mount removed the name. The node, if one was known; it has lost the place.
+    pub fn removed(&mut self, parent: u64, name: &OsStr) -> Option<u64> {
+        self.changed(parent);
+        let ino = self.detach(parent, name);
+        if let Some(ino) = ino {
+            self.changed(ino);
+            self.drop_unused(ino);
+        }
+        ino
+    }
+
+    /// This mount renamed; what was at the new name has lost it. The numbers of the moved and of the replaced node.
+    pub fn moved(&mut self, from: (u64, &OsStr), to: (u64, &OsStr)) -> (Option<u64>, Option<u64>) {
+        let listed = self
+            .nodes
+            .get(&from.0)
+            .and_then(|node| node.listing.as_ref());
+        let attributes = listed.and_then(|listing| listing.names.get(from.1).copied());
+        let ino = self.child(from.0, from.1);
+        let replaced = self.removed(to.0, to.1);
+        self.detach(from.0, from.1);
+        self.changed(from.0);
+        if let Some(ino) = ino {
+            self.place(ino, to.0, to.1);
+            self.changed(ino);
+        } else if let Some(attributes) = attributes {
+            self.list_one(to.0, to.1, attributes);
+        } else if let Some(node) = self.nodes.get_mut(&to.0) {
+            // What moved is not known: the listing would lack a name.
+            node.listing = None;
+        }
+        (ino, replaced)
+    }
+
+    /// This mount linked the node to one more name.
+    pub fn linked(&mut self, ino: u64, parent: u64, name: &OsStr) {
+        self.removed(parent, name);
+        self.place(ino, parent, name);
+        self.changed(ino);
+    }
+
+    /// The attributes, with the time for which the kernel may believe them; `None` for an unknown node.
+    pub fn attributes(&self, ino: u64) -> Option<(Attributes, Duration)> {
+        let node = self.nodes.get(&ino)?;
+        Some((
+            node.attributes,
+            self.keep.saturating_sub(node.known.elapsed()),
+        ))
+    }
+
+    /// How often this mount changed the node.
+    pub fn changes(&self, ino: u64) -> u64 {
+        self.nodes.get(&ino).map_or(0, |node| node.changes)
+    }
+
+    /// The server said this of a node, asked when its changes stood at `changes`; false if it changed since.
+    pub fn note(&mut self, ino: u64, attributes: Attributes, changes: u64) -> bool {
+        let same = self.changes(ino) == changes;
+        if same {
+            self.set(ino, attributes);
+        }
+        same
+    }
+
+    /// This mount made it so.
+    pub fn became(&mut self, ino: u64, attributes: Attributes) {
+        self.set(ino, attributes);
+        self.changed(ino);
+    }
+
+    /// The kernel was given the node once more.
+    pub fn looked_up(&mut self, ino: u64) {
+        self.node(ino, |node| node.lookups += 1);
+    }
+
+    /// The kernel forgets `count` of what it was given.
+    pub fn forget(&mut self, ino: u64, count: u64) {
+        self.node(ino, |node| {
+            node.lookups = node.lookups.saturating_sub(count)
+        });
+        self.drop_unused(ino);
+    }
+
+    /// What the node has as a file; `None` for what is no file.
+    pub fn file(&self, ino: u64) -> Option<Arc<FileNode>> {
+        self.nodes.get(&ino)?.file.clone()
+    }
+
+    /// Number of names by which this mount knows the node.
+    pub fn names(&self, ino: u64) -> usize {
+        self.nodes.get(&ino).map_or(0, |node| node.places.len())
+    }
+
+    /// Files in and below a node, in order of number (the order in which their gates may be taken).
+    pub fn files_below(&self, ino: u64) -> Vec<(u64, Arc<FileNode>)> {
+        let mut found = BTreeMap::new();
+        let mut left = vec![ino];
+        while let Some(ino) = left.pop() {
+            let Some(node) = self.nodes.get(&ino) else {
+                continue;
+            };
+            left.extend(node.children.values());
+            if let Some(file) = &node.file {
+                found.insert(ino, Arc::clone(file));
+            }
+        }
+        found.into_iter().collect()
+    }
+
+    /// A listing that may still be shown, as entries of name and attributes.
+    pub fn listing(&self, ino: u64) -> Option<Vec<(OsString, Attributes)>> {
+        let listing = self.fresh_listing(ino)?;
+        Some(
+            listing
+                .names
+                .iter()
+                .map(|(name, of)| (name.clone(), *of))
+                .collect(),
+        )
+    }
+
+    /// The server listed the folder, asked when its changes stood at `changes`; false if it changed since.
+    pub fn listed(&mut self, ino: u64, names: &[(OsString, Attributes)], changes: u64) -> bool {
+        if self.changes(ino) != changes {
+            return false;
+        }
+        let children: Vec<_> = match self.nodes.get(&ino) {
+            Some(node) => node.children.keys().cloned().collect(),
+            None => return true,
+        };
+        let names: BTreeMap<_, _> = names.iter().cloned().collect();
+        for name in children {
+            match names.get(&name) {
+                Some(attributes) => {
+                    self.insert(ino, &name, *attributes);
+                }
+                None => self.lose(ino, &name),
+            }
+        }
+        self.put_listing(ino, names);
+        true
+    }
+
+    /// The folder was made by this mount: it is empty.
+    pub fn list_nothing(&mut self, ino: u64) {
+        self.put_listing(ino, BTreeMap::new());
+    }
+
+    /// The number by which a listed name is shown: that of its node, made if there is none, as old as the listing.
+    /// `None`: this mount has removed the name since it was listed.
+    pub fn number(&mut self, parent: u64, name: &OsStr, attributes: Attributes) -> Option<u64> {
+        if let Some(ino) = self.child(parent, name) {
+            return Some(ino);
+        }
+        let known = match &self.nodes.get(&parent)?.listing {
+            Some(listing) if listing.names.contains_key(name) => Some(listing.known),
+            Some(_) => return None,
+            None => Instant::now().checked_sub(self.keep),
+        };
+        let ino = self.insert(parent, name, attributes);
+        self.node(ino, |node| node.known = known.unwrap_or(node.known));
+        Some(ino)
+    }
+
+    /// The handle by which a folder was listed is closed: nodes that were made for it alone go.
+    pub fn sweep(&mut self, ino: u64) {
+        let children: Vec<u64> = match self.nodes.get(&ino) {
+            Some(node) => node.children.values().copied().collect(),
+            None => return,
+        };
+        children
+            .into_iter()
+            .for_each(|child| self.drop_unused(child));
+    }
+
+    /// Every file node, for what has to look at all of them.
+    pub fn files(&self) -> Vec<(u64, Arc<FileNode>)> {
+        let file = |(ino, node): (&u64, &Node)| Some((*ino, node.file.clone()?));
+        self.nodes.iter().filter_map(file).collect()
+    }
+
+    fn put_listing(&mut self, ino: u64, names: BTreeMap<OsString, Attributes>) {
+        let known = Instant::now();
+        self.node(ino, |node| node.listing = Some(Listing { names, known }));
+    }
+
+    fn fresh_listing(&self, ino: u64) -> Option<&Listing> {
+        let listing = self.nodes.get(&ino)?.listing.as_ref()?;
+        (listing.known.elapsed() < self.keep).then_some(listing)
+    }
+
+    fn list_one(&mut self, parent: u64, name: &OsStr, attributes: Attributes) {
+        if let Some(listing) = self
+            .nodes
+            .get_mut(&parent)
+            .and_then(|node| node.listing.as_mut())
+        {
+            listing.names.insert(name.to_owned(), attributes);
+        }
+    }
+
+    fn node(&mut self, ino: u64, act: impl FnOnce(&mut Node)) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            act(node);
+        }
+    }
+
+    fn changed(&mut self, ino: u64) {
+        self.node(ino, |node| node.changes += 1);
+    }
+
+    fn set(&mut self, ino: u64, attributes: Attributes) {
+        let Some(node) = self.nodes.get_mut(&ino) else {
+            return;
+        };
+        (node.attributes, node.known) = (attributes, Instant::now());
+        for (parent, name) in node.places.clone() {
+            self.list_one(parent, &name, attributes);
+        }
+    }
+
+    /// The node of a name, found or made. What is of another kind than before is another node.
+    fn insert(&mut self, parent: u64, name: &OsStr, attributes: Attributes) -> u64 {
+        if let Some(ino) = self.child(parent, name) {
+            if self.nodes[&ino].attributes.kind == attributes.kind {
+                self.set(ino, attributes);
+                return ino;
+            }
+            self.detach(parent, name);
+        }
+        let path = self.path_of(parent, name).unwrap_or_default();
+        let ino = self.free_number(&path);
+        let file = (attributes.kind == Kind::File).then(Arc::default);
+        self.nodes.insert(ino, Node::new(attributes, file));
+        self.place(ino, parent, name);
+        ino
+    }
+
+    fn place(&mut self, ino: u64, parent: u64, name: &OsStr) {
+        let Some(node) = self.nodes.get_mut(&ino) else {
+            return;
+        };
+        node.places.push((parent, name.to_owned()));
+        let attributes = node.attributes;
+        self.node(parent, |folder| {
+            folder.children.insert(name.to_owned(), ino);
+        });
+        self.list_one(parent, name, attributes);
+    }
+
+    fn detach(&mut self, parent: u64, name: &OsStr) -> Option<u64> {
+        let folder = self.nodes.get_mut(&parent)?;
+        if let Some(listing) = &mut folder.listing {
+            listing.names.remove(name);
+        }
+        let ino = folder.children.remove(name)?;
+        self.node(ino, |node| {
+            node.places
+                .retain(|(of, called)| *of != parent || called != name);
+        });
+        Some(ino)
+    }
+
+    /// Drops a node that neither the kernel nor an open file, a link or a child needs.
+    fn drop_unused(&mut self, ino: u64) {
+        let Some(node) = self.nodes.get(&ino) else {
+            return;
+        };
+        let busy = node
+            .file
+            .as_ref()
+            .is_some_and(|file| Arc::strong_count(file) > 1 || file.in_use());
+        if ino == ROOT || node.lookups > 0 || busy || node.places.len() > 1 {
+            return;
+        }
+        let children: Vec<u64> = node.children.values().copied().collect();
+        children
+            .into_iter()
+            .for_each(|child| self.drop_unused(child));
+        let Some(node) = self.nodes.get(&ino).filter(|node| node.children.is_empty()) else {
+            return;
+        };
+        for (parent, name) in node.places.clone() {
+            self.node(parent, |folder| {
+                folder.children.remove(&name);
+            });
+        }
+        self.nodes.remove(&ino);
+    }
+
+    /// A number that depends on the path alone where that one is free: a file keeps it when the kernel has forgotten
+    /// the node in between, and programs that compare numbers (git's index) see no change.
+    fn free_number(&self, path: &Path) -> u64 {
+        let hash = blake3::hash(path.as_os_str().as_bytes());
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&hash.as_bytes()[..8]);
+        let mut ino = u64::from_le_bytes(bytes) >> 1;
+        while ino <= ROOT || self.nodes.contains_key(&ino) {
+            ino += 1;
+        }
+        ino
+    }
+}
+
+impl Node {
+    fn new(attributes: Attributes, file: Option<Arc<FileNode>>) -> Self {
+        Self {
+            places: Vec::new(),
+            children: HashMap::new(),
+            lookups: 0,
+            attributes,
+            known: Instant::now(),
+            changes: 0,
+            listing: None,
+            file,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,338 @@
+//! The server: a folder reached by SFTP version 3 over a child `ssh`, from many threads at once.
+//!
+//! The connection is kept by a thread of its own, which makes it anew with back-off (0.25 s, doubling to 10 s) when it breaks.
+//! An operation waits for it at most as long as its own limit. Threads do not survive a fork: a daemon forks first, connects then.
+
+mod attributes;
+mod errno;
+mod fetch;
+mod handshake;
+mod in_place;
+mod leftovers;
+mod link;
+mod operations;
+mod put;
+mod session;
+mod talk;
+mod target;
+mod temporary;
+mod upload;
+mod window;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+pub use attributes::{Attributes, Change, Extensions, Kind, Put, PutError, Statvfs, Version};
+pub use target::Target;
+
+use fetch::Fetch;
+use in_place::Overwrite;
+use link::Link;
+use put::Replace;
+use talk::{Talk, Trouble};
+
+use crate::failure::Failure;
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// An operation, the wait for a connection included; for fetching and putting, the time without progress.
+    pub operation: Duration,
+    /// Making one connection.
+    pub connect: Duration,
+}
+
+/// Whether there is a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// There is one.
+    Up,
+    /// There is none.
+    Down {
+        /// Since when.
+        since: Instant,
+        /// Attempts to make it that failed since then.
+        tries: u32,
+        /// Why, in one line.
+        why: String,
+    },
+}
+
+/// Bytes of a path at most: a server drops the connection at a packet that is too long for it.
+const LONGEST_PATH: usize = 64 << 10;
+
+/// Whether an operation is done again when the connection broke after it was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// Doing it twice is as good as once.
+    Yes,
+    /// It is not known whether it was done: EIO.
+    No,
+}
+
+/// A folder on a server.
+pub struct Remote {
+    link: Link,
+}
+
+impl Remote {
+    /// Connect, once; from then on the connection is kept.
+    ///
+    /// # Errors
+    /// What `ssh` said last (unknown host key, refused, permission denied), no such folder, a server that lacks what is needed; with a remedy.
+    pub fn connect(target: Target, limits: Limits) -> Result<Self, Failure> {
+        let link = Link::connect(target, limits)?;
+        Ok(Self { link })
+    }
+
+    /// Without a connection as yet: it is tried in the background, for ever.
+    #[allow(
+        dead_code,
+        reason = "a part of what `remote` offers, tried by its tests"
+    )]
+    pub fn offline(target: Target, limits: Limits) -> Self {
+        let link = Link::start(target, limits, None);
+        Self { link }
+    }
+
+    /// End the connection; what waits for the server gets EIO at once, and so does all that comes later. Dropping does it too.
+    #[allow(
+        dead_code,
+        reason = "a part of what `remote` offers, tried by its tests"
+    )]
+    pub fn close(&self) {
+        self.link.close();
+    }
+
+    /// Whether there is a connection.
+    pub fn state(&self) -> State {
+        self.link.state()
+    }
+
+    /// What the server can do, as the last connection told; before the first one, nothing.
+    #[allow(
+        dead_code,
+        reason = "a part of what `remote` offers, tried by its tests"
+    )]
+    pub fn extensions(&self) -> Extensions {
+        self.link.extensions()
+    }
+
+    /// What a name stands for; a link is not followed. One round trip.
+    ///
+    /// # Errors
+    /// ENOENT (also where something on the way is not a folder), EACCES, ENAMETOOLONG; EIO without an answer in time.
+    pub fn lstat(&self, path: &Path) -> Result<Attributes, Errno> {
+        self.run(Again::Yes, &[path], |talk| operations::lstat(talk, path))
+    }
+
+    /// What is in a folder, without `.` and `..`, with what each name stands for. Names are any bytes but `/` and zero.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, EACCES; EIO without an answer in time.
+    pub fn list(&self, path: &Path) -> Result<Vec<(OsString, Attributes)>, Errno> {
+        let limit = self.link.limits.operation;
+        self.run(Again::Yes, &[path], |talk| {
+            operations::list(talk, path, limit)
+        })
+    }
+
+    /// The whole file into `into`, from offset 0 (truncated first), by pipelined reads; a small one takes two round trips.
+    ///
+    /// `watch` is told the bytes so far and may end it. The attributes are those of the open file, with size and mtime the same before
+    /// and after: a file that changes meanwhile is fetched anew. After a broken connection it goes on where it was.
+    /// To be asked for regular files only: the server's open of a fifo waits for its other end.
+    ///
+    /// # Errors
+    /// ENOENT, EACCES, EISDIR; what `watch` gives; what writing to `into` gives; EIO where the file changed three times, or without
+    /// progress for the limit.
+    pub fn fetch(
+        &self,
+        path: &Path,
+        into: &File,
+        watch: &dyn Fn(u64) -> Result<(), Errno>,
+    ) -> Result<Attributes, Errno> {
+        check(&[path])?;
+        Fetch::new(path, into, watch, self.link.limits.operation).run(&self.link)
+    }
+
+    /// A new empty file with this mode, whatever the server's umask. Two round trips.
+    ///
+    /// # Errors
+    /// EEXIST where there is something, ENOENT, ENOTDIR, EACCES, ENOSPC, EROFS, ENAMETOOLONG; EIO without an answer in time, or where
+    /// the connection broke: whether it was made is not known then.
+    pub fn create(&self, path: &Path, mode: u32) -> Result<Attributes, Errno> {
+        let made = self.run(Again::No, &[path], |talk| {
+            operations::create(talk, path, mode)
+        })?;
+        self.known(made, path)
+    }
+
+    /// Put a file: its attributes as it stands on the server, before anyone else can change it. Three round trips for a small one.
+    ///
+    /// Whether it was done is known even where the connection breaks in between. Its times where `order.times` is `None` are the
+    /// server's. With `in_place` it is not atomic.
+    ///
+    /// # Errors
+    /// `Conflict`: not what the order expects is there, and nothing was changed. Else as for [`Self::create`] (without EEXIST), EISDIR
+    /// where a folder is there; what reading `from` gives. The temporary is removed, if need be when there is a connection again.
+    pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Attributes, PutError> {
+        check(&[order.path])?;
+        match order.in_place {
+            true => Overwrite::new(&self.link, from, order).run(),
+            false => Replace::new(&self.link, from, order).run(),
+        }
+    }
+
+    /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its parent.
+    ///
+    /// # Errors
+    /// As for [`Self::create`].
+    pub fn make_folder(&self, path: &Path, mode: u32) -> Result<Attributes, Errno> {
+        let made = self.run(Again::No, &[path], |talk| {
+            operations::make_folder(talk, path, mode)
+        })?;
+        self.known(made, path)
+    }
+
+    /// Remove an empty folder.
+    ///
+    /// # Errors
+    /// ENOTEMPTY, ENOTDIR, ENOENT, EACCES, EROFS; EBUSY where nothing else explains it; EIO as for [`Self::create`].
+    pub fn remove_folder(&self, path: &Path) -> Result<(), Errno> {
+        self.run(Again::No, &[path], |talk| {
+            operations::remove_folder(talk, path)
+        })
+    }
+
+    /// Remove a name that is not a folder's.
+    ///
+    /// # Errors
+    /// EISDIR, ENOENT, EACCES, EROFS; EBUSY where nothing else explains it; EIO as for [`Self::create`].
+    pub fn remove(&self, path: &Path) -> Result<(), Errno> {
+        self.run(Again::No, &[path], |talk| operations::remove(talk, path))
+    }
+
+    /// Rename, over what is there.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, EISDIR, ENOTEMPTY, EINVAL (a folder into itself), EXDEV, EACCES, EROFS, ENOSPC; EIO as for [`Self::create`].
+    pub fn rename(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        self.run(Again::No, &[from, to], |talk| {
+            operations::rename(talk, from, to)
+        })
+    }
+
+    /// Rename where nothing is. Atomic for regular files on an OpenSSH server; of others, a name that is made in between may be lost.
+    ///
+    /// # Errors
+    /// EEXIST where `to` is there, else as for [`Self::rename`].
+    pub fn rename_new(&self, from: &Path, to: &Path) -> Result<(), Errno> {
+        self.run(Again::No, &[from, to], |talk| {
+            operations::rename_new(talk, from, to)
+        })
+    }
+
+    /// A symbolic link at `at`, with `target` as its text (as it is: not relative to the target's folder).
+    ///
+    /// # Errors
+    /// As for [`Self::create`].
+    pub fn make_link(&self, target: &Path, at: &Path) -> Result<Attributes, Errno> {
+        let made = self.run(Again::No, &[target, at], |talk| {
+            operations::make_link(talk, target, at)
+        })?;
+        self.known(made, at)
+    }
+
+    /// The text of a symbolic link.
+    ///
+    /// # Errors
+    /// EINVAL where it is not one, ENOENT, EACCES; EIO without an answer in time.
+    pub fn read_link(&self, path: &Path) -> Result<PathBuf, Errno> {
+        self.run(Again::Yes, &[path], |talk| {
+            operations::read_link(talk, path)
+        })
+    }
+
+    /// A further name `at` for the file `of`: the attributes of `at`.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP where the server cannot, EPERM, EXDEV, else as for [`Self::create`].
+    pub fn hard_link(&self, of: &Path, at: &Path) -> Result<Attributes, Errno> {
+        let made = self.run(Again::No, &[of, at], |talk| {
+            operations::hard_link(talk, of, at)
+        })?;
+        self.known(made, at)
+    }
+
+    /// Change attributes: what they are then. Owner and times of a link are the link's own, where the server has `lsetstat`.
+    ///
+    /// # Errors
+    /// EPERM, EACCES, ENOENT, EISDIR (the size of a folder), ENOSPC, EROFS; EIO without an answer in time.
+    pub fn set(&self, path: &Path, change: &Change) -> Result<Attributes, Errno> {
+        self.run(Again::Yes, &[path], |talk| {
+            operations::set(talk, path, change)
+        })
+    }
+
+    /// The room of the server's file system.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP where the server does not tell; EIO without an answer in time.
+    pub fn room(&self) -> Result<Statvfs, Errno> {
+        self.run(Again::Yes, &[], operations::room)
+    }
+
+    /// Do an operation, within the limit.
+    fn run<T>(
+        &self,
+        again: Again,
+        paths: &[&Path],
+        mut work: impl FnMut(&mut Talk<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Errno> {
+        check(paths)?;
+        let limit = self.link.limits.operation;
+        let deadline = Instant::now() + limit;
+        loop {
+            let session = self.link.session(deadline)?;
+            match work(&mut Talk::new(&session, &self.link.target, deadline)) {
+                Ok(value) => return Ok(value),
+                Err(Trouble::Errno(error)) => return Err(error),
+                Err(Trouble::Unsent) => {}
+                Err(Trouble::Lost) if again == Again::Yes => {}
+                Err(Trouble::Lost) => return Err(Errno::EIO),
+                Err(Trouble::Late) => {
+                    session.late(limit);
+                    return Err(Errno::EIO);
+                }
+            }
+        }
+    }
+
+    /// Attributes of what was made: asked for once more where the connection broke after it was.
+    fn known(&self, made: Option<Attributes>, path: &Path) -> Result<Attributes, Errno> {
+        made.map_or_else(|| self.lstat(path), Ok)
+    }
+}
+
+/// Paths that can be sent.
+fn check(paths: &[&Path]) -> Result<(), Errno> {
+    for path in paths.iter().map(|path| path.as_os_str().as_bytes()) {
+        if path.len() > LONGEST_PATH {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if path.contains(&0) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,155 @@
+//! What the server tells of a file, and what it is asked to change or to put.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+    /// A device, socket or fifo: the bits of its mode that tell which (`S_IFMT`).
+    Other(u32),
+}
+
+/// A state of a file's contents, as far as SFTP version 3 can tell it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Version {
+    /// Bytes.
+    pub size: u64,
+    /// Time of the last change of the contents: whole seconds since 1970.
+    pub mtime: u32,
+}
+
+/// What the server tells of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attributes {
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Permissions with the set-id and sticky bits: 0o7777.
+    pub mode: u32,
+    /// The server's number of its owner.
+    pub uid: u32,
+    /// The server's number of its group.
+    pub gid: u32,
+    /// Time of the last access: seconds since 1970.
+    pub atime: u32,
+    /// Time of the last change of the contents: seconds since 1970.
+    pub mtime: u32,
+}
+
+impl Attributes {
+    /// The state of the contents.
+    pub fn version(&self) -> Version {
+        Version {
+            size: self.size,
+            mtime: self.mtime,
+        }
+    }
+}
+
+/// What of a file's attributes is to be changed; `None` stays as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Permissions with the set-id and sticky bits: 0o7777.
+    pub mode: Option<u32>,
+    /// User and group, the server's numbers.
+    pub owner: Option<(u32, u32)>,
+    /// Access and modification: seconds since 1970.
+    pub times: Option<(u32, u32)>,
+    /// Bytes: what is beyond is cut, what is missing is zero.
+    pub size: Option<u64>,
+}
+
+/// A file that is to be put on the server.
+#[derive(Debug, Clone, Copy)]
+pub struct Put<'a> {
+    /// The name it is to have, relative to the target's folder.
+    pub path: &'a Path,
+    /// The version that is to be replaced. Another one there is a conflict; nothing there is none (it is made anew).
+    /// `None`: nothing is there or whatever is there.
+    pub expected: Option<Version>,
+    /// Anything there is a conflict.
+    pub expect_nothing: bool,
+    /// Permissions that it is to have: 0o7777.
+    pub mode: u32,
+    /// User and group that it is to have, if the server lets us: where it does not, the file is put all the same, without set-id bits.
+    pub owner: Option<(u32, u32)>,
+    /// Access and modification times that it is to have; `None`: the server's present time.
+    pub times: Option<(u32, u32)>,
+    /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
+    pub durable: bool,
+    /// Write into the file that is there, so that it stays the same one for its other names; not atomic.
+    pub in_place: bool,
+}
+
+/// Why a file was not put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutError {
+    /// Another version is there than the one expected: what is there now.
+    Conflict(Option<Attributes>),
+    /// It failed.
+    Errno(Errno),
+}
+
+impl From<Errno> for PutError {
+    fn from(error: Errno) -> Self {
+        Self::Errno(error)
+    }
+}
+
+/// The room of the server's file system: `statvfs(3)` by `statvfs@openssh.com`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Statvfs {
+    /// Preferred block, bytes.
+    pub bsize: u64,
+    /// The unit of `blocks`, `bfree` and `bavail`, bytes.
+    pub frsize: u64,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub bfree: u64,
+    /// Free blocks for others than root.
+    pub bavail: u64,
+    /// Inodes in all.
+    pub files: u64,
+    /// Free inodes.
+    pub ffree: u64,
+    /// Free inodes for others than root.
+    pub favail: u64,
+    /// The file system's number.
+    pub fsid: u64,
+    /// `ST_RDONLY` 1, `ST_NOSUID` 2.
+    pub flag: u64,
+    /// Bytes of a name at most.
+    pub namemax: u64,
+}
+
+/// What the server can do beyond SFTP version 3, as it said itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Extensions {
+    /// `posix-rename@openssh.com`: rename over what is there. A server without it is refused.
+    pub posix_rename: bool,
+    /// `hardlink@openssh.com`.
+    pub hardlink: bool,
+    /// `fsync@openssh.com`.
+    pub fsync: bool,
+    /// `statvfs@openssh.com`.
+    pub statvfs: bool,
+    /// `lsetstat@openssh.com`: attributes of a symbolic link itself.
+    pub lsetstat: bool,
+    /// `limits@openssh.com`.
+    pub limits: bool,
+    /// Bytes of one read at most.
+    pub read_length: u32,
+    /// Bytes of one write at most.
+    pub write_length: u32,
+}

@@ -1,0 +1,268 @@
+//! A whole file from the server: pipelined reads, the same version before and after.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Change, Kind, Version};
+use super::errno::{Doing, settle};
+use super::link::Link;
+use super::talk::{Talk, Trouble};
+use super::window::Window;
+use super::wire::{Answer, Packet, Status, flag, kind};
+
+/// How often a file that changes under the reading is begun anew.
+const TRIES: usize = 3;
+
+/// A file that was changed so recently may be changed again without its version showing it: mtime is whole seconds.
+const UNSETTLED: u64 = 2;
+
+/// One fetching of one file, over as many connections as it takes.
+pub struct Fetch<'a> {
+    path: &'a Path,
+    into: &'a File,
+    watch: &'a dyn Fn(u64) -> Result<(), Errno>,
+    limit: Duration,
+    /// What the first `done` bytes of `into` are of; `None` if they are of no use to another connection.
+    version: Option<Version>,
+    done: u64,
+    progress: Instant,
+}
+
+/// How one connection's part ended.
+enum End {
+    Whole(Attributes),
+    Changed,
+}
+
+impl<'a> Fetch<'a> {
+    /// Nothing fetched as yet.
+    pub fn new(
+        path: &'a Path,
+        into: &'a File,
+        watch: &'a dyn Fn(u64) -> Result<(), Errno>,
+        limit: Duration,
+    ) -> Self {
+        Self {
+            path,
+            into,
+            watch,
+            limit,
+            version: None,
+            done: 0,
+            progress: Instant::now(),
+        }
+    }
+
+    /// Fetch.
+    pub fn run(mut self, link: &Link) -> Result<Attributes, Errno> {
+        let mut begun = 0;
+        loop {
+            let deadline = self.progress + self.limit;
+            let session = link.session(deadline)?;
+            // Gone on with where it broke off, or begun anew, which may not be done without end.
+            begun += usize::from(self.version.is_none());
+            if begun > TRIES {
+                return Err(Errno::EIO);
+            }
+            let mut talk = Talk::new(&session, &link.target, deadline);
+            match self.once(&mut talk) {
+                Ok(End::Whole(attributes)) => return Ok(attributes),
+                Ok(End::Changed) => {
+                    self.version = None;
+                    self.progress = Instant::now();
+                }
+                Err(Trouble::Errno(error)) => return Err(error),
+                Err(Trouble::Late) => {
+                    session.late(self.limit);
+                    return Err(Errno::EIO);
+                }
+                Err(Trouble::Lost | Trouble::Unsent) => {}
+            }
+        }
+    }
+
+    /// Over one connection.
+    fn once(&mut self, talk: &mut Talk<'_>) -> Result<End, Trouble> {
+        let full = talk.target.full(self.path);
+        let none = Change::default();
+        let id = talk.ask(|id| {
+            Packet::request(kind::OPEN, id)
+                .text(&full)
+                .number(flag::READ)
+                .change(&none)
+        });
+        let said = talk.handle(id)?;
+        let handle = settle(talk, said, Doing::Read(self.path))?;
+        let end = self.opened(talk, &handle);
+        if !matches!(end, Err(Trouble::Lost | Trouble::Unsent)) {
+            talk.close_quietly(&handle);
+        }
+        end
+    }
+
+    /// From an open file. A small one comes with its attributes before and after in one round trip.
+    fn opened(&mut self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<End, Trouble> {
+        let chunk = u64::from(talk.extensions().read_length);
+        let start = if self.version.is_some() { self.done } else { 0 };
+        let before = talk.ask_handle(kind::FSTAT, handle);
+        let mut under_way = HashMap::new();
+        ask_read(talk, handle, (start, chunk), &mut under_way);
+        let after = talk.ask_handle(kind::FSTAT, handle);
+        let said = talk.attributes(before)?;
+        let before = settle(talk, said, Doing::Look)?;
+        match before.kind {
+            Kind::File => {}
+            Kind::Folder => return Err(Trouble::Errno(Errno::EISDIR)),
+            _ => return Err(Trouble::Errno(Errno::EIO)),
+        }
+        if start > 0 && self.version != Some(before.version()) {
+            return Ok(End::Changed);
+        }
+        self.begin(&before, start)?;
+        let mut after = Some(after);
+        if before.size > start + chunk {
+            // That one came too early: it is read, and asked for again at the end.
+            let early = after.take().map(|id| talk.attributes(id));
+            early
+                .transpose()?
+                .map(|said| settle(talk, said, Doing::Look))
+                .transpose()?;
+        } else if let Some(read) = under_way.values_mut().next() {
+            // No more than there is: a file that has grown is seen by its attributes.
+            read.1 = before.size - start;
+        }
+        let mut next = (start + chunk).min(before.size);
+        let moved = self.read(talk, handle, &mut next, before.size, &mut under_way);
+        self.done = under_way
+            .values()
+            .map(|(offset, _)| *offset)
+            .min()
+            .unwrap_or(next);
+        if !moved? {
+            return Ok(End::Changed);
+        }
+        let after = match after {
+            Some(id) => id,
+            None => talk.ask_handle(kind::FSTAT, handle),
+        };
+        let said = talk.attributes(after)?;
+        let after = settle(talk, said, Doing::Look)?;
+        Ok(match after.version() == before.version() {
+            true => End::Whole(after),
+            false => End::Changed,
+        })
+    }
+
+    /// Make `into` ready for a version from `start` on.
+    fn begin(&mut self, before: &Attributes, start: u64) -> Result<(), Trouble> {
+        if start == 0 {
+            self.into.set_len(0).map_err(local)?;
+        }
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let settled = u64::from(before.mtime) + UNSETTLED < now.as_secs();
+        self.version = settled.then(|| before.version());
+        self.done = start;
+        Ok(())
+    }
+
+    /// Read up to `size`: whether all was there. At an error, what is not yet read is left in `under_way`.
+    fn read(
+        &mut self,
+        talk: &mut Talk<'_>,
+        handle: &[u8],
+        next: &mut u64,
+        size: u64,
+        under_way: &mut HashMap<u32, (u64, u64)>,
+    ) -> Result<bool, Trouble> {
+        let chunk = u64::from(talk.extensions().read_length);
+        let mut window = Window::new(chunk);
+        let mut fetched = self.done;
+        loop {
+            if under_way.len() + window.batch() <= window.width() {
+                for _ in 0..window.width() - under_way.len() {
+                    let length = chunk.min(size - *next);
+                    if length > 0 {
+                        ask_read(talk, handle, (*next, length), under_way);
+                    }
+                    *next += length;
+                }
+            }
+            if under_way.values().all(|(_, length)| *length == 0) {
+                return Ok(true);
+            }
+            let (id, answer) = talk.any_of(|id| under_way.contains_key(&id))?;
+            let (offset, length) = under_way.get(&id).copied().unwrap_or_default();
+            let got = self.keep(talk, answer, offset, length)?;
+            under_way.remove(&id);
+            if got < length {
+                if got == 0 {
+                    return Ok(false);
+                }
+                ask_read(talk, handle, (offset + got, length - got), under_way);
+            }
+            window.answered(got);
+            fetched += got;
+            self.advance(talk, fetched)?;
+        }
+    }
+
+    /// Write what came: how much of the wanted it is; 0 at the end of the file.
+    fn keep(
+        &self,
+        talk: &Talk<'_>,
+        answer: Answer,
+        offset: u64,
+        length: u64,
+    ) -> Result<u64, Trouble> {
+        let written = answer.get(kind::DATA, |body| {
+            let data = body.text()?;
+            let wanted = usize::try_from(length).unwrap_or(usize::MAX);
+            let data = &data[..data.len().min(wanted)];
+            Ok(self
+                .into
+                .write_all_at(data, offset)
+                .map(|()| data.len() as u64))
+        })?;
+        talk.session.reuse(answer);
+        match written {
+            Ok(written) => Ok(written.map_err(local)?),
+            Err(Status::End) => Ok(0),
+            Err(_) => Err(Trouble::Errno(Errno::EIO)),
+        }
+    }
+
+    fn advance(&mut self, talk: &mut Talk<'_>, fetched: u64) -> Result<(), Trouble> {
+        self.progress = Instant::now();
+        talk.extend(self.limit);
+        (self.watch)(fetched).map_err(Trouble::Errno)
+    }
+}
+
+fn ask_read(
+    talk: &mut Talk<'_>,
+    handle: &[u8],
+    (offset, length): (u64, u64),
+    under_way: &mut HashMap<u32, (u64, u64)>,
+) {
+    let bytes = u32::try_from(length).unwrap_or(u32::MAX);
+    let id = talk.ask(|id| {
+        Packet::request(kind::READ, id)
+            .text(handle)
+            .long(offset)
+            .number(bytes)
+    });
+    under_way.insert(id, (offset, length));
+}
+
+/// What the local file system says.
+pub fn local(error: io::Error) -> Trouble {
+    Trouble::Errno(error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))
+}

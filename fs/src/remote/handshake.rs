@@ -1,0 +1,198 @@
+//! The first words on a connection: the version, what the server can do, whether the folder is there and may be read.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::attributes::{Extensions, Kind};
+use super::session::Session;
+use super::talk::{Talk, Trouble};
+use super::target::Target;
+use super::wire::{Packet, Status, kind};
+use crate::failure::Failure;
+
+/// Bytes of a read or write where the server does not tell its limits: what every SFTP server takes.
+const LENGTH: u32 = 32 << 10;
+
+/// Bytes of a read or write at most, whatever a server offers: OpenSSH takes packets of 256 KiB.
+const LONGEST: u32 = 256 << 10;
+
+/// Make a started session ready for use.
+///
+/// # Errors
+/// Why it cannot be used, with a remedy; the session has ended then.
+pub fn greet(session: &Arc<Session>, target: &Target, limit: Duration) -> Result<(), Failure> {
+    let mut talk = Talk::new(session, target, Instant::now() + limit);
+    let known = match hello(&mut talk) {
+        Ok(Ok(())) => folder(&mut talk),
+        Ok(Err(failure)) => Ok(Err(failure)),
+        Err(trouble) => Err(trouble),
+    };
+    let failure = match known {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(failure)) => {
+            session.end(&failure.message);
+            session.bury();
+            failure
+        }
+        Err(trouble) => {
+            let seconds = limit.as_secs_f64();
+            session.end(&match trouble {
+                Trouble::Late => format!("no answer within {seconds} s"),
+                _ => "the connection ended".to_owned(),
+            });
+            explain(&target.host, &session.bury())
+        }
+    };
+    Err(failure)
+}
+
+/// Version and extensions.
+fn hello(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
+    let id = talk.hello()?;
+    let answer = talk.answer(id)?;
+    let mut body = answer.body();
+    let mut has = Extensions {
+        read_length: LENGTH,
+        write_length: LENGTH,
+        ..Extensions::default()
+    };
+    while !body.is_empty() {
+        let (name, version) = (body.text()?, body.text()?);
+        match (name, version) {
+            (b"posix-rename@openssh.com", b"1") => has.posix_rename = true,
+            (b"hardlink@openssh.com", b"1") => has.hardlink = true,
+            (b"fsync@openssh.com", b"1") => has.fsync = true,
+            (b"statvfs@openssh.com", b"2") => has.statvfs = true,
+            (b"lsetstat@openssh.com", b"1") => has.lsetstat = true,
+            (b"limits@openssh.com", b"1") => has.limits = true,
+            _ => {}
+        }
+    }
+    if !has.posix_rename {
+        return Ok(Err(Failure::new(
+            format!(
+                "{}: its SFTP server cannot rename over a file that is there (posix-rename@openssh.com), so a file could not be replaced whole",
+                talk.target.host
+            ),
+            "use a server that runs OpenSSH",
+        )));
+    }
+    if has.limits {
+        let id = talk.ask(|id| Packet::extended(id, "limits@openssh.com"));
+        let lengths = talk.read(id, kind::EXTENDED_REPLY, |body| {
+            body.long()?;
+            Ok((body.long()?, body.long()?))
+        })?;
+        if let Ok((read, write)) = lengths {
+            has.read_length = length(read);
+            has.write_length = length(write);
+        }
+    }
+    // Set once: a session is greeted once.
+    let _ = talk.session.extensions.set(has);
+    Ok(Ok(()))
+}
+
+/// A limit of the server as a length that is used; 0 means that it has none.
+fn length(told: u64) -> u32 {
+    match u32::try_from(told) {
+        Ok(0) | Err(_) => LONGEST,
+        Ok(told) => told.min(LONGEST),
+    }
+}
+
+/// The folder is there, and may be read.
+fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
+    let here = Path::new("");
+    let shown = format!("{}:{}", talk.target.host, talk.target.folder.display());
+    let (look, open) = (
+        talk.ask_path(kind::LSTAT, here),
+        talk.ask_path(kind::OPENDIR, here),
+    );
+    let answer = talk.answer(look)?;
+    let opened = talk.handle(open)?;
+    let failure = |why: &str, remedy: &str| Failure::new(format!("{shown}: {why}"), remedy);
+    let Ok(told) = answer.get(kind::ATTRS, |body| body.attributes()) else {
+        return Ok(Err(failure(
+            "its SFTP server does not tell size, owner, mode and times of files",
+            "use a server that runs OpenSSH",
+        )));
+    };
+    Ok(match (told, opened) {
+        (Ok(attributes), Ok(handle)) if attributes.kind == Kind::Folder => {
+            talk.close_quietly(&handle);
+            Ok(())
+        }
+        (Err(Status::NoSuchFile), _) => Err(failure(
+            "no such folder",
+            "make it there, or check the name",
+        )),
+        (Ok(attributes), _) if attributes.kind != Kind::Folder => {
+            Err(failure("not a folder", "name a folder"))
+        }
+        (Err(Status::PermissionDenied), _) | (_, Err(Status::PermissionDenied)) => Err(failure(
+            "permission denied on the server",
+            "let the user who logs in read it, or log in as another",
+        )),
+        _ => Err(failure(
+            "the server cannot read this folder",
+            "look at it on the server",
+        )),
+    })
+}
+
+/// What ssh said, as a failure with what would mend it.
+pub fn explain(host: &str, said: &str) -> Failure {
+    const KNOWN: [(&str, &str); 14] = [
+        (
+            "HOST IDENTIFICATION HAS CHANGED",
+            "find out why the server's key has changed; then mend known_hosts",
+        ),
+        (
+            "key verification failed",
+            "compare the server's key with what its owner says, then `ssh HOST` once, or add it to known_hosts",
+        ),
+        (
+            "Permission denied",
+            "see that `ssh HOST` lets you in without asking for a password: a key file or an agent is needed",
+        ),
+        (
+            "Too many authentication failures",
+            "name the right key with -o IdentityFile=FILE -o IdentitiesOnly=yes",
+        ),
+        (
+            "Connection refused",
+            "see that sshd runs there, and give its port with -p",
+        ),
+        ("resolve hostname", "check the host's name"),
+        ("Name or service not known", "check the host's name"),
+        (
+            "timed out",
+            "see that the host is up and that nothing between drops the packets",
+        ),
+        (
+            "no answer within",
+            "see that the host is up, or allow more time with --timeout",
+        ),
+        (
+            "No route to host",
+            "see that the host is up and the network reaches it",
+        ),
+        ("Network is unreachable", "see that the network is up"),
+        (
+            "subsystem request failed",
+            "let sshd offer SFTP: `Subsystem sftp internal-sftp` in its sshd_config",
+        ),
+        (
+            "onfiguration option",
+            "check the options given with -o and the file given with -F",
+        ),
+        ("no program ssh", "install OpenSSH's client"),
+    ];
+    let remedy = KNOWN.iter().find(|(part, _)| said.contains(part));
+    Failure::new(
+        format!("cannot connect to {host}: {}", said.trim_end_matches('.')),
+        remedy.map_or("see what `ssh HOST` says", |(_, remedy)| *remedy),
+    )
+}

@@ -1,0 +1,131 @@
+//! A whole file into the one that is there, which stays the same file for its other names.
+//!
+//! Not atomic: others may see it half-written. Where the connection breaks in between it is written anew, without a comparison, for
+//! what is there is then our own beginning.
+
+use std::fs::File;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Change, Kind, Put, PutError};
+use super::errno::{Doing, settle};
+use super::link::Link;
+use super::put::{Stop, TRIES, judge, whole};
+use super::talk::{Said, Talk, Trouble};
+use super::upload::Upload;
+use super::wire::{Packet, Status, flag, kind};
+
+/// One putting of one file in place.
+pub struct Overwrite<'a> {
+    link: &'a Link,
+    from: &'a File,
+    order: &'a Put<'a>,
+    limit: Duration,
+    progress: Instant,
+    begun: bool,
+}
+
+impl<'a> Overwrite<'a> {
+    /// Nothing put as yet.
+    pub fn new(link: &'a Link, from: &'a File, order: &'a Put<'a>) -> Self {
+        Self {
+            link,
+            from,
+            order,
+            limit: link.limits.operation,
+            progress: Instant::now(),
+            begun: false,
+        }
+    }
+
+    /// Put.
+    pub fn run(mut self) -> Result<Attributes, PutError> {
+        for _ in 0..TRIES {
+            let deadline = self.progress + self.limit;
+            let session = self.link.session(deadline)?;
+            let mut talk = Talk::new(&session, &self.link.target, deadline);
+            let put = self.once(&mut talk);
+            self.progress = talk.deadline - self.limit;
+            match put {
+                Ok(attributes) => return Ok(attributes),
+                Err(Stop::Conflict(now)) => return Err(PutError::Conflict(now)),
+                Err(Stop::Trouble(Trouble::Errno(error))) => return Err(PutError::Errno(error)),
+                Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => {}
+                Err(Stop::Trouble(Trouble::Late)) => {
+                    session.late(self.limit);
+                    return Err(PutError::Errno(Errno::EIO));
+                }
+            }
+        }
+        Err(PutError::Errno(Errno::EIO))
+    }
+
+    /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is made by itself.
+    fn once(&mut self, talk: &mut Talk<'_>) -> Result<Attributes, Stop> {
+        let path = self.order.path;
+        let look = talk.ask_path(kind::LSTAT, path);
+        let open = ask_open(talk, path, flag::WRITE);
+        let there = talk.attributes(look)?;
+        let mut opened = talk.handle(open)?;
+        let judged = self.judge(there);
+        if let (Err(_), Ok(handle)) = (&judged, &opened) {
+            talk.close_quietly(handle);
+        }
+        judged?;
+        if opened == Err(Status::NoSuchFile) {
+            let open = ask_open(talk, path, flag::WRITE | flag::CREATE | flag::EXCLUSIVE);
+            opened = talk.handle(open)?;
+        }
+        let handle = settle(talk, opened, Doing::Write(path, 1))?;
+        self.begun = true;
+        let put = self.opened(talk, &handle);
+        if !matches!(put, Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent))) {
+            talk.close_quietly(&handle);
+        }
+        put
+    }
+
+    /// What is there may be written over: never through a link to elsewhere, else as for every put.
+    fn judge(&self, there: Said<Attributes>) -> Result<(), Stop> {
+        match there {
+            Ok(now) if now.kind == Kind::Folder => Err(Trouble::Errno(Errno::EISDIR).into()),
+            Ok(now) if now.kind != Kind::File => Err(Stop::Conflict(Some(now))),
+            _ if self.begun => Ok(()),
+            there => judge(self.order, there),
+        }
+    }
+
+    fn opened(&self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<Attributes, Stop> {
+        let path = self.order.path;
+        let mut upload = Upload::new(self.from, handle, self.limit, path);
+        upload.send(talk)?;
+        let attributes = upload.ask_attributes(talk, self.order, true);
+        let sync = upload.ask_sync(talk, self.order);
+        let new = talk.ask_handle(kind::FSTAT, handle);
+        let sent = upload.settle(talk)?;
+        // The file is not ours, perhaps, and then keeps its owner: the mode was that of the file itself.
+        attributes.settle(talk, path)?;
+        upload.settle_sync(talk, sync)?;
+        let said = talk.attributes(new)?;
+        let made = settle(talk, said, Doing::Look)?;
+        whole(&made, &sent)?;
+        Ok(made)
+    }
+}
+
+/// Gather the request to open a file for writing; nobody else reads a new one before it has the mode that it is to have.
+fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32) -> u32 {
+    let full = talk.target.full(path);
+    let private = Change {
+        mode: Some(0o600),
+        ..Change::default()
+    };
+    talk.ask(|id| {
+        Packet::request(kind::OPEN, id)
+            .text(&full)
+            .number(flags)
+            .change(&private)
+    })
+}

@@ -1,0 +1,80 @@
+//! Temporaries that a broken connection may have left on the server, until they are known to be gone.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use super::session::{Session, locked};
+use super::talk::Talk;
+use super::target::Target;
+use super::wire::kind;
+
+/// When one that is not there is looked for again: a server that was held up may still make it, from what it had received.
+const AGAIN: [Duration; 3] = [
+    Duration::from_secs(2),
+    Duration::from_secs(15),
+    Duration::from_secs(60),
+];
+
+struct Leftover {
+    path: PathBuf,
+    due: Instant,
+    looked: usize,
+}
+
+/// Temporaries to be removed.
+#[derive(Default)]
+pub struct Leftovers(Mutex<Vec<Leftover>>);
+
+impl Leftovers {
+    /// One more, due at once.
+    pub fn add(&self, path: PathBuf) {
+        locked(&self.0).push(Leftover {
+            path,
+            due: Instant::now(),
+            looked: 0,
+        });
+    }
+
+    /// In what time one is due; `None`: there are none.
+    pub fn due(&self) -> Option<Duration> {
+        let next = locked(&self.0).iter().map(|left| left.due).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// Remove those that are due. What gets no answer stays due for the next connection.
+    pub fn sweep(&self, session: &Session, target: &Target, limit: Duration) {
+        let now = Instant::now();
+        let mut all = locked(&self.0);
+        let (due, later) = std::mem::take(&mut *all)
+            .into_iter()
+            .partition(|left| left.due <= now);
+        *all = later;
+        drop(all);
+        let due: Vec<Leftover> = due;
+        let mut talk = Talk::new(session, target, now + limit);
+        let asked: Vec<u32> = due
+            .iter()
+            .map(|left| talk.ask_path(kind::REMOVE, &left.path))
+            .collect();
+        for (mut left, id) in due.into_iter().zip(asked) {
+            match talk.status(id) {
+                Ok(Ok(())) => continue,
+                // Not there, as yet; or the server does not let us, for now.
+                Ok(Err(_)) => match AGAIN.get(left.looked) {
+                    None => continue,
+                    Some(pause) => {
+                        left.due = Instant::now() + *pause;
+                        left.looked += 1;
+                    }
+                },
+                Err(_) => {
+                    // The session is given up: it does not answer. A pause, so that this is not asked without end.
+                    session.late(limit);
+                    left.due = Instant::now() + Duration::from_secs(1);
+                }
+            }
+            locked(&self.0).push(left);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The connection as a thing that comes and goes: a thread that makes it, and makes it anew when it breaks.
+//!
+//! That thread starts every `ssh`, for `ssh` ends with the thread that started it. No lock is held while it connects.
+
+use std::sync::mpsc::{self, SyncSender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::attributes::Extensions;
+use super::handshake::{explain, greet};
+use super::leftovers::Leftovers;
+use super::session::{Session, locked};
+use super::target::Target;
+use super::{Limits, State};
+use crate::failure::Failure;
+
+/// The first pause after a failed attempt, and after a connection that broke.
+const FIRST: Duration = Duration::from_millis(250);
+
+/// The longest pause.
+const LAST: Duration = Duration::from_secs(10);
+
+/// How long the thread sleeps at most when nothing is to be done.
+const IDLE: Duration = Duration::from_secs(3600);
+
+struct Now {
+    session: Option<Arc<Session>>,
+    /// One that is being made: to be ended if all ends.
+    coming: Option<Arc<Session>>,
+    since: Instant,
+    tries: u32,
+    why: String,
+    extensions: Extensions,
+    closing: bool,
+}
+
+/// What the thread and its users share.
+struct Hub {
+    now: Mutex<Now>,
+    changed: Condvar,
+    leftovers: Leftovers,
+}
+
+/// The connection to a target.
+pub struct Link {
+    /// Where to.
+    pub target: Arc<Target>,
+    /// How long things may take.
+    pub limits: Limits,
+    hub: Arc<Hub>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Link {
+    /// Connect in the background; with `first`, only once, and what came of it is told there.
+    pub fn start(
+        target: Target,
+        limits: Limits,
+        first: Option<SyncSender<Result<(), Failure>>>,
+    ) -> Self {
+        let hub = Arc::new(Hub {
+            now: Mutex::new(Now {
+                session: None,
+                coming: None,
+                since: Instant::now(),
+                tries: 0,
+                why: "not yet connected".to_owned(),
+                extensions: Extensions::default(),
+                closing: false,
+            }),
+            changed: Condvar::new(),
+            leftovers: Leftovers::default(),
+        });
+        let target = Arc::new(target);
+        let keeping = Keeper {
+            hub: Arc::clone(&hub),
+            target: Arc::clone(&target),
+            limits,
+        };
+        let keeper = thread::Builder::new().name("sftp-connection".into());
+        let keeper = keeper.spawn(move || keeping.keep(first));
+        if let Err(error) = &keeper {
+            let mut now = locked(&hub.now);
+            now.closing = true;
+            now.why = format!("no thread for the connection: {error}");
+        }
+        Self {
+            target,
+            limits,
+            hub,
+            keeper: Mutex::new(keeper.ok()),
+        }
+    }
+
+    /// Connect, and wait for the outcome.
+    pub fn connect(target: Target, limits: Limits) -> Result<Self, Failure> {
+        let (told, outcome) = mpsc::sync_channel(1);
+        let link = Self::start(target, limits, Some(told));
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(link),
+            Ok(Err(failure)) => Err(failure),
+            Err(_) => Err(explain(&link.target.host, &locked(&link.hub.now).why)),
+        }
+    }
+
+    /// The session that is up, waited for until `deadline`.
+    ///
+    /// # Errors
+    /// EIO: there is none within that time, or no more.
+    pub fn session(&self, deadline: Instant) -> Result<Arc<Session>, Errno> {
+        let mut now = locked(&self.hub.now);
+        loop {
+            match &now.session {
+                _ if now.closing => return Err(Errno::EIO),
+                Some(session) if !session.ended() => return Ok(Arc::clone(session)),
+                _ => {}
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Errno::EIO);
+            }
+            let waited = self.hub.changed.wait_timeout(now, left);
+            now = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Whether there is a connection.
+    pub fn state(&self) -> State {
+        let now = locked(&self.hub.now);
+        match &now.session {
+            Some(session) if !session.ended() && !now.closing => State::Up,
+            _ => State::Down {
+                since: now.since,
+                tries: now.tries,
+                why: now.why.clone(),
+            },
+        }
+    }
+
+    /// What the server said that it can do, on the last connection.
+    #[allow(
+        dead_code,
+        reason = "a part of what `remote` offers, tried by its tests"
+    )]
+    pub fn extensions(&self) -> Extensions {
+        locked(&self.hub.now).extensions
+    }
+
+    /// A temporary that may have been left on the server: removed as soon as can be.
+    pub fn leave(&self, path: std::path::PathBuf) {
+        self.hub.leftovers.add(path);
+        // Between the keeper's look and its wait the lock is held: it cannot miss this.
+        drop(locked(&self.hub.now));
+        self.hub.changed.notify_all();
+    }
+
+    /// End all.
+    pub fn close(&self) {
+        let (session, coming) = {
+            let mut now = locked(&self.hub.now);
+            if !now.closing {
+                now.closing = true;
+                now.since = Instant::now();
+                now.why = "ended here".to_owned();
+            }
+            (now.session.clone(), now.coming.clone())
+        };
+        for session in [session, coming].into_iter().flatten() {
+            session.end("ended here");
+        }
+        self.hub.changed.notify_all();
+        if let Some(keeper) = locked(&self.keeper).take() {
+            // A panic of the keeper has been printed; there is nothing left to end.
+            let _ = keeper.join();
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The thread that keeps the connection.
+struct Keeper {
+    hub: Arc<Hub>,
+    target: Arc<Target>,
+    limits: Limits,
+}
+
+impl Keeper {
+    fn keep(self, mut first: Option<SyncSender<Result<(), Failure>>>) {
+        let mut pause = FIRST;
+        loop {
+            let made = self.make();
+            let failed = made.as_ref().err().cloned();
+            if let Some(first) = first.take() {
+                // Whoever waits for it does not go away.
+                let _ = first.send(made.as_ref().map(|_| ()).map_err(Clone::clone));
+                if failed.is_some() {
+                    return;
+                }
+            }
+            match made {
+                Ok(session) => {
+                    pause = FIRST;
+                    self.watch(&session);
+                    self.down(&session.bury());
+                }
+                Err(failure) => self.failed(&failure),
+            }
+            if self.pause(pause) {
+                return;
+            }
+            if failed.is_some() {
+                pause = (pause * 2).min(LAST);
+            }
+        }
+    }
+
+    /// Make a session, ready for use.
+    fn make(&self) -> Result<Arc<Session>, Failure> {
+        let hub = Arc::downgrade(&self.hub);
+        let bell = Arc::new(move || {
+            if let Some(hub) = hub.upgrade() {
+                drop(locked(&hub.now));
+                hub.changed.notify_all();
+            }
+        });
+        let session =
+            Session::start(&self.target, bell).map_err(|why| explain(&self.target.host, &why))?;
+        let closing = {
+            let mut now = locked(&self.hub.now);
+            now.coming = Some(Arc::clone(&session));
+            now.closing
+        };
+        if closing {
+            session.end("ended here");
+        }
+        let greeted = greet(&session, &self.target, self.limits.connect);
+        if greeted.is_ok() {
+            self.hub
+                .leftovers
+                .sweep(&session, &self.target, self.limits.operation);
+        }
+        let mut now = locked(&self.hub.now);
+        now.coming = None;
+        greeted?;
+        now.extensions = session.extensions.get().copied().unwrap_or_default();
+        now.session = Some(Arc::clone(&session));
+        drop(now);
+        self.hub.changed.notify_all();
+        Ok(session)
+    }
+
+    /// Wait until the session ends; meanwhile remove what was left.
+    fn watch(&self, session: &Session) {
+        loop {
+            let mut now = locked(&self.hub.now);
+            while !session.ended() && !now.closing {
+                let wait = self.hub.leftovers.due().unwrap_or(IDLE);
+                if wait.is_zero() {
+                    break;
+                }
+                let waited = self.hub.changed.wait_timeout(now, wait);
+                now = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            if session.ended() || now.closing {
+                return;
+            }
+            drop(now);
+            self.hub
+                .leftovers
+                .sweep(session, &self.target, self.limits.operation);
+        }
+    }
+
+    fn down(&self, why: &str) {
+        let mut now = locked(&self.hub.now);
+        now.session = None;
+        now.since = Instant::now();
+        now.tries = 0;
+        if !now.closing {
+            now.why = explain(&self.target.host, why).message;
+        }
+    }
+
+    fn failed(&self, failure: &Failure) {
+        let mut now = locked(&self.hub.now);
+        now.tries = now.tries.saturating_add(1);
+        if !now.closing {
+            now.why = failure.to_string();
+        }
+    }
+
+    /// Wait: whether all is to end.
+    fn pause(&self, pause: Duration) -> bool {
+        let until = Instant::now() + pause;
+        let mut now = locked(&self.hub.now);
+        while !now.closing {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.hub.changed.wait_timeout(now, left);
+            now = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        now.closing
+    }
+}

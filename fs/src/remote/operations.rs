@@ -1,0 +1,322 @@
+//! The operations that are a few requests each: names, folders, attributes.
+//!
+//! One that must not be done twice answers `None` where it was done and the connection broke before its attributes came.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Change, Statvfs};
+use super::errno::{Doing, parent, settle};
+use super::talk::{Said, Talk, Trouble};
+use super::wire::{Malformed, Packet, Reader, Status, flag, kind};
+
+/// READDIR requests under way at once: at first, and at most.
+const LISTING: (usize, usize) = (2, 16);
+
+/// What a name stands for.
+pub fn lstat(talk: &mut Talk<'_>, path: &Path) -> Result<Attributes, Trouble> {
+    let id = talk.ask_path(kind::LSTAT, path);
+    let said = talk.attributes(id)?;
+    if said == Err(Status::BadMessage) {
+        return Err(Trouble::Errno(Errno::ENAMETOOLONG));
+    }
+    settle(talk, said, Doing::Look)
+}
+
+/// What is in a folder. `more` is called when the server made progress.
+pub fn list(
+    talk: &mut Talk<'_>,
+    path: &Path,
+    limit: std::time::Duration,
+) -> Result<Vec<(OsString, Attributes)>, Trouble> {
+    let id = talk.ask_path(kind::OPENDIR, path);
+    let said = talk.handle(id)?;
+    let handle = settle(talk, said, Doing::List(path))?;
+    let mut found = Vec::new();
+    let mut asked: VecDeque<u32> = VecDeque::new();
+    let mut width = LISTING.0;
+    let result = loop {
+        while asked.len() < width {
+            let id = talk.ask_handle(kind::READDIR, &handle);
+            asked.push_back(id);
+        }
+        let Some(id) = asked.pop_front() else {
+            break Ok(());
+        };
+        match talk.read(id, kind::NAME, |body| names(body, &mut found))? {
+            Ok(()) => {
+                talk.extend(limit);
+                width = (width * 2).min(LISTING.1);
+            }
+            Err(Status::End) => break Ok(()),
+            Err(status) => break Err(status),
+        }
+    };
+    talk.close_quietly(&handle);
+    settle(talk, result, Doing::List(path))?;
+    Ok(found)
+}
+
+/// The names of one answer to READDIR; one that could lead out of the folder is no name.
+fn names(body: &mut Reader<'_>, found: &mut Vec<(OsString, Attributes)>) -> Result<(), Malformed> {
+    for _ in 0..body.number()? {
+        let name = body.text()?;
+        body.text()?;
+        let attributes = body.attributes()?;
+        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
+            return Err(Malformed);
+        }
+        if name != b"." && name != b".." {
+            found.push((OsString::from_vec(name.to_vec()), attributes));
+        }
+    }
+    Ok(())
+}
+
+/// A new empty file.
+pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attributes>, Trouble> {
+    let full = talk.target.full(path);
+    let wanted = Change {
+        mode: Some(mode),
+        ..Change::default()
+    };
+    let flags = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
+    let id = talk.ask(|id| {
+        Packet::request(kind::OPEN, id)
+            .text(&full)
+            .number(flags)
+            .change(&wanted)
+    });
+    let said = talk.handle(id)?;
+    let handle = settle(talk, said, Doing::Make(path))?;
+    let id = talk.ask_handle(kind::FSTAT, &handle);
+    talk.close_quietly(&handle);
+    let made = talk.attributes(id);
+    with_mode(talk, path, mode, made)
+}
+
+/// A new folder.
+pub fn make_folder(
+    talk: &mut Talk<'_>,
+    path: &Path,
+    mode: u32,
+) -> Result<Option<Attributes>, Trouble> {
+    let full = talk.target.full(path);
+    let wanted = Change {
+        mode: Some(mode),
+        ..Change::default()
+    };
+    let make = talk.ask(|id| Packet::request(kind::MKDIR, id).text(&full).change(&wanted));
+    let look = talk.ask_path(kind::LSTAT, path);
+    let said = talk.status(make)?;
+    settle(talk, said, Doing::Make(path))?;
+    let made = talk.attributes(look);
+    with_mode(talk, path, mode, made)
+}
+
+/// What was made gets the mode that it was to have, where the server's umask took some of it; a set-id bit that it has of its folder stays.
+fn with_mode(
+    talk: &mut Talk<'_>,
+    path: &Path,
+    mode: u32,
+    made: Result<Said<Attributes>, Trouble>,
+) -> Result<Option<Attributes>, Trouble> {
+    match made {
+        Ok(Ok(made)) if (made.mode ^ mode) & 0o777 != 0 => {
+            let whole = Change {
+                mode: Some(mode | (made.mode & 0o7000)),
+                ..Change::default()
+            };
+            set(talk, path, &whole).map(Some)
+        }
+        other => known(other),
+    }
+}
+
+/// The attributes of what was just done; `None` if the connection broke before they came.
+fn known(answer: Result<Said<Attributes>, Trouble>) -> Result<Option<Attributes>, Trouble> {
+    match answer {
+        Ok(Ok(attributes)) => Ok(Some(attributes)),
+        // Taken away by someone else since.
+        Ok(Err(_)) => Err(Trouble::Errno(Errno::ENOENT)),
+        Err(Trouble::Lost | Trouble::Unsent) => Ok(None),
+        Err(trouble) => Err(trouble),
+    }
+}
+
+/// Remove a name that is not a folder's.
+pub fn remove(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
+    let id = talk.ask_path(kind::REMOVE, path);
+    let said = talk.status(id)?;
+    settle(talk, said, Doing::Remove(path))
+}
+
+/// Remove an empty folder.
+pub fn remove_folder(talk: &mut Talk<'_>, path: &Path) -> Result<(), Trouble> {
+    let id = talk.ask_path(kind::RMDIR, path);
+    let said = talk.status(id)?;
+    settle(talk, said, Doing::RemoveFolder(path))
+}
+
+/// The request for a rename over what is there.
+pub fn ask_rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> u32 {
+    let (old, new) = (talk.target.full(from), talk.target.full(to));
+    talk.ask(|id| {
+        Packet::extended(id, "posix-rename@openssh.com")
+            .text(&old)
+            .text(&new)
+    })
+}
+
+/// Rename over what is there.
+pub fn rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble> {
+    let id = ask_rename(talk, from, to);
+    let said = talk.status(id)?;
+    settle(
+        talk,
+        said,
+        Doing::Rename {
+            from,
+            to,
+            over: true,
+        },
+    )
+}
+
+/// Rename where nothing is.
+///
+/// OpenSSH does the plain RENAME of a regular file by link and unlink, which is safe; of others by a look and a rename, for which it
+/// follows links: so it is looked here too.
+pub fn rename_new(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble> {
+    match lstat(talk, to) {
+        Ok(_) => return Err(Trouble::Errno(Errno::EEXIST)),
+        Err(Trouble::Errno(Errno::ENOENT)) => {}
+        Err(trouble) => return Err(trouble),
+    }
+    let (old, new) = (talk.target.full(from), talk.target.full(to));
+    let id = talk.ask(|id| Packet::request(kind::RENAME, id).text(&old).text(&new));
+    let said = talk.status(id)?;
+    settle(
+        talk,
+        said,
+        Doing::Rename {
+            from,
+            to,
+            over: false,
+        },
+    )
+}
+
+/// A symbolic link. OpenSSH takes its text first and its name second, against the draft (its PROTOCOL file, 4.1).
+pub fn make_link(
+    talk: &mut Talk<'_>,
+    target: &Path,
+    at: &Path,
+) -> Result<Option<Attributes>, Trouble> {
+    let full = talk.target.full(at);
+    let text = target.as_os_str().as_bytes();
+    let make = talk.ask(|id| Packet::request(kind::SYMLINK, id).text(text).text(&full));
+    let look = talk.ask_path(kind::LSTAT, at);
+    let said = talk.status(make)?;
+    settle(talk, said, Doing::Make(at))?;
+    known(talk.attributes(look))
+}
+
+/// The text of a symbolic link.
+pub fn read_link(talk: &mut Talk<'_>, path: &Path) -> Result<PathBuf, Trouble> {
+    let id = talk.ask_path(kind::READLINK, path);
+    let said = talk.read(id, kind::NAME, |body| {
+        body.number()?;
+        Ok(PathBuf::from(OsString::from_vec(body.text()?.to_vec())))
+    })?;
+    settle(talk, said, Doing::Look)
+}
+
+/// A further name for a file.
+pub fn hard_link(talk: &mut Talk<'_>, of: &Path, at: &Path) -> Result<Option<Attributes>, Trouble> {
+    if !talk.extensions().hardlink {
+        return Err(Trouble::Errno(Errno::EOPNOTSUPP));
+    }
+    let (old, new) = (talk.target.full(of), talk.target.full(at));
+    let link = talk.ask(|id| {
+        Packet::extended(id, "hardlink@openssh.com")
+            .text(&old)
+            .text(&new)
+    });
+    let look = talk.ask_path(kind::LSTAT, at);
+    let said = talk.status(link)?;
+    settle(talk, said, Doing::Link { of, at })?;
+    known(talk.attributes(look))
+}
+
+/// Change attributes, and tell them as they are then.
+///
+/// In an order in which none undoes another: the owner clears set-id bits, the size sets the times.
+pub fn set(talk: &mut Talk<'_>, path: &Path, change: &Change) -> Result<Attributes, Trouble> {
+    let own = talk.extensions().lsetstat;
+    let none = Change::default();
+    let parts = [
+        (
+            false,
+            Change {
+                size: change.size,
+                ..none
+            },
+        ),
+        (
+            own,
+            Change {
+                owner: change.owner,
+                ..none
+            },
+        ),
+        (
+            false,
+            Change {
+                mode: change.mode,
+                ..none
+            },
+        ),
+        (
+            own,
+            Change {
+                times: change.times,
+                ..none
+            },
+        ),
+    ];
+    let full = talk.target.full(path);
+    let mut asked = Vec::new();
+    for (own, part) in parts.into_iter().filter(|(_, part)| *part != none) {
+        let id = talk.ask(|id| {
+            match own {
+                true => Packet::extended(id, "lsetstat@openssh.com"),
+                false => Packet::request(kind::SETSTAT, id),
+            }
+            .text(&full)
+            .change(&part)
+        });
+        asked.push((id, part));
+    }
+    let look = talk.ask_path(kind::LSTAT, path);
+    for (id, part) in asked {
+        let said = talk.status(id)?;
+        settle(talk, said, Doing::Set(path, &part))?;
+    }
+    let said = talk.attributes(look)?;
+    settle(talk, said, Doing::Look)
+}
+
+/// The room of the target's file system.
+pub fn room(talk: &mut Talk<'_>) -> Result<Statvfs, Trouble> {
+    if !talk.extensions().statvfs {
+        return Err(Trouble::Errno(Errno::EOPNOTSUPP));
+    }
+    let id = talk.ask_room(parent(Path::new("")));
+    let said = talk.room(id)?;
+    settle(talk, said, Doing::Look)
+}

@@ -1,0 +1,266 @@
+//! A whole file to the server: under a temporary name, compared with what is there, then renamed over it.
+//!
+//! Three round trips for a small file: open the temporary; write, attributes, close, look at both names; rename. The rename cannot go
+//! with the second: a write that failed, or a version that is not the expected one, must keep it back.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Change, Kind, Put, PutError};
+use super::errno::{Doing, parent, settle};
+use super::link::Link;
+use super::operations::ask_rename;
+use super::talk::{Said, Talk, Trouble};
+use super::temporary;
+use super::upload::{Sent, Upload};
+use super::wire::{Packet, Status, flag, kind};
+
+/// How often it is begun anew where the connection breaks.
+pub const TRIES: usize = 5;
+
+/// Why a part of a put ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Another version is there.
+    Conflict(Option<Attributes>),
+    /// It failed.
+    Trouble(Trouble),
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+/// What is there must be what the order expects.
+pub fn judge(order: &Put<'_>, now: Said<Attributes>) -> Result<(), Stop> {
+    let now = match now {
+        Ok(now) => Some(now),
+        Err(Status::NoSuchFile) => None,
+        // Whatever is there cannot be seen: the rename will tell.
+        Err(_) => return Ok(()),
+    };
+    let expected = |now: &Attributes| match order.expected {
+        Some(version) => now.kind == Kind::File && now.version() == version,
+        None => true,
+    };
+    match now {
+        None => Ok(()),
+        Some(there) if !order.expect_nothing && expected(&there) => Ok(()),
+        Some(_) => Err(Stop::Conflict(now)),
+    }
+}
+
+/// One putting of one file, over as many connections as it takes.
+pub struct Replace<'a> {
+    link: &'a Link,
+    from: &'a File,
+    order: &'a Put<'a>,
+    limit: Duration,
+    progress: Instant,
+}
+
+impl<'a> Replace<'a> {
+    /// Nothing put as yet.
+    pub fn new(link: &'a Link, from: &'a File, order: &'a Put<'a>) -> Self {
+        Self {
+            link,
+            from,
+            order,
+            limit: link.limits.operation,
+            progress: Instant::now(),
+        }
+    }
+
+    /// Put.
+    pub fn run(mut self) -> Result<Attributes, PutError> {
+        for _ in 0..TRIES {
+            let deadline = self.progress + self.limit;
+            let session = self.link.session(deadline)?;
+            let name = temporary::name().map_err(PutError::Errno)?;
+            let temporary = parent(self.order.path).join(name);
+            let mut talk = Talk::new(&session, &self.link.target, deadline);
+            let staged = self.stage(&mut talk, &temporary);
+            // Each answer moved the limit on.
+            self.progress = talk.deadline - self.limit;
+            let stop = match staged {
+                Ok(attributes) => match self.name_it(&mut talk, &temporary) {
+                    Ok(()) => return Ok(attributes),
+                    Err(Trouble::Lost | Trouble::Unsent) if self.was_named(&temporary)? => {
+                        return Ok(attributes);
+                    }
+                    Err(Trouble::Lost | Trouble::Unsent) => continue,
+                    Err(trouble) => Stop::Trouble(trouble),
+                },
+                Err(stop) => stop,
+            };
+            match stop {
+                Stop::Trouble(Trouble::Lost) => self.link.leave(temporary),
+                Stop::Trouble(Trouble::Unsent) => {}
+                Stop::Trouble(Trouble::Late) => {
+                    session.late(self.limit);
+                    self.link.leave(temporary);
+                    return Err(PutError::Errno(Errno::EIO));
+                }
+                Stop::Conflict(now) => {
+                    self.discard(&mut talk, temporary);
+                    return Err(PutError::Conflict(now));
+                }
+                Stop::Trouble(Trouble::Errno(error)) => {
+                    self.discard(&mut talk, temporary);
+                    return Err(PutError::Errno(error));
+                }
+            }
+        }
+        Err(PutError::Errno(Errno::EIO))
+    }
+
+    /// The whole file under its temporary name, with all that it is to have: its attributes.
+    fn stage(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<Attributes, Stop> {
+        let full = talk.target.full(temporary);
+        // Nobody else reads it before it has the mode that it is to have.
+        let private = Change {
+            mode: Some(0o600),
+            ..Change::default()
+        };
+        let flags = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
+        let id = talk.ask(|id| {
+            Packet::request(kind::OPEN, id)
+                .text(&full)
+                .number(flags)
+                .change(&private)
+        });
+        let said = talk.handle(id)?;
+        let handle = settle(talk, said, Doing::Make(temporary))?;
+        let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
+        upload.send(talk)?;
+        let attributes = upload.ask_attributes(talk, self.order, false);
+        let sync = upload.ask_sync(talk, self.order);
+        let close = talk.ask_handle(kind::CLOSE, &handle);
+        let new = talk.ask_path(kind::LSTAT, temporary);
+        let old = talk.ask_path(kind::LSTAT, self.order.path);
+        let sent = upload.settle(talk)?;
+        let owned = attributes.settle(talk, temporary)?;
+        upload.settle_sync(talk, sync)?;
+        let said = talk.status(close)?;
+        settle(talk, said, Doing::Write(temporary, 1))?;
+        let said = talk.attributes(new)?;
+        let made = settle(talk, said, Doing::Look)?;
+        let said = talk.attributes(old)?;
+        judge(self.order, said)?;
+        let made = self.own(talk, temporary, made, owned)?;
+        whole(&made, &sent)?;
+        Ok(made)
+    }
+
+    /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.
+    fn own(
+        &self,
+        talk: &mut Talk<'_>,
+        temporary: &Path,
+        made: Attributes,
+        owned: bool,
+    ) -> Result<Attributes, Trouble> {
+        let (Some((_, group)), false) = (self.order.owner, owned) else {
+            return Ok(made);
+        };
+        let ask = |talk: &mut Talk<'_>, change: Change| {
+            let full = talk.target.full(temporary);
+            talk.ask(|id| {
+                Packet::request(kind::SETSTAT, id)
+                    .text(&full)
+                    .change(&change)
+            })
+        };
+        let group = (group != made.gid).then(|| {
+            let owner = Some((made.uid, group));
+            ask(
+                talk,
+                Change {
+                    owner,
+                    ..Change::default()
+                },
+            )
+        });
+        let mode = Some(self.order.mode & 0o1777);
+        let mode = ask(
+            talk,
+            Change {
+                mode,
+                ..Change::default()
+            },
+        );
+        let look = talk.ask_path(kind::LSTAT, temporary);
+        if let Some(id) = group {
+            // Not ours to give: it stays the group that it is.
+            let _ = talk.status(id)?;
+        }
+        let said = talk.status(mode)?;
+        settle(talk, said, Doing::Write(temporary, 0))?;
+        let said = talk.attributes(look)?;
+        settle(talk, said, Doing::Look)
+    }
+
+    /// Give it its name.
+    fn name_it(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<(), Trouble> {
+        talk.extend(self.limit);
+        let to = self.order.path;
+        let id = ask_rename(talk, temporary, to);
+        let said = talk.status(id)?;
+        let doing = Doing::Rename {
+            from: temporary,
+            to,
+            over: true,
+        };
+        settle(talk, said, doing)
+    }
+
+    /// After a connection that broke at the rename: whether it was done.
+    ///
+    /// To remove the temporary decides it: if it can be removed it was not renamed, and never will be; if it is gone, it was.
+    fn was_named(&self, temporary: &Path) -> Result<bool, Errno> {
+        let deadline = Instant::now() + self.limit;
+        loop {
+            let gone = self.link.session(deadline).map(|session| {
+                let mut talk = Talk::new(&session, &self.link.target, deadline);
+                let id = talk.ask_path(kind::REMOVE, temporary);
+                let said = talk.status(id);
+                if said == Err(Trouble::Late) {
+                    session.late(self.limit);
+                }
+                said
+            });
+            let error = match gone {
+                Ok(Ok(Ok(()))) => return Ok(false),
+                Ok(Ok(Err(Status::NoSuchFile))) => return Ok(true),
+                Ok(Err(Trouble::Lost | Trouble::Unsent)) => continue,
+                Ok(Ok(Err(_)) | Err(Trouble::Late | Trouble::Errno(_))) => Errno::EIO,
+                Err(error) => error,
+            };
+            self.link.leave(temporary.to_owned());
+            return Err(error);
+        }
+    }
+
+    /// Remove the temporary, now or later.
+    fn discard(&self, talk: &mut Talk<'_>, temporary: PathBuf) {
+        talk.extend(self.limit);
+        let id = talk.ask_path(kind::REMOVE, &temporary);
+        match talk.status(id) {
+            Ok(Ok(()) | Err(Status::NoSuchFile)) => {}
+            _ => self.link.leave(temporary),
+        }
+    }
+}
+
+/// All that was sent has to be there: else it would be taken for the version that was put.
+pub fn whole(made: &Attributes, sent: &Sent) -> Result<(), Trouble> {
+    match made.size == sent.bytes {
+        true => Ok(()),
+        false => Err(Trouble::Errno(Errno::EIO)),
+    }
+}

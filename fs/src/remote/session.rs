@@ -1,0 +1,245 @@
+//! One connection: a child `ssh`, its pipes, and the requests that wait for an answer.
+//!
+//! Whoever asks writes to the pipe himself, one at a time and within his own limit; a thread reads the answers and hands them out by
+//! their ids. A session that ends is never mended: everyone who waits is told, and the next one is another session.
+
+mod child;
+mod gate;
+
+use std::collections::HashMap;
+use std::io::{BufReader, Read};
+use std::process::ChildStdout;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use child::Ssh;
+use gate::Gate;
+
+use super::attributes::Extensions;
+use super::talk::Trouble;
+use super::target::Target;
+use super::wire::{self, Answer, Reader};
+
+/// Where an answer goes, or the news that there will be none.
+type Waiter = Sender<(u32, Option<Answer>)>;
+
+/// Answers from this size on are kept in buffers that are used again: allocating them anew costs page faults.
+const LARGE: usize = 64 << 10;
+
+/// Buffers that are kept at most.
+const KEPT: usize = 32;
+
+/// What is read from the pipe at once for small answers.
+const AHEAD: usize = 16 << 10;
+
+/// The id under which the first packet, which has none, is waited for.
+pub const HELLO: u32 = 0;
+
+/// Called when a session ends.
+pub type Bell = Arc<dyn Fn() + Send + Sync>;
+
+/// One connection.
+pub struct Session {
+    ssh: Ssh,
+    gate: Gate,
+    pending: Mutex<Option<HashMap<u32, Waiter>>>,
+    next: AtomicU32,
+    buffers: Mutex<Vec<Vec<u8>>>,
+    /// Requests under way that may rightly take long without a word from the server (fsync).
+    pub patient: AtomicUsize,
+    began: Instant,
+    heard_ms: AtomicU64,
+    why: Mutex<Option<String>>,
+    bell: Bell,
+    /// What the server can do; there once the connection is made.
+    pub extensions: OnceLock<Extensions>,
+}
+
+/// A lock whose holder panicked is still good: nothing here is left half-changed.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Session {
+    /// Start `ssh`. It ends with the thread that called this (`PR_SET_PDEATHSIG`).
+    ///
+    /// # Errors
+    /// It cannot be started: why, in one line.
+    pub fn start(target: &Target, bell: Bell) -> Result<Arc<Self>, String> {
+        let (ssh, input, output) = Ssh::start(target)?;
+        let session = Arc::new(Self {
+            ssh,
+            gate: Gate::new(input),
+            pending: Mutex::new(Some(HashMap::new())),
+            next: AtomicU32::new(HELLO + 1),
+            buffers: Mutex::new(Vec::new()),
+            patient: AtomicUsize::new(0),
+            began: Instant::now(),
+            heard_ms: AtomicU64::new(0),
+            why: Mutex::new(None),
+            bell,
+            extensions: OnceLock::new(),
+        });
+        let reading = Arc::clone(&session);
+        let reader = thread::Builder::new().name("sftp-answers".into());
+        let started = reader.spawn(move || {
+            let why = reading.receive(output).unwrap_or_else(|why| why);
+            reading.end(&why);
+        });
+        if let Err(error) = started {
+            session.end("no thread");
+            session.bury();
+            return Err(format!("no thread for the answers of ssh: {error}"));
+        }
+        Ok(session)
+    }
+
+    /// Whether it has ended.
+    pub fn ended(&self) -> bool {
+        locked(&self.pending).is_none()
+    }
+
+    /// End it; the first reason given is kept.
+    pub fn end(&self, why: &str) {
+        locked(&self.why).get_or_insert_with(|| why.to_owned());
+        self.ssh.kill();
+        self.gate.shut();
+        let waiting = locked(&self.pending).take();
+        for (id, waiter) in waiting.into_iter().flatten() {
+            // Who has gone away in the meantime need not be told.
+            let _ = waiter.send((id, None));
+        }
+        (self.bell)();
+    }
+
+    /// Wait for the end of the child: why the session ended, in what ssh said or, if it said nothing, in our words.
+    pub fn bury(&self) -> String {
+        let said = self.ssh.bury();
+        let ours = locked(&self.why).clone();
+        match (said, ours) {
+            (Some(said), _) => said,
+            (None, Some(ours)) => ours,
+            (None, None) => "the connection ended".to_owned(),
+        }
+    }
+
+    /// An operation got no answer within its limit. If the server has not said anything at all for so long, the session is of no use.
+    pub fn late(&self, limit: Duration) {
+        let heard = Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        let silent = self.began.elapsed().saturating_sub(heard);
+        if self.patient.load(Ordering::Relaxed) == 0 && silent >= limit {
+            self.end(&format!("no answer for {:.1} s", silent.as_secs_f64()));
+        }
+    }
+
+    /// An id under which `waiter` is sent the answer.
+    pub fn register(&self, waiter: &Waiter) -> Result<u32, Trouble> {
+        let id = loop {
+            match self.next.fetch_add(1, Ordering::Relaxed) {
+                HELLO => {}
+                id => break id,
+            }
+        };
+        self.register_as(id, waiter)?;
+        Ok(id)
+    }
+
+    /// The same for a given id.
+    pub fn register_as(&self, id: u32, waiter: &Waiter) -> Result<(), Trouble> {
+        let mut pending = locked(&self.pending);
+        let pending = pending.as_mut().ok_or(Trouble::Unsent)?;
+        pending.insert(id, waiter.clone());
+        Ok(())
+    }
+
+    /// Send whole packets, within `deadline`.
+    pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
+        let sent = self.gate.send(bytes, deadline);
+        match sent {
+            // A part of a packet was sent: what followed would be taken for its rest.
+            Err(Trouble::Late) if self.gate.broken() => {
+                self.end("the server takes no more requests")
+            }
+            Err(Trouble::Lost) => self.end("the connection ended"),
+            _ => {}
+        }
+        sent
+    }
+
+    /// Give the bytes of an answer back, for another one.
+    pub fn reuse(&self, answer: Answer) {
+        let bytes = answer.into_bytes();
+        let mut buffers = locked(&self.buffers);
+        if bytes.len() >= LARGE && buffers.len() < KEPT {
+            buffers.push(bytes);
+        }
+    }
+
+    /// Read answers until the end: why it ended.
+    fn receive(&self, output: ChildStdout) -> Result<String, String> {
+        let mut output = BufReader::with_capacity(AHEAD, output);
+        let hello = self.packet(&mut output)?;
+        match Reader(&hello[1..]).number() {
+            Ok(wire::VERSION) if hello[0] == wire::kind::VERSION => {}
+            Ok(version) if hello[0] == wire::kind::VERSION => {
+                return Err(format!("the server speaks SFTP version {version}, not 3"));
+            }
+            _ => return Err("the server's first words are not SFTP".to_owned()),
+        }
+        let mut bytes = hello;
+        let mut id = HELLO;
+        loop {
+            let (own, answer) = Answer::new(bytes).map_err(|_| "a broken packet".to_owned())?;
+            if id != HELLO {
+                id = own;
+            }
+            self.hand_out(id, answer);
+            id = HELLO + 1;
+            bytes = self.packet(&mut output)?;
+        }
+    }
+
+    /// One packet without its length.
+    fn packet(&self, output: &mut BufReader<ChildStdout>) -> Result<Vec<u8>, String> {
+        let mut length = [0; 4];
+        let ended = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "the connection ended".to_owned(),
+            _ => format!("reading from ssh: {error}"),
+        };
+        output.read_exact(&mut length).map_err(ended)?;
+        let length = u32::from_be_bytes(length) as usize;
+        if !(5..=wire::LONGEST).contains(&length) {
+            return Err("the server sends what is not SFTP; if its shell start-up files print text, silence them".to_owned());
+        }
+        let kept = match length >= LARGE {
+            true => locked(&self.buffers).pop(),
+            false => None,
+        };
+        let mut bytes = kept.unwrap_or_default();
+        bytes.resize(length, 0);
+        output.read_exact(&mut bytes).map_err(ended)?;
+        let heard = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.heard_ms.store(heard, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    /// Give an answer to who waits for it; one that nobody waits for any more is dropped.
+    fn hand_out(&self, id: u32, answer: Answer) {
+        let waiter = locked(&self.pending)
+            .as_mut()
+            .and_then(|map| map.remove(&id));
+        let left = match waiter {
+            Some(waiter) => waiter
+                .send((id, Some(answer)))
+                .err()
+                .and_then(|left| left.0.1),
+            None => Some(answer),
+        };
+        if let Some(answer) = left {
+            self.reuse(answer);
+        }
+    }
+}

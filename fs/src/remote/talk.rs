@@ -1,0 +1,213 @@
+//! One operation's requests and answers over a session, within its limit.
+//!
+//! Requests are gathered and sent together before the first answer is waited for: what can go in one round trip does.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+
+use super::attributes::{Attributes, Extensions, Statvfs};
+use super::session::Session;
+use super::target::Target;
+use super::wire::{Answer, Malformed, Packet, Reader, Status, kind};
+
+/// Why an operation got no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// It got one: the error that it is.
+    Errno(Errno),
+    /// The connection was gone before anything was sent.
+    Unsent,
+    /// The connection broke: whether it was done is not known.
+    Lost,
+    /// Its time is over.
+    Late,
+}
+
+impl From<Malformed> for Trouble {
+    fn from(_: Malformed) -> Self {
+        Self::Errno(Errno::EIO)
+    }
+}
+
+/// What the server said: it was done, or how it ended.
+pub type Said<T> = Result<T, Status>;
+
+/// One operation on one session.
+pub struct Talk<'a> {
+    /// The connection.
+    pub session: &'a Session,
+    /// Which folder.
+    pub target: &'a Target,
+    /// When the time is over; moved on where there is progress.
+    pub deadline: Instant,
+    sender: Sender<(u32, Option<Answer>)>,
+    receiver: Receiver<(u32, Option<Answer>)>,
+    gathered: Vec<u8>,
+    early: HashMap<u32, Answer>,
+    gone: bool,
+    sent: bool,
+}
+
+impl<'a> Talk<'a> {
+    /// Nothing said as yet.
+    pub fn new(session: &'a Session, target: &'a Target, deadline: Instant) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self {
+            session,
+            target,
+            deadline,
+            sender,
+            receiver,
+            gathered: Vec::new(),
+            early: HashMap::new(),
+            gone: false,
+            sent: false,
+        }
+    }
+
+    /// The time of the operation begins anew.
+    pub fn extend(&mut self, limit: Duration) {
+        self.deadline = Instant::now() + limit;
+    }
+
+    /// What the server can do.
+    pub fn extensions(&self) -> Extensions {
+        self.session.extensions.get().copied().unwrap_or_default()
+    }
+
+    /// Gather a request: the id of its answer.
+    pub fn ask(&mut self, packet: impl FnOnce(u32) -> Packet) -> u32 {
+        let id = match self.session.register(&self.sender) {
+            Ok(id) => id,
+            Err(_) => {
+                self.gone = true;
+                return 0;
+            }
+        };
+        let bytes = packet(id).finish();
+        match self.gathered.is_empty() {
+            true => self.gathered = bytes,
+            false => self.gathered.extend(bytes),
+        }
+        id
+    }
+
+    /// Gather a request about a path that is relative to the target's folder.
+    pub fn ask_path(&mut self, kind: u8, path: &std::path::Path) -> u32 {
+        let full = self.target.full(path);
+        self.ask(|id| Packet::request(kind, id).text(&full))
+    }
+
+    /// Gather a request about a handle.
+    pub fn ask_handle(&mut self, kind: u8, handle: &[u8]) -> u32 {
+        self.ask(|id| Packet::request(kind, id).text(handle))
+    }
+
+    /// Gather the first packet, whose answer has no id of its own.
+    pub fn hello(&mut self) -> Result<u32, Trouble> {
+        self.session
+            .register_as(super::session::HELLO, &self.sender)?;
+        self.gathered.extend(Packet::init().finish());
+        Ok(super::session::HELLO)
+    }
+
+    /// Close a handle without waiting for the answer; a failure to do so concerns nobody.
+    pub fn close_quietly(&mut self, handle: &[u8]) {
+        self.ask_handle(kind::CLOSE, handle);
+        let _ = self.flush();
+    }
+
+    /// Send what was gathered.
+    pub fn flush(&mut self) -> Result<(), Trouble> {
+        if self.gone {
+            return Err(self.lost());
+        }
+        if self.gathered.is_empty() {
+            return Ok(());
+        }
+        let bytes = std::mem::take(&mut self.gathered);
+        match self.session.send(&bytes, self.deadline) {
+            Err(Trouble::Unsent) => Err(self.lost()),
+            result => {
+                self.sent = true;
+                result
+            }
+        }
+    }
+
+    fn lost(&self) -> Trouble {
+        match self.sent {
+            true => Trouble::Lost,
+            false => Trouble::Unsent,
+        }
+    }
+
+    /// The next answer to one of the wanted requests; those to others are kept.
+    pub fn any_of(&mut self, wanted: impl Fn(u32) -> bool) -> Result<(u32, Answer), Trouble> {
+        self.flush()?;
+        loop {
+            let early = self.early.keys().copied().find(|id| wanted(*id));
+            if let Some((id, answer)) = early.and_then(|id| self.early.remove_entry(&id)) {
+                return Ok((id, answer));
+            }
+            let (id, answer) = self.receive()?;
+            self.early.insert(id, answer);
+        }
+    }
+
+    /// The answer to one request; those to others are kept.
+    pub fn answer(&mut self, id: u32) -> Result<Answer, Trouble> {
+        self.any_of(|other| other == id).map(|(_, answer)| answer)
+    }
+
+    fn receive(&mut self) -> Result<(u32, Answer), Trouble> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match self.receiver.recv_timeout(left) {
+            Ok((id, Some(answer))) => Ok((id, answer)),
+            Ok((_, None)) | Err(RecvTimeoutError::Disconnected) => Err(Trouble::Lost),
+            Err(RecvTimeoutError::Timeout) => Err(Trouble::Late),
+        }
+    }
+
+    /// An answer that only says whether it was done.
+    pub fn status(&mut self, id: u32) -> Result<Said<()>, Trouble> {
+        match self.answer(id)?.status()? {
+            Status::Ok => Ok(Ok(())),
+            status => Ok(Err(status)),
+        }
+    }
+
+    /// An answer of a kind, read.
+    pub fn read<T>(
+        &mut self,
+        id: u32,
+        wanted: u8,
+        read: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
+    ) -> Result<Said<T>, Trouble> {
+        Ok(self.answer(id)?.get(wanted, read)?)
+    }
+
+    /// An answer that is a handle.
+    pub fn handle(&mut self, id: u32) -> Result<Said<Vec<u8>>, Trouble> {
+        self.read(id, kind::HANDLE, |body| body.text().map(<[u8]>::to_vec))
+    }
+
+    /// An answer that is attributes.
+    pub fn attributes(&mut self, id: u32) -> Result<Said<Attributes>, Trouble> {
+        self.read(id, kind::ATTRS, |body| body.attributes())
+    }
+
+    /// Gather the question for the room of the file system that a path lies on.
+    pub fn ask_room(&mut self, path: &std::path::Path) -> u32 {
+        let full = self.target.full(path);
+        self.ask(|id| Packet::extended(id, "statvfs@openssh.com").text(&full))
+    }
+
+    /// Its answer.
+    pub fn room(&mut self, id: u32) -> Result<Said<Statvfs>, Trouble> {
+        self.read(id, kind::EXTENDED_REPLY, |body| body.statvfs())
+    }
+}

@@ -1,0 +1,6 @@
+//! `remote` against a real sshd.
+
+mod broken;
+mod connecting;
+mod names;
+mod transfer;

@@ -1,0 +1,203 @@
+//! What a file holds, through an open handle of the server, with its attributes and its way to the disk.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::attributes::{Change, Put};
+use super::errno::{Doing, settle};
+use super::fetch::local;
+use super::talk::{Talk, Trouble};
+use super::window::Window;
+use super::wire::{Answer, Packet, Status, kind};
+
+/// Bytes a second that a server's disk writes at least: how much longer than other operations an fsync may take.
+const DISK: u64 = 8 << 20;
+
+/// What was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Sent {
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// The contents of one file on their way.
+pub struct Upload<'a> {
+    from: &'a File,
+    handle: &'a [u8],
+    limit: Duration,
+    path: &'a Path,
+    offset: u64,
+    under_way: HashMap<u32, u64>,
+    window: Window,
+    buffer: Vec<u8>,
+}
+
+/// Attributes that were asked to be set.
+pub struct Asked {
+    cut: Option<u32>,
+    owner: Option<u32>,
+    others: u32,
+}
+
+impl<'a> Upload<'a> {
+    /// Of `from`, from its first byte on; `path` is where it goes, for finding out why it failed.
+    pub fn new(from: &'a File, handle: &'a [u8], limit: Duration, path: &'a Path) -> Self {
+        Self {
+            from,
+            handle,
+            limit,
+            path,
+            offset: 0,
+            under_way: HashMap::new(),
+            window: Window::new(1),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Send all that `from` holds now; the last writes are left unanswered, the last of all is not yet sent.
+    pub fn send(&mut self, talk: &mut Talk<'_>) -> Result<(), Trouble> {
+        let chunk = u64::from(talk.extensions().write_length);
+        let size = self.from.metadata().map_err(local)?.len();
+        self.window = Window::new(chunk);
+        while self.offset < size {
+            let length = usize::try_from(chunk.min(size - self.offset)).unwrap_or(usize::MAX);
+            if self.write(talk, length)? == 0 {
+                // It was cut while it was read: what is left of it is the file.
+                break;
+            }
+            while self.under_way.len() >= self.window.width() {
+                self.answer(talk)?;
+            }
+            if self.offset < size {
+                talk.flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gather one write of `length` bytes, or of what is left: how many.
+    fn write(&mut self, talk: &mut Talk<'_>, length: usize) -> Result<usize, Trouble> {
+        self.buffer.resize(length, 0);
+        let mut count = 0;
+        while count < length {
+            match self
+                .from
+                .read_at(&mut self.buffer[count..], self.offset + count as u64)
+            {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(local(error)),
+            }
+        }
+        if count > 0 {
+            let (handle, offset, bytes) = (self.handle, self.offset, &self.buffer[..count]);
+            let id = talk.ask(|id| {
+                Packet::request(kind::WRITE, id)
+                    .text(handle)
+                    .long(offset)
+                    .text(bytes)
+            });
+            self.under_way.insert(id, count as u64);
+            self.offset += count as u64;
+        }
+        Ok(count)
+    }
+
+    /// The answer to one write.
+    fn answer(&mut self, talk: &mut Talk<'_>) -> Result<(), Trouble> {
+        let (id, answer) = talk.any_of(|id| self.under_way.contains_key(&id))?;
+        let bytes = self.under_way.remove(&id).unwrap_or_default();
+        self.judge(talk, &answer, bytes)?;
+        self.window.answered(bytes);
+        talk.extend(self.limit);
+        Ok(())
+    }
+
+    fn judge(&self, talk: &mut Talk<'_>, answer: &Answer, bytes: u64) -> Result<(), Trouble> {
+        let said = match answer.status()? {
+            Status::Ok => Ok(()),
+            status => Err(status),
+        };
+        settle(talk, said, Doing::Write(self.path, bytes))
+    }
+
+    /// Every write was answered.
+    pub fn settle(&mut self, talk: &mut Talk<'_>) -> Result<Sent, Trouble> {
+        while !self.under_way.is_empty() {
+            self.answer(talk)?;
+        }
+        Ok(Sent { bytes: self.offset })
+    }
+
+    /// Gather what sets the attributes: the owner first, for it clears set-id bits; with `cut`, the size before all, for a file that may have been longer.
+    pub fn ask_attributes(&self, talk: &mut Talk<'_>, order: &Put<'_>, cut: bool) -> Asked {
+        let mut ask = |change: Change| {
+            talk.ask(|id| {
+                Packet::request(kind::FSETSTAT, id)
+                    .text(self.handle)
+                    .change(&change)
+            })
+        };
+        let cut = cut.then(|| {
+            ask(Change {
+                size: Some(self.offset),
+                ..Change::default()
+            })
+        });
+        let owner = order.owner.map(|owner| {
+            ask(Change {
+                owner: Some(owner),
+                ..Change::default()
+            })
+        });
+        let others = ask(Change {
+            mode: Some(order.mode),
+            times: order.times,
+            ..Change::default()
+        });
+        Asked { cut, owner, others }
+    }
+
+    /// Gather what brings it to the server's disk, if that is wanted and the server can.
+    pub fn ask_sync(&self, talk: &mut Talk<'_>, order: &Put<'_>) -> Option<u32> {
+        (order.durable && talk.extensions().fsync)
+            .then(|| talk.ask(|id| Packet::extended(id, "fsync@openssh.com").text(self.handle)))
+    }
+
+    /// It is on the disk. Meanwhile the server, which does one thing after the other, may be silent for as long as its disk takes.
+    pub fn settle_sync(&self, talk: &mut Talk<'_>, sync: Option<u32>) -> Result<(), Trouble> {
+        let Some(id) = sync else { return Ok(()) };
+        talk.extend(self.limit + Duration::from_secs(self.offset / DISK));
+        talk.session.patient.fetch_add(1, Ordering::Relaxed);
+        let said = talk.status(id);
+        talk.session.patient.fetch_sub(1, Ordering::Relaxed);
+        talk.extend(self.limit);
+        settle(talk, said?, Doing::Write(self.path, 1))
+    }
+}
+
+impl Asked {
+    /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's, mode and times too.
+    pub fn settle(self, talk: &mut Talk<'_>, path: &Path) -> Result<bool, Trouble> {
+        let in_place = self.cut.is_some();
+        if let Some(id) = self.cut {
+            let said = talk.status(id)?;
+            settle(talk, said, Doing::Write(path, 0))?;
+        }
+        let owned = match self.owner {
+            Some(id) => talk.status(id)?.is_ok(),
+            None => true,
+        };
+        match talk.status(self.others)? {
+            Err(Status::PermissionDenied) if in_place => {}
+            said => settle(talk, said, Doing::Write(path, 0))?,
+        }
+        Ok(owned)
+    }
+}

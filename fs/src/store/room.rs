@@ -1,0 +1,164 @@
+//! Room: new copies, and eviction of those longest unused. What is dirty or held is never evicted.
+
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::sys::statvfs::statvfs;
+
+use super::Copy;
+use super::copy::Inner;
+use super::folder::errno;
+use super::record::Stamp;
+use super::shelf::{Loose, Shelf};
+use super::types::CopyId;
+
+/// Copies that are held grow unseen (the kernel writes to them itself). To look at a thousand takes a millisecond, so not each new
+/// copy waits for it, unless it would not fit otherwise.
+const RECOUNT: Duration = Duration::from_millis(200);
+
+impl Shelf {
+    /// A new empty copy without a name, with `room` bytes set aside.
+    pub(super) fn make(&mut self, room: u64) -> Result<Copy, Errno> {
+        if self.recounted.elapsed() > RECOUNT {
+            self.recount();
+            self.folder.refill_spare();
+        }
+        self.clear_limit(room)?;
+        self.clear_disk(room)?;
+        loop {
+            let id = CopyId(self.next_sequence());
+            let path = self.folder.copy_path(id);
+            let file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&path);
+            match file.map_err(errno) {
+                Ok(file) => {
+                    let inner = Arc::new(Inner { id, file, path });
+                    let pin = Arc::downgrade(&inner);
+                    self.loose.insert(
+                        id,
+                        Loose {
+                            pin,
+                            room,
+                            bytes: 0,
+                            forgotten: false,
+                        },
+                    );
+                    return Ok(Copy(inner));
+                }
+                Err(Errno::EEXIST) => {}
+                Err(Errno::ENOSPC | Errno::EDQUOT) if self.evict_one(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Makes that much available to writes into copies.
+    pub(super) fn make_room(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.recount();
+        self.clear_disk(bytes)
+    }
+
+    /// Bytes that count against the limit.
+    pub(super) fn taken(&self) -> u64 {
+        self.used
+            + self
+                .loose
+                .values()
+                .map(|loose| loose.bytes.max(loose.room))
+                .sum::<u64>()
+    }
+
+    fn clear_limit(&mut self, room: u64) -> Result<(), Errno> {
+        if self.taken().saturating_add(room) <= self.limit {
+            return Ok(());
+        }
+        self.recount();
+        // A file that does not fit even into an otherwise empty cache must not cost everything that is in it.
+        if (self.taken() - self.evictable()).saturating_add(room) > self.limit {
+            return Err(Errno::ENOSPC);
+        }
+        while self.taken().saturating_add(room) > self.limit {
+            if !self.evict_one(None) {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        Ok(())
+    }
+
+    fn clear_disk(&mut self, room: u64) -> Result<(), Errno> {
+        if room == 0 {
+            return Ok(());
+        }
+        let promised: u64 = self
+            .loose
+            .values()
+            .map(|loose| loose.room.saturating_sub(loose.bytes))
+            .sum();
+        let wanted = room.saturating_add(promised);
+        let free = self.free_on_disk()?;
+        if free >= wanted {
+            return Ok(());
+        }
+        if free.saturating_add(self.evictable()) < wanted {
+            return Err(Errno::ENOSPC);
+        }
+        while self.free_on_disk()? < wanted {
+            if !self.evict_one(None) {
+                return Err(Errno::ENOSPC);
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of the copies that may go.
+    fn evictable(&self) -> u64 {
+        self.slots
+            .iter()
+            .filter(|(id, _)| self.may_go(**id))
+            .map(|(_, slot)| slot.bytes)
+            .sum()
+    }
+
+    fn free_on_disk(&self) -> Result<u64, Errno> {
+        let of = statvfs(self.folder.path())?;
+        Ok(of.blocks_available().saturating_mul(of.fragment_size()))
+    }
+
+    /// Evicts the longest unused copy that may go, other than `except`; says whether there was one.
+    pub(super) fn evict_one(&mut self, except: Option<CopyId>) -> bool {
+        let found = self
+            .order
+            .values()
+            .copied()
+            .find(|id| Some(*id) != except && self.may_go(*id) && self.unchanged(*id));
+        if let Some(id) = found {
+            self.remove(id);
+        }
+        found.is_some()
+    }
+
+    fn may_go(&self, id: CopyId) -> bool {
+        self.slots
+            .get(&id)
+            .is_some_and(|slot| slot.record.dirty.is_none() && slot.pin.strong_count() == 0)
+    }
+
+    /// The copy looks as it did when it became clean: nobody wrote to it behind our back.
+    fn unchanged(&self, id: CopyId) -> bool {
+        let Some(slot) = self.slots.get(&id) else {
+            return false;
+        };
+        match fs::symlink_metadata(self.folder.copy_path(id)) {
+            Ok(metadata) => Stamp::of(&metadata) == slot.record.stamp,
+            // Gone from the folder: nothing to lose.
+            Err(_) => true,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the store says of a cached file.
+
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::Copy;
+use crate::remote::Version;
+
+/// Names one copy in its cache folder, for as long as the copy is there; never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CopyId(pub(super) u64);
+
+impl CopyId {
+    /// The name of the copy's two files in the cache folder: 16 hexadecimal digits.
+    pub(super) fn name(self) -> String {
+        format!("{:016x}", self.0)
+    }
+
+    /// The reverse of [`CopyId::name`]; `None` for any other text.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        let hexadecimal = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        (name.len() == 16 && name.bytes().all(hexadecimal))
+            .then(|| u64::from_str_radix(name, 16).ok().map(Self))
+            .flatten()
+    }
+}
+
+/// 16 bytes of BLAKE3 over the whole content of a copy: see [`super::digest`].
+pub type Digest = [u8; 16];
+
+/// Attributes that a copy does not carry itself (its own mode and owner are the daemon's). Size and times
+/// are those of the copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Permission bits, `0o7777`.
+    pub mode: u32,
+    /// Owner on the server.
+    pub uid: u32,
+    /// Group on the server.
+    pub gid: u32,
+}
+
+/// Why a copy has to be copied back, or at least looked at: it was opened for writing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dirty {
+    /// What the server had when the local changes began (`None`: no file). What it has when it is replaced must
+    /// be this, or [`Dirty::sending`]; else both sides changed.
+    pub base: Option<Version>,
+    /// What a copying back that was under way would have left on the server. If the server has this version, that
+    /// copying back was done, by us, though nobody lived to write it down: then it is the base.
+    pub sending: Option<Version>,
+    /// Digest of what the server was last known to hold of this copy's making. A copy that still has it has nothing
+    /// to copy back.
+    pub digest: Option<Digest>,
+    /// Digest of what [`super::Store::settle`] has forced to disk.
+    pub settled: Option<Digest>,
+    /// The boot in which the copy became dirty (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// That boot is over: unless the content has the digest [`Dirty::digest`] or [`Dirty::settled`] it may be torn
+    /// (contract, rule 5). Worked out, not stored.
+    #[serde(skip)]
+    pub other_boot: bool,
+}
+
+/// One cached file, as it was when the store was asked.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The copy; pinned (never evicted) while it or a clone of it is held.
+    pub copy: Copy,
+    /// All names that lead to it, never empty; more than one: this mount linked them, so it is written back in place.
+    pub paths: Vec<PathBuf>,
+    /// The server's version that the content was, when last known to be the same; `None`: never was.
+    pub version: Option<Version>,
+    /// Whether `version` may be believed later (contract, rule 1).
+    pub trusted: bool,
+    /// Present if local changes may have to be copied back.
+    pub dirty: Option<Dirty>,
+    /// Mode and owner.
+    pub kept: Kept,
+}
+
+impl Entry {
+    /// The first name.
+    pub fn path(&self) -> &Path {
+        &self.paths[0]
+    }
+}
+
+/// A rename that was begun on the server and of which the end is not written down.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rename {
+    /// The old name.
+    pub from: PathBuf,
+    /// The new name.
+    pub to: PathBuf,
+    /// Number of the record on disk; `None`: nothing cached was concerned, so none was written.
+    pub(super) number: Option<u64>,
+    /// Who began it has given up: what became dirty meanwhile may have any age.
+    pub(super) late: bool,
+}
+
+/// Bytes as hexadecimal digits: names may be any bytes, JSON text may not.
+pub(super) fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The path of which [`to_hex`] made this text.
+pub(super) fn path_from_hex(text: &str) -> Option<PathBuf> {
+    if text.len() % 2 != 0 || !text.is_ascii() {
+        return None;
+    }
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
+    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
+    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes?)))
+}
