@@ -108,7 +108,6 @@ def _begin(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
-    early.release()
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -118,14 +117,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings, words = part(given)
     except UsageError as error:
         sys.exit(tell(error, verbose=False))
-    code = _carry_out(words, settings)
+    # All of them for the help, and for the nearest name to one that is unknown.
+    app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+    early.release()
+    code = _carry_out(app, words, settings)
     sys.exit(flush_standard_output(verbose=settings.verbose) or code)
 
 
-def _carry_out(words: list[str], settings: Settings) -> int:
+def _carry_out(app: typer.Typer, words: list[str], settings: Settings) -> int:
     try:
-        # All of them for the help, and for the nearest name to one that is unknown.
-        app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
         code = app(words, prog_name="oscope", standalone_mode=False, obj=settings)
     except BrokenPipeError:
         return FAILED
