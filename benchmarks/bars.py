@@ -147,3 +147,16 @@ def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:
     ratios = np.asarray(a) / np.asarray(b)
     interval = stats.bootstrap((ratios,), np.median, rng=np.random.default_rng(1)).confidence_interval
     return float(np.median(ratios)), float(interval.low), float(interval.high)
+
+
+def faster(name: str, peer: list[float], ours: list[float], least: float | None) -> Bar:
+    """Compare seconds: how many times as fast ours is; without `least` it is only told."""
+    middle, low, high = ratio(peer, ours)
+    text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {np.median(ours):.3f} s beside {np.median(peer):.3f} s"
+    return at_least(name, text, middle, least)
+
+
+def at_least(name: str, text: str, value: float, least: float | None) -> Bar:
+    """Return the bar of a value that has to be `least`; without it, it is only told."""
+    wanted = "told only" if least is None else f"at least {least}"
+    return Bar(name, text, wanted, met=least is None or value >= least)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bars import ROOT, Bar, compile_c, interleaved, ratio
+from bars import ROOT, Bar, at_least, compile_c, faster, interleaved, ratio
 from ssh_server import ALIAS, SshServer, running
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -112,9 +112,9 @@ def large(place: Place) -> Iterator[Bar]:
 
 def _second(took: dict[str, list[float]]) -> Iterator[Bar]:
     what = f"second read of {SIZE >> 20} MiB, oscope-fs"
-    yield _faster(f"{what} / local", took["local"], took["ours"], 0.8)
-    yield _faster(f"{what} / sshfs", took["sshfs"], took["ours"], 20.0)
-    yield _faster(f"{what} / sshfs -o auto_cache", took["sshfs -o auto_cache"], took["ours"], None)
+    yield faster(f"{what} / local", took["local"], took["ours"], 0.8)
+    yield faster(f"{what} / sshfs", took["sshfs"], took["ours"], 20.0)
+    yield faster(f"{what} / sshfs -o auto_cache", took["sshfs -o auto_cache"], took["ours"], None)
 
 
 def _at_random(rates: dict[str, list[float]]) -> Iterator[Bar]:
@@ -122,7 +122,7 @@ def _at_random(rates: dict[str, list[float]]) -> Iterator[Bar]:
         middle, low, high = ratio(rates["ours"], rates[peer])
         measured = f"{np.median(rates['ours']):,.0f} beside {np.median(rates[peer]):,.0f} a second"
         text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {measured}"
-        yield _bar(f"random 4 KiB reads in an open file, oscope-fs / {peer}", text, middle, least)
+        yield at_least(f"random 4 KiB reads in an open file, oscope-fs / {peer}", text, middle, least)
 
 
 def first(place: Place) -> Bar:
@@ -142,7 +142,7 @@ def first(place: Place) -> Bar:
         return time.monotonic() - begin
 
     took = interleaved({"ours": ours, "scp": scp}, ROUNDS)
-    return _faster("first read of it, open included, oscope-fs / scp", took["scp"], took["ours"], 1.0)
+    return faster("first read of it, open included, oscope-fs / scp", took["scp"], took["ours"], 1.0)
 
 
 def small(place: Place) -> Iterator[Bar]:
@@ -170,9 +170,7 @@ def small(place: Place) -> Iterator[Bar]:
     with contextlib.ExitStack() as stack:
         roots = {name: stack.enter_context(mounted(mount)).root for name, mount in sides.items()}
         took = interleaved({name: partial(all_of, root) for name, root in roots.items()}, ROUNDS)
-    yield _faster(
-        f"{FILES} small files written and read, oscope-fs / sshfs", took["sshfs"], took["ours"], 1.0
-    )
+    yield faster(f"{FILES} small files written and read, oscope-fs / sshfs", took["sshfs"], took["ours"], 1.0)
 
 
 def _made(folder: Path) -> Path:
@@ -247,18 +245,6 @@ def kills(server: SshServer) -> Bar:
     kinds = ", ".join(dict.fromkeys(fs_kills.KINDS))
     name = f"{KILLS} kills and cuts ({kinds}): lost, torn or left over"
     return Bar(name, f"{bad.total()} {told}".strip(), "0", met=not bad)
-
-
-def _faster(name: str, peer: list[float], ours: list[float], least: float | None) -> Bar:
-    """Compare seconds: how many times as fast ours is; without `least` it is only told."""
-    middle, low, high = ratio(peer, ours)
-    text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {np.median(ours):.3f} s beside {np.median(peer):.3f} s"
-    return _bar(name, text, middle, least)
-
-
-def _bar(name: str, text: str, middle: float, least: float | None) -> Bar:
-    wanted = "told only" if least is None else f"at least {least}"
-    return Bar(name, text, wanted, met=least is None or middle >= least)
 
 
 def bars() -> Iterator[Bar]:

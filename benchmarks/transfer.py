@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from bars import BIN, ROOT, Bar, interleaved, ratio
+from bars import BIN, ROOT, Bar, at_least, faster, interleaved, ratio
 from oscope.locate import find_probe
 from transfer_peers import iperf3, pair, socat, ssh_server, tar_and_netcat, write
 
@@ -242,23 +242,11 @@ def small(places: Places) -> Iterator[Bar]:
         yield faster(f"{where}, engine alone / {peer}", took[peer], took["engine"], None)
 
 
-def faster(name: str, peer: list[float], ours: list[float], least: float | None) -> Bar:
-    """Compare seconds: how many times as fast ours is; without `least` it is only told."""
-    middle, low, high = ratio(peer, ours)
-    text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {np.median(ours):.3f} s beside {np.median(peer):.3f} s"
-    return _bar(name, text, middle, least)
-
-
 def throughput(name: str, ours: list[float], peer: list[float], least: float | None) -> Bar:
     """Compare bytes a second."""
     middle, low, high = ratio(ours, peer)
     text = f"{middle:.2f} [{low:.2f}, {high:.2f}] of {np.median(peer) / 2**30:.2f} GiB/s"
-    return _bar(name, text, middle, least)
-
-
-def _bar(name: str, text: str, middle: float, least: float | None) -> Bar:
-    wanted = "told only" if least is None else f"at least {least}"
-    return Bar(name, text, wanted, met=least is None or middle >= least)
+    return at_least(name, text, middle, least)
 
 
 def faults() -> Iterator[Bar]:

@@ -2,72 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import fs_mount
 from fs_mapping import SharedMapping
-from fs_mount import Mount, mounted, oscope_fs, recover, wait_until
+from fs_mount import recover, wait_until
 from fs_places import AT_ONCE
-from ssh_server import SshServer, running
+from fs_scene import mount, opened, refusal
+from ssh_server import SshServer
 
 BOTH_WAYS = pytest.mark.parametrize(
     "way", [(), ("--no-passthrough",)], ids=["as usual", "through the daemon"]
 )
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """Run an sshd of our own."""
-    if lack := fs_mount.missing():
-        pytest.skip(lack)
-    with running(tmp_path_factory.mktemp("keys")) as started:
-        yield started
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Give the folder that the server has."""
-    path = tmp_path / "server"
-    path.mkdir()
-    return path
-
-
-def mount(
-    server: SshServer, folder: Path, home: Path, *options: object
-) -> contextlib.AbstractContextManager[Mount]:
-    """Mount `folder`, with a cache in `home`."""
-    home.mkdir(exist_ok=True)
-    return mounted(oscope_fs(server, folder, home, *options))
-
-
-@contextlib.contextmanager
-def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
-    """Have a file open; a close that fails is told once all is closed."""
-    descriptor = os.open(path, flags, mode)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def refusal(error: pytest.ExceptionInfo[OSError]) -> str:
-    """Name the errno."""
-    return errno.errorcode[error.value.errno or 0]
-
-
 @BOTH_WAYS
 def test_what_one_descriptor_writes_the_other_reads(
-    way: tuple[str, ...], server: SshServer, folder: Path, tmp_path: Path
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "file").write_bytes(b"old" * 1000)
-    with mount(server, folder, tmp_path / "home", *way) as mounted_at:
+    (fs_folder / "file").write_bytes(b"old" * 1000)
+    with mount(fs_server, fs_folder, tmp_path / "home", *way) as mounted_at:
         path = mounted_at.root / "file"
         with opened(path, os.O_RDWR) as writer, opened(path, os.O_RDONLY) as reader:
             assert os.write(writer, b"x" * 100) == 100
@@ -77,18 +35,18 @@ def test_what_one_descriptor_writes_the_other_reads(
                 os.write(third, b"end")
             assert os.pread(reader, 10, 3000) == b"end"
             # The third close has copied back what the first descriptor wrote as well.
-            assert (folder / "file").read_bytes() == b"x" * 100 + (b"old" * 1000)[100:] + b"end"
+            assert (fs_folder / "file").read_bytes() == b"x" * 100 + (b"old" * 1000)[100:] + b"end"
         mounted_at.stop()
-    assert [path.name for path in folder.iterdir()] == ["file"]
+    assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
 
 @BOTH_WAYS
 def test_close_to_open_between_two_mounts(
-    way: tuple[str, ...], server: SshServer, folder: Path, tmp_path: Path
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
     with (
-        mount(server, folder, tmp_path / "one", *AT_ONCE, *way) as one,
-        mount(server, folder, tmp_path / "two", *AT_ONCE, *way) as two,
+        mount(fs_server, fs_folder, tmp_path / "one", *AT_ONCE, *way) as one,
+        mount(fs_server, fs_folder, tmp_path / "two", *AT_ONCE, *way) as two,
     ):
         # Of one size and within one second: nothing but the promise tells them apart.
         for number in range(30):
@@ -107,15 +65,15 @@ def test_close_to_open_between_two_mounts(
 
 @BOTH_WAYS
 def test_where_both_sides_changed_both_are_kept(
-    way: tuple[str, ...], server: SshServer, folder: Path, tmp_path: Path
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "file").write_bytes(b"as it was")
-    with mount(server, folder, tmp_path / "home", *way) as mounted_at:
+    (fs_folder / "file").write_bytes(b"as it was")
+    with mount(fs_server, fs_folder, tmp_path / "home", *way) as mounted_at:
         with opened(mounted_at.root / "file", os.O_RDWR) as descriptor:
             os.pwrite(descriptor, b"ours", 0)
-            (folder / "file").write_bytes(b"theirs, meanwhile")
-        kept = [path for path in folder.iterdir() if ".conflict-" in path.name]
-        assert (folder / "file").read_bytes() == b"theirs, meanwhile"
+            (fs_folder / "file").write_bytes(b"theirs, meanwhile")
+        kept = [path for path in fs_folder.iterdir() if ".conflict-" in path.name]
+        assert (fs_folder / "file").read_bytes() == b"theirs, meanwhile"
         assert [path.read_bytes() for path in kept] == [b"ourst was"]
         assert kept[0].name.startswith("file.conflict-")
         status = subprocess.run(
@@ -126,59 +84,59 @@ def test_where_both_sides_changed_both_are_kept(
         assert kept[0].name in mounted_at.said()
         assert (mounted_at.root / "file").read_bytes() == b"theirs, meanwhile"
         mounted_at.stop()
-    assert len(list(folder.iterdir())) == 2
+    assert len(list(fs_folder.iterdir())) == 2
 
 
 def test_a_conflict_that_only_recovery_finds_is_kept_too(
-    server: SshServer, folder: Path, tmp_path: Path
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "file").write_bytes(b"as it was")
+    (fs_folder / "file").write_bytes(b"as it was")
     home = tmp_path / "home"
-    with mount(server, folder, home) as mounted_at:
+    with mount(fs_server, fs_folder, home) as mounted_at:
         descriptor = os.open(mounted_at.root / "file", os.O_RDWR)
         os.pwrite(descriptor, b"ours", 0)
         mounted_at.crash()
-        (folder / "file").write_bytes(b"theirs, meanwhile")
+        (fs_folder / "file").write_bytes(b"theirs, meanwhile")
         with pytest.raises(OSError, match=r".") as error:
             os.close(descriptor)
         assert refusal(error) == "ENOTCONN"
-    answer = recover(server, folder, home)
+    answer = recover(fs_server, fs_folder, home)
     assert answer.returncode == 0, answer.stderr
-    kept = [path for path in folder.iterdir() if path.name != "file"]
-    assert (folder / "file").read_bytes() == b"theirs, meanwhile"
+    kept = [path for path in fs_folder.iterdir() if path.name != "file"]
+    assert (fs_folder / "file").read_bytes() == b"theirs, meanwhile"
     assert [path.read_bytes() for path in kept] == [b"ourst was"]
     assert kept[0].name in answer.stdout + answer.stderr
 
 
 def test_a_file_removed_on_the_server_while_open_is_made_anew(
-    server: SshServer, folder: Path, tmp_path: Path
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "written").write_bytes(b"as it was")
-    (folder / "read").write_bytes(b"as it was")
-    with mount(server, folder, tmp_path / "home", *AT_ONCE) as mounted_at:
+    (fs_folder / "written").write_bytes(b"as it was")
+    (fs_folder / "read").write_bytes(b"as it was")
+    with mount(fs_server, fs_folder, tmp_path / "home", *AT_ONCE) as mounted_at:
         with (
             opened(mounted_at.root / "written", os.O_RDWR) as writer,
             opened(mounted_at.root / "read", os.O_RDONLY) as reader,
         ):
-            (folder / "written").unlink()
-            (folder / "read").unlink()
+            (fs_folder / "written").unlink()
+            (fs_folder / "read").unlink()
             os.pwrite(writer, b"ours", 0)
             assert os.pread(writer, 100, 0) == b"ourst was"
             assert os.pread(reader, 100, 0) == b"as it was"
-        assert (folder / "written").read_bytes() == b"ourst was"
-        assert not (folder / "read").exists()
+        assert (fs_folder / "written").read_bytes() == b"ourst was"
+        assert not (fs_folder / "read").exists()
         with pytest.raises(FileNotFoundError):
             (mounted_at.root / "read").read_bytes()
         mounted_at.stop()
-    assert [path.name for path in folder.iterdir()] == ["written"]
+    assert [path.name for path in fs_folder.iterdir()] == ["written"]
 
 
 @BOTH_WAYS
 def test_a_file_unlinked_here_while_open_is_not_copied_back(
-    way: tuple[str, ...], server: SshServer, folder: Path, tmp_path: Path
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "file").write_bytes(b"as it was")
-    with mount(server, folder, tmp_path / "home", *way) as mounted_at:
+    (fs_folder / "file").write_bytes(b"as it was")
+    with mount(fs_server, fs_folder, tmp_path / "home", *way) as mounted_at:
         path = mounted_at.root / "file"
         with opened(path, os.O_RDWR) as descriptor:
             path.unlink()
@@ -186,40 +144,44 @@ def test_a_file_unlinked_here_while_open_is_not_copied_back(
             os.pwrite(descriptor, b"ours", 0)
             os.fsync(descriptor)
             assert os.pread(descriptor, 100, 0) == b"ourst was"
-            assert list(folder.iterdir()) == []
+            assert list(fs_folder.iterdir()) == []
         # The name is free for another file meanwhile.
         with opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL) as descriptor:
             os.write(descriptor, b"first")
             path.unlink()
             path.write_bytes(b"second")
             os.write(descriptor, b"third")
-        assert (folder / "file").read_bytes() == b"second"
+        assert (fs_folder / "file").read_bytes() == b"second"
         mounted_at.stop()
-    assert (folder / "file").read_bytes() == b"second"
+    assert (fs_folder / "file").read_bytes() == b"second"
 
 
-def test_what_a_mapping_stores_after_close_goes_back(server: SshServer, folder: Path, tmp_path: Path) -> None:
-    (folder / "file").write_bytes(b"-" * 10_000)
-    with mount(server, folder, tmp_path / "home") as mounted_at:
+def test_what_a_mapping_stores_after_close_goes_back(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "file").write_bytes(b"-" * 10_000)
+    with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
         with opened(mounted_at.root / "file", os.O_RDWR) as descriptor:
             mapping = SharedMapping(descriptor, 10_000)
         mapping.write(5000, b"synced")
         mapping.sync()
         # With passthrough the mapping is of the copy itself: it goes back soon, not before msync returns.
         wait_until(
-            lambda: (folder / "file").read_bytes()[5000:5006] == b"synced", "what msync wrote goes back", 10
+            lambda: (fs_folder / "file").read_bytes()[5000:5006] == b"synced",
+            "what msync wrote goes back",
+            10,
         )
         mapping.write(9000, b"unmapped")
         mapping.close()
         wait_until(
-            lambda: (folder / "file").read_bytes()[9000:9008] == b"unmapped", "the mapping goes back", 10
+            lambda: (fs_folder / "file").read_bytes()[9000:9008] == b"unmapped", "the mapping goes back", 10
         )
         mounted_at.stop()
 
 
-def test_names_of_any_bytes_are_kept(server: SshServer, folder: Path, tmp_path: Path) -> None:
+def test_names_of_any_bytes_are_kept(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
     names = [bytes([byte]) for byte in range(1, 256) if byte not in b"/."] + [b"\xff" * 255, b"..."]
-    with mount(server, folder, tmp_path / "home") as mounted_at:
+    with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
         at = os.fsencode(mounted_at.root)
         for name in names[:40] + names[-60:]:
             with opened(
@@ -228,23 +190,23 @@ def test_names_of_any_bytes_are_kept(server: SshServer, folder: Path, tmp_path: 
                 os.write(descriptor, name)
         wanted = sorted(names[:40] + names[-60:])
         assert sorted(os.listdir(at)) == wanted  # noqa: PTH208 (bytes)
-        assert sorted(os.listdir(os.fsencode(folder))) == wanted  # noqa: PTH208
+        assert sorted(os.listdir(os.fsencode(fs_folder))) == wanted  # noqa: PTH208
         mounted_at.stop()
     for name in wanted:
-        assert Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).read_bytes() == name
+        assert Path(os.fsdecode(os.fsencode(fs_folder) + b"/" + name)).read_bytes() == name
 
 
-def test_times_modes_and_room_are_the_servers(server: SshServer, folder: Path, tmp_path: Path) -> None:
-    (folder / "file").write_bytes(b"x" * 5000)
-    os.utime(folder / "file", (1_000_000_000, 1_200_000_000))
-    (folder / "file").chmod(0o640)
-    with mount(server, folder, tmp_path / "home") as mounted_at:
+def test_times_modes_and_room_are_the_servers(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    (fs_folder / "file").write_bytes(b"x" * 5000)
+    os.utime(fs_folder / "file", (1_000_000_000, 1_200_000_000))
+    (fs_folder / "file").chmod(0o640)
+    with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
         path = mounted_at.root / "file"
         status = path.stat()
         assert (status.st_size, status.st_mode & 0o7777, int(status.st_mtime)) == (5000, 0o640, 1_200_000_000)
         os.utime(path, (1_100_000_000, 1_300_000_000))
         path.chmod(0o604)
-        there = (folder / "file").stat()
+        there = (fs_folder / "file").stat()
         assert (int(there.st_atime), int(there.st_mtime), there.st_mode & 0o7777) == (
             1_100_000_000,
             1_300_000_000,
@@ -255,13 +217,13 @@ def test_times_modes_and_room_are_the_servers(server: SshServer, folder: Path, t
             with opened(path, os.O_WRONLY | os.O_APPEND) as descriptor:
                 os.write(descriptor, b"y")
             # Copying back keeps owner and mode.
-            there = (folder / "file").stat()
+            there = (fs_folder / "file").stat()
             assert (there.st_uid, there.st_gid, there.st_mode & 0o7777, there.st_size) == (
                 12,
                 34,
                 0o604,
                 5001,
             )
-        here, there_room = os.statvfs(mounted_at.root), os.statvfs(folder)
+        here, there_room = os.statvfs(mounted_at.root), os.statvfs(fs_folder)
         assert here.f_blocks * here.f_frsize == there_room.f_blocks * there_room.f_frsize
         mounted_at.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import subprocess
 import sys
@@ -12,52 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import fs_mount
-from fs_mount import Mount, MountFailed, mounted, oscope_fs, recover, recover_words, wait_until
-from ssh_server import SshServer, running
+from fs_mount import Mount, MountFailed, recover, recover_words, wait_until
+from fs_scene import mount, opened, refusal
+from ssh_server import SshServer
 
 MIB = 1 << 20
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
-    """Run an sshd of our own."""
-    if lack := fs_mount.missing():
-        pytest.skip(lack)
-    with running(tmp_path_factory.mktemp("keys")) as started:
-        yield started
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Give the folder that the server has."""
-    path = tmp_path / "server"
-    path.mkdir()
-    return path
-
-
-def mount(
-    server: SshServer, folder: Path, home: Path, *options: object
-) -> contextlib.AbstractContextManager[Mount]:
-    """Mount `folder`, with a cache in `home`."""
-    home.mkdir(exist_ok=True)
-    return mounted(oscope_fs(server, folder, home, *options))
-
-
-@contextlib.contextmanager
-def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
-    """Have a file open; a close that fails is told once all is closed."""
-    descriptor = os.open(path, flags, mode)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def refusal(error: pytest.ExceptionInfo[OSError]) -> str:
-    """Name the errno."""
-    return errno.errorcode[error.value.errno or 0]
 
 
 @contextlib.contextmanager
@@ -73,13 +32,13 @@ def small_disk(at: Path, size: int) -> Iterator[Path]:
 
 @as_root
 def test_a_full_server_is_told_and_the_file_goes_back_once_there_is_room(
-    server: SshServer, tmp_path: Path
+    fs_server: SshServer, tmp_path: Path
 ) -> None:
     wanted = os.urandom(3 * MIB)
-    with small_disk(tmp_path / "small", 4 * MIB) as folder:
-        (folder / "filler").write_bytes(bytes(2 * MIB))
-        (folder / "file").write_bytes(b"as it was")
-        with mount(server, folder, tmp_path / "home") as mounted_at:
+    with small_disk(tmp_path / "small", 4 * MIB) as fs_folder:
+        (fs_folder / "filler").write_bytes(bytes(2 * MIB))
+        (fs_folder / "file").write_bytes(b"as it was")
+        with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
             path = mounted_at.root / "file"
             descriptor = os.open(path, os.O_WRONLY)
             os.write(descriptor, wanted)
@@ -89,44 +48,44 @@ def test_a_full_server_is_told_and_the_file_goes_back_once_there_is_room(
                 os.close(descriptor)
             assert refusal(on_fsync) == refusal(on_close) == "ENOSPC"
             # On the server it is as it was, nothing half-written beside it; here it is as it was written.
-            assert (folder / "file").read_bytes() == b"as it was"
-            assert {path.name for path in folder.iterdir()} == {"filler", "file"}
+            assert (fs_folder / "file").read_bytes() == b"as it was"
+            assert {path.name for path in fs_folder.iterdir()} == {"filler", "file"}
             assert path.read_bytes() == wanted
             (mounted_at.root / "filler").unlink()
             mounted_at.stop()
-        assert (folder / "file").read_bytes() == wanted
-        assert [path.name for path in folder.iterdir()] == ["file"]
+        assert (fs_folder / "file").read_bytes() == wanted
+        assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
 
 @as_root
-def test_what_a_full_server_did_not_take_is_recovered_later(server: SshServer, tmp_path: Path) -> None:
+def test_what_a_full_server_did_not_take_is_recovered_later(fs_server: SshServer, tmp_path: Path) -> None:
     wanted = os.urandom(3 * MIB)
     home = tmp_path / "home"
-    with small_disk(tmp_path / "small", 4 * MIB) as folder:
-        (folder / "filler").write_bytes(bytes(2 * MIB))
-        with mount(server, folder, home) as mounted_at:
+    with small_disk(tmp_path / "small", 4 * MIB) as fs_folder:
+        (fs_folder / "filler").write_bytes(bytes(2 * MIB))
+        with mount(fs_server, fs_folder, home) as mounted_at:
             with pytest.raises(OSError, match=r".") as error:
                 (mounted_at.root / "file").write_bytes(wanted)
             assert refusal(error) == "ENOSPC"
             mounted_at.crash()
-        left = recover(server, folder, home)
+        left = recover(fs_server, fs_folder, home)
         assert left.returncode != 0
         assert "file" in left.stdout + left.stderr
-        (folder / "filler").unlink()
-        done = recover(server, folder, home)
+        (fs_folder / "filler").unlink()
+        done = recover(fs_server, fs_folder, home)
         assert done.returncode == 0, done.stderr
-        assert (folder / "file").read_bytes() == wanted
-        assert [path.name for path in folder.iterdir()] == ["file"]
+        assert (fs_folder / "file").read_bytes() == wanted
+        assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
 
 def test_a_file_that_the_cache_has_no_room_for_is_refused_and_the_others_go_on(
-    server: SshServer, folder: Path, tmp_path: Path
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "large").write_bytes(bytes(8 * MIB))
+    (fs_folder / "large").write_bytes(bytes(8 * MIB))
     small = {f"small{number}": os.urandom(MIB) for number in range(8)}
     for name, content in small.items():
-        (folder / name).write_bytes(content)
-    with mount(server, folder, tmp_path / "home", "--cache-size", "4M") as mounted_at:
+        (fs_folder / name).write_bytes(content)
+    with mount(fs_server, fs_folder, tmp_path / "home", "--cache-size", "4M") as mounted_at:
         with pytest.raises(OSError, match=r".") as error:
             (mounted_at.root / "large").read_bytes()
         assert refusal(error) == "ENOSPC"
@@ -138,10 +97,12 @@ def test_a_file_that_the_cache_has_no_room_for_is_refused_and_the_others_go_on(
     assert held <= 4 * MIB
 
 
-def test_open_files_are_never_taken_from_the_cache(server: SshServer, folder: Path, tmp_path: Path) -> None:
+def test_open_files_are_never_taken_from_the_cache(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
     for number in range(6):
-        (folder / f"file{number}").write_bytes(bytes([number]) * MIB)
-    with mount(server, folder, tmp_path / "home", "--cache-size", "4M") as mounted_at:
+        (fs_folder / f"file{number}").write_bytes(bytes([number]) * MIB)
+    with mount(fs_server, fs_folder, tmp_path / "home", "--cache-size", "4M") as mounted_at:
         with contextlib.ExitStack() as stack:
             held: list[int] = []
 
@@ -164,33 +125,33 @@ def test_open_files_are_never_taken_from_the_cache(server: SshServer, folder: Pa
 
 @as_root
 def test_a_permission_that_is_lost_in_between_is_told_and_nothing_is_lost(
-    server: SshServer, tmp_path: Path
+    fs_server: SshServer, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    with small_disk(tmp_path / "small", 16 * MIB) as folder:
-        (folder / "file").write_bytes(b"as it was")
-        with mount(server, folder, home) as mounted_at:
+    with small_disk(tmp_path / "small", 16 * MIB) as fs_folder:
+        (fs_folder / "file").write_bytes(b"as it was")
+        with mount(fs_server, fs_folder, home) as mounted_at:
             descriptor = os.open(mounted_at.root / "file", os.O_WRONLY)
             # A child that closes what it inherits would have it copied back before.
-            subprocess.run(["mount", "-o", "remount,ro", folder], check=True, timeout=30)
+            subprocess.run(["mount", "-o", "remount,ro", fs_folder], check=True, timeout=30)
             os.write(descriptor, b"ours")
             with pytest.raises(OSError, match=r".") as error:
                 os.close(descriptor)
             assert refusal(error) in ("EROFS", "EACCES", "EPERM")
             assert (mounted_at.root / "file").read_bytes() == b"ourst was"
-            subprocess.run(["mount", "-o", "remount,rw", folder], check=True, timeout=30)
+            subprocess.run(["mount", "-o", "remount,rw", fs_folder], check=True, timeout=30)
             mounted_at.stop()
-        assert (folder / "file").read_bytes() == b"ourst was"
+        assert (fs_folder / "file").read_bytes() == b"ourst was"
 
 
 @as_root
 def test_after_a_reboot_what_was_not_acknowledged_is_kept_beside(
-    server: SshServer, folder: Path, tmp_path: Path
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    (folder / "file").write_bytes(b"as it was")
-    (folder / "synced").write_bytes(b"as it was")
-    with mount(server, folder, home) as mounted_at:
+    (fs_folder / "file").write_bytes(b"as it was")
+    (fs_folder / "synced").write_bytes(b"as it was")
+    with mount(fs_server, fs_folder, home) as mounted_at:
         torn = os.open(mounted_at.root / "file", os.O_RDWR)
         whole = os.open(mounted_at.root / "synced", os.O_RDWR)
         os.pwrite(torn, b"torn", 0)
@@ -201,11 +162,11 @@ def test_after_a_reboot_what_was_not_acknowledged_is_kept_beside(
             with pytest.raises(OSError, match=r".") as error:
                 os.close(descriptor)
             assert refusal(error) == "ENOTCONN"
-    answer = recover_after_reboot(server, folder, home)
+    answer = recover_after_reboot(fs_server, fs_folder, home)
     assert answer.returncode == 0, answer.stderr
-    assert (folder / "file").read_bytes() == b"as it was"
-    assert (folder / "synced").read_bytes() == b"synct was"
-    beside = [path for path in folder.iterdir() if path.name not in ("file", "synced")]
+    assert (fs_folder / "file").read_bytes() == b"as it was"
+    assert (fs_folder / "synced").read_bytes() == b"synct was"
+    beside = [path for path in fs_folder.iterdir() if path.name not in ("file", "synced")]
     assert [(path.name[:14], path.read_bytes()) for path in beside] == [("file.conflict-", b"tornt was")]
 
 
@@ -217,24 +178,26 @@ os.execv(sys.argv[2], sys.argv[2:])
 """Run a program that sees another boot_id; in a mount name space of its own nobody else does."""
 
 
-def recover_after_reboot(server: SshServer, folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
+def recover_after_reboot(
+    fs_server: SshServer, fs_folder: Path, home: Path
+) -> subprocess.CompletedProcess[str]:
     """Run recover as after a reboot."""
     boot = home / "boot_id"
     boot.write_text("00000000-0000-4000-8000-000000000000\n")
-    words = [sys.executable, "-c", REBOOT, boot, *recover_words(server, folder, home)]
+    words = [sys.executable, "-c", REBOOT, boot, *recover_words(fs_server, fs_folder, home)]
     return subprocess.run(
         ["unshare", "--mount", *map(str, words)], capture_output=True, text=True, timeout=60, check=False
     )
 
 
 def test_without_the_server_cached_files_are_read_and_the_rest_fails_in_time(
-    server: SshServer, folder: Path, tmp_path: Path
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
 ) -> None:
-    (folder / "cached").write_bytes(b"here")
-    (folder / "other").write_bytes(b"there")
-    with mount(server, folder, tmp_path / "home", "--timeout", "2s") as mounted_at:
+    (fs_folder / "cached").write_bytes(b"here")
+    (fs_folder / "other").write_bytes(b"there")
+    with mount(fs_server, fs_folder, tmp_path / "home", "--timeout", "2s") as mounted_at:
         with opened(mounted_at.root / "cached", os.O_RDWR) as descriptor:
-            server.stop()
+            fs_server.stop()
             try:
                 assert os.pread(descriptor, 10, 0) == b"here"
                 os.pwrite(descriptor, b"HERE", 0)
@@ -248,10 +211,10 @@ def test_without_the_server_cached_files_are_read_and_the_rest_fails_in_time(
                     assert refusal(error) == "EIO"
                 assert os.pread(descriptor, 10, 0) == b"HERE"
             finally:
-                server.start()
+                fs_server.start()
             # The connection is made again with back-off: by itself, or when it is asked for.
             wait_until(lambda: readable(mounted_at.root / "other"), "the connection is made again", 30)
-        assert (folder / "cached").read_bytes() == b"HERE"
+        assert (fs_folder / "cached").read_bytes() == b"HERE"
         assert (mounted_at.root / "other").read_bytes() == b"there"
         mounted_at.stop()
 
@@ -263,8 +226,8 @@ def readable(path: Path) -> bool:
     return False
 
 
-def test_two_mounts_of_one_cache_are_refused(server: SshServer, folder: Path, tmp_path: Path) -> None:
-    with mount(server, folder, tmp_path / "home") as first:
+def test_two_mounts_of_one_cache_are_refused(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
+    with mount(fs_server, fs_folder, tmp_path / "home") as first:
         words = [*first.words]
         words[words.index(str(first.root))] = str(tmp_path / "other")
         with pytest.raises(MountFailed) as error:
