@@ -107,9 +107,10 @@ class Mount:
         return self._program is None or self._program.poll() is not None
 
     def _answers(self) -> bool:
-        # A dead mount of before is still there for a while, and answers ENOTCONN.
+        # A dead mount of before is still there for a while, and answers ENOTCONN;
+        # but not to stat(2), of which the kernel may still have the answer.
         with contextlib.suppress(OSError):
-            return is_mounted(self.root) and self.root.stat() is not None
+            return is_mounted(self.root) and os.statvfs(self.root) is not None
         return False
 
     def said(self) -> str:

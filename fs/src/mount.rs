@@ -2,32 +2,41 @@
 //!
 //! # Locks, in the order in which they may be taken
 //!
+//! 0. `Doubt::settled`: held while it is found out whether a rename was done.
 //! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed, the server's
 //!    answer included. Who needs several (rename) takes them in order of node number.
-//! 2. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
-//! 3. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
-//!    server or the disk is asked; changed only with the gate held.
-//! 4. `Shared::handles`, `Shared::folders`, those of the report and of the worker threads: held for a look-up or a change alone.
+//!    Then `Shared::following`, while the store is told of names that were taken.
+//! 2. `Shared::names`: held while the tree and the store come to agree on names; never while the server is asked.
+//! 3. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
+//! 4. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the
+//!    server or the disk is asked; changed only with the gate held (but for `flushed`).
+//! 5. `Shared::handles`, `Shared::folders`, those of the report and of the worker threads: held for a look-up or a change alone.
 //!
 //! # Who waits for what
 //!
 //! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write, attributes that are fresh).
-//! All that may ask the server is given to a worker thread, which sends the reply. A worker waits for gates and for the server; the server
-//! waits for nobody, and each of its answers has a time limit, so each gate is given back. Nothing waits for the kernel.
+//! What may ask the server some of them do too, but never all at once: the rest is given to worker threads, which send the reply. Who does
+//! it waits for gates and for the server; the server waits for nobody, and each of its answers has a time limit, so each gate is given back.
+//! Nothing waits for the kernel, but an open for a release that is on its way, within a time limit and without a gate (`released`).
 
 mod attributes;
 mod back;
+mod beside;
 mod change;
 mod clock;
 mod conflict;
+mod doubt;
 mod file;
 mod folders;
+mod leftover;
 mod names;
 mod opening;
 mod operations;
 mod recover;
+mod released;
 mod report;
 mod running;
+mod same;
 mod session;
 mod tend;
 mod tree;
@@ -39,7 +48,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use crate::remote::Remote;
@@ -51,6 +60,7 @@ pub use report::Report;
 pub use running::Mounted;
 
 use clock::Clock;
+use doubt::Doubt;
 use file::FileNode;
 use folders::Folder;
 use report::Told;
@@ -77,11 +87,19 @@ pub struct Shared {
     tree: Mutex<Tree>,
     handles: Mutex<HashMap<u64, Handle>>,
     folders: Mutex<HashMap<u64, Arc<Folder>>>,
+    /// Held by who changes names in the tree and in the store, so that others see both changed or neither.
+    names: RwLock<()>,
     next: AtomicU64,
     clock: Clock,
     told: Told,
+    /// Held while the store follows what the tree displaced: who waits for it finds the store as the tree is.
+    following: Mutex<()>,
+    /// An empty copy, ready for the next file that is made.
+    spare: Mutex<Option<Copy>>,
     /// Dirty files of earlier lives that no node is bound to yet.
     left: Mutex<HashSet<PathBuf>>,
+    /// Renames of which no answer came.
+    doubts: Mutex<Vec<Arc<Doubt>>>,
 }
 
 /// One open description of a file.
@@ -96,6 +114,16 @@ struct Handle {
 impl Shared {
     fn tree(&self) -> MutexGuard<'_, Tree> {
         locked(&self.tree)
+    }
+
+    /// While this is held no rename ends.
+    fn names_stay(&self) -> RwLockReadGuard<'_, ()> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the end of a rename, in the tree and in the store.
+    fn names_change(&self) -> RwLockWriteGuard<'_, ()> {
+        self.names.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn handle(&self, number: u64) -> Option<Handle> {

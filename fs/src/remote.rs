@@ -27,12 +27,16 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-pub use attributes::{Attributes, Change, Extensions, Kind, Put, PutError, Statvfs, Version};
+#[cfg(test)]
+pub use attributes::Extensions;
+pub use attributes::{Attributes, Change, Kind, Put, PutError, Statvfs, Version};
 pub use target::Target;
+pub use temporary::{Journal, Temporary, is_temporary};
 
 use fetch::Fetch;
 use in_place::Overwrite;
@@ -95,22 +99,41 @@ impl Remote {
     }
 
     /// Without a connection as yet: it is tried in the background, for ever.
-    #[allow(
-        dead_code,
-        reason = "a part of what `remote` offers, tried by its tests"
-    )]
+    #[cfg(test)]
     pub fn offline(target: Target, limits: Limits) -> Self {
         let link = Link::start(target, limits, None);
         Self { link }
     }
 
     /// End the connection; what waits for the server gets EIO at once, and so does all that comes later. Dropping does it too.
-    #[allow(
-        dead_code,
-        reason = "a part of what `remote` offers, tried by its tests"
-    )]
     pub fn close(&self) {
         self.link.close();
+    }
+
+    /// From now on each temporary is written down before it is made; a second journal is not taken.
+    pub fn journal(&self, journal: Arc<dyn Journal>) {
+        self.link.journal(journal);
+    }
+
+    /// Remove temporaries that an earlier life of this cache began. One that is not there may have got its own name, or be made yet by a
+    /// server that is held up: it is looked for again as long as there is a connection, until it is old.
+    pub fn sweep(&self, temporaries: &[Temporary]) {
+        let mut lost = false;
+        for Temporary { path, age } in temporaries {
+            // Without a connection each would wait for its limit.
+            let answer = match lost {
+                true => Err(Errno::EIO),
+                false => self.remove(path),
+            };
+            match answer {
+                Ok(()) => self.link.gone(path),
+                Err(Errno::ENOENT) if *age > leftovers::OLD => self.link.gone(path),
+                Err(why) => {
+                    lost |= why == Errno::EIO;
+                    self.link.leave(path.clone());
+                }
+            }
+        }
     }
 
     /// Whether there is a connection.
@@ -119,10 +142,7 @@ impl Remote {
     }
 
     /// What the server can do, as the last connection told; before the first one, nothing.
-    #[allow(
-        dead_code,
-        reason = "a part of what `remote` offers, tried by its tests"
-    )]
+    #[cfg(test)]
     pub fn extensions(&self) -> Extensions {
         self.link.extensions()
     }

@@ -14,6 +14,7 @@ mod record;
 mod rename;
 mod room;
 mod shelf;
+mod temporaries;
 mod types;
 
 #[cfg(test)]
@@ -21,12 +22,13 @@ mod tests;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
 
 pub use copy::Copy;
 pub use digest::digest;
+pub use temporaries::Temporaries;
 pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 
 use crate::failure::Failure;
@@ -38,6 +40,7 @@ use shelf::Shelf;
 pub struct Store {
     shelf: Mutex<Shelf>,
     damaged: Vec<String>,
+    temporaries: Arc<Temporaries>,
 }
 
 impl Store {
@@ -50,14 +53,14 @@ impl Store {
         Self::open_in_boot(folder, target_key, limit_bytes, folder::boot_id()?)
     }
 
-    fn open_in_boot(
+    pub(crate) fn open_in_boot(
         path: &Path,
         target_key: &str,
         limit_bytes: u64,
         boot_id: String,
     ) -> Result<Self, Failure> {
         let folder = Folder::open(path, target_key)?;
-        let (shelf, damaged) = load::load(folder, boot_id, limit_bytes).map_err(|error| {
+        let unreadable = |error: Errno| {
             Failure::new(
                 format!(
                     "the cache folder {} cannot be read: {}",
@@ -66,10 +69,13 @@ impl Store {
                 ),
                 "mend its file system, or choose another folder with --cache DIR",
             )
-        })?;
+        };
+        let temporaries = Temporaries::open(folder.path()).map_err(unreadable)?;
+        let (shelf, damaged) = load::load(folder, boot_id, limit_bytes).map_err(unreadable)?;
         Ok(Self {
             shelf: Mutex::new(shelf),
             damaged,
+            temporaries: Arc::new(temporaries),
         })
     }
 
@@ -77,6 +83,11 @@ impl Store {
     /// somebody deleted files in it.
     pub fn damaged(&self) -> &[String] {
         &self.damaged
+    }
+
+    /// Where the names are written down under which files are put on the server.
+    pub fn temporaries(&self) -> &Arc<Temporaries> {
+        &self.temporaries
     }
 
     /// What is cached under this name; held, hence not evicted, while its copy is.

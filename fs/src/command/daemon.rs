@@ -139,7 +139,11 @@ fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {
         match line.ok().and_then(|line| serde_json::from_str(&line).ok()) {
             Some(Word::Note(text)) => log::note(&text),
             Some(Word::Ready) => return Ok(Side::Parent(child)),
-            Some(Word::Failed { message, remedy }) => return Err(failed(message, remedy)),
+            Some(Word::Failed { message, remedy }) => {
+                // Its last word: whoever is told of the failure finds nothing of the mount running any more.
+                let _ = waitpid(child, None);
+                return Err(failed(message, remedy));
+            }
             None => break,
         }
     }

@@ -140,7 +140,8 @@ fn serve(
         allow_other: wanted.arguments.allow_other,
         read_only: wanted.arguments.read_only,
     };
-    let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options);
+    let remote = Arc::new(remote);
+    let mounted = Mounted::new(Arc::clone(&remote), Arc::new(store), options);
     let shared = mounted.shared();
     // Weak: the cache folder must be free again when `umount` is told that the mount has ended.
     let (weak, about) = (
@@ -174,6 +175,7 @@ fn serve(
     life.unmounted();
     let last = shared.report();
     drop(shared);
+    remote.close();
     let words = status::answer(&status::about(record, &wanted.cache), &last);
     let left = status::left(&words);
     note(&if left.is_empty() {

@@ -113,6 +113,7 @@ fn work(job: &Job) -> Result<Recovered, Failure> {
     // Without anything to do, the server need not be there.
     let nothing = store.dirty().is_empty()
         && store.renames_in_doubt().is_empty()
+        && store.temporaries().earlier().is_empty()
         && store.damaged().is_empty();
     let done = if nothing {
         Recovered::default()

@@ -4,12 +4,16 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, Put, PutError, Version};
+use crate::command::log;
+use crate::remote::{Attributes, Kind, Put, PutError, Version};
 use crate::store::{self, Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
 use super::file::{FileNode, Noted, times};
+
+/// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
+const ONE_REQUEST: u64 = 32 << 10;
 
 /// What is being copied back, from where to where.
 struct Load {
@@ -21,6 +25,15 @@ struct Load {
     noted: Noted,
     digest: Digest,
     began: i64,
+    /// The server has it, and is only to sync it.
+    again: bool,
+}
+
+/// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that others see it
+/// empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename over a file
+/// (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
+fn fills_empty(base: Option<Version>, size: u64) -> bool {
+    base.is_some_and(|base| base.size == 0) && size <= ONE_REQUEST
 }
 
 impl Shared {
@@ -30,25 +43,33 @@ impl Shared {
     /// # Errors
     /// What the server or the disk said. The copy stays dirty and its content is forced to disk.
     pub(super) fn copy_back(&self, ino: u64, file: &FileNode, durable: bool) -> Result<(), Errno> {
-        let (copy, journalled) = {
+        let (copy, wanted) = {
             let state = file.state();
-            (state.copy.clone(), state.journalled)
+            let wanted = state.journalled || (durable && state.is_unsynced());
+            (state.copy.clone(), wanted)
         };
-        let Some(copy) = copy.filter(|_| journalled) else {
+        let Some(copy) = copy.filter(|_| wanted) else {
             return Ok(());
         };
+        self.follow_displaced();
         // The number of tries bounds the race with a rename of a folder above.
         for _ in 0..8 {
             let Some(load) = self
-                .load(ino, file, &copy)
+                .load(ino, file, &copy, durable)
                 .inspect_err(|why| self.keep_for_later(ino, &copy, *why))?
             else {
                 return Ok(());
             };
             match self.send(file, &load, durable) {
-                Ok(now) => return self.sent(ino, file, &load, now),
+                Ok(now) => {
+                    self.sent(ino, file, &load, now, durable);
+                    return Ok(());
+                }
+                // Another's content is there, after ours was.
+                Err(PutError::Conflict(_)) if load.again => return Ok(()),
                 Err(PutError::Conflict(there)) => {
-                    if self.was_ours(file, there) {
+                    let cut = load.in_place && file.state().sending.is_some();
+                    if self.was_ours(file, there) || (cut && self.overwrite(file, &load, there)) {
                         continue;
                     }
                     let diverted = self.divert(ino, file, &load, durable);
@@ -58,7 +79,9 @@ impl Shared {
                     if why == Errno::ENOENT && self.target(ino, file).as_ref() != Some(&load.path) {
                         continue;
                     }
-                    self.keep_for_later(ino, &copy, why);
+                    if !load.again {
+                        self.keep_for_later(ino, &copy, why);
+                    }
                     return Err(why);
                 }
             }
@@ -67,44 +90,61 @@ impl Shared {
     }
 
     /// What has to be sent; `None` if the server has it, or the file has no name.
-    fn load(&self, ino: u64, file: &FileNode, copy: &Copy) -> Result<Option<Load>, Errno> {
+    fn load(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        copy: &Copy,
+        durable: bool,
+    ) -> Result<Option<Load>, Errno> {
         let Some(path) = self.target(ino, file) else {
             return Ok(None);
         };
-        let (known, names) = {
+        let path = self.past_doubt(path)?;
+        let (known, names, displaced) = {
             let tree = self.tree();
-            (tree.attributes(ino), tree.names(ino))
+            (
+                tree.attributes(ino),
+                tree.names(ino),
+                tree.is_displaced(ino),
+            )
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
         let noted = file.look(copy).map_err(errno)?;
-        let (before, acknowledged, base, backing, diverted) = {
+        let (before, acknowledged, base, unseen, diverted, clean, resync) = {
             let state = file.state();
             (
                 state.noted,
                 state.acknowledged,
                 state.base,
-                state.backing.is_some(),
+                // A coarse clock, or a page that was mapped and written to before, shows no change of times.
+                state.backing.is_some() && state.acknowledged.is_some(),
                 state.diverted.is_some(),
+                !state.journalled,
+                durable && state.is_unsynced(),
             )
         };
-        if before == Some(noted) && (acknowledged.is_none() || !backing) {
+        let looks_same = clean || (before == Some(noted) && !unseen);
+        if looks_same && !resync {
             return Ok(None);
         }
         let digest = store::digest(copy.file()).map_err(errno)?;
-        // A coarse clock, or a page that was mapped and written to before, shows no change of times.
-        if (before.is_none() || before == Some(noted)) && acknowledged == Some(digest) {
+        let same = (before.is_none() || before == Some(noted)) && acknowledged == Some(digest);
+        if same && !resync {
             file.state().noted = Some(noted);
             return Ok(None);
         }
         Ok(Some(Load {
             copy: copy.clone(),
-            base,
+            // The version is that of the name that it has lost.
+            base: base.filter(|_| !displaced),
             path,
             attributes,
             in_place: names > 1 && !diverted,
             noted,
             digest,
             began: self.clock.now(),
+            again: looks_same || same,
         }))
     }
 
@@ -120,7 +160,14 @@ impl Shared {
             size: load.noted.size(),
             mtime: times.1,
         };
-        self.store.mark_sending(&load.copy, version)?;
+        if file.state().suspect {
+            // It goes beside whatever is there.
+            return Err(PutError::Conflict(None));
+        }
+        if let Err(why) = self.store.mark_sending(&load.copy, version) {
+            // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict copy.
+            unwritten(load, why);
+        }
         let sent = self.put(load, &load.path, load.base, times, durable);
         if matches!(sent, Err(PutError::Errno(_))) {
             // It may have been done: the answer alone may be what is missing.
@@ -142,6 +189,23 @@ impl Shared {
         ours
     }
 
+    /// A writing in place ended without an answer, and what is there now is neither the old nor the new: saves it beside, so that ours
+    /// may be written over it; false if it could not be saved.
+    fn overwrite(&self, file: &FileNode, load: &Load, there: Option<Attributes>) -> bool {
+        let Some(there) = there.filter(|there| there.kind == Kind::File) else {
+            return false;
+        };
+        match super::beside::save_theirs(&self.remote, &self.store, &load.path, &there) {
+            Ok(name) => {
+                log::note(&super::beside::cut_off(&load.path, &name));
+                let mut state = file.state();
+                (state.base, state.acknowledged) = (Some(there.version()), None);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
     fn put(
         &self,
         load: &Load,
@@ -150,7 +214,8 @@ impl Shared {
         times: (u32, u32),
         durable: bool,
     ) -> Result<Attributes, PutError> {
-        let order = Put {
+        let empty = fills_empty(base, load.noted.size());
+        let mut order = Put {
             path,
             expected: base,
             expect_nothing: base.is_none(),
@@ -158,26 +223,45 @@ impl Shared {
             owner: Some((load.attributes.uid, load.attributes.gid)),
             times: Some(times),
             durable,
-            in_place: load.in_place,
+            in_place: (load.in_place && path == load.path) || empty,
         };
-        self.remote.put(load.copy.file(), &order)
+        match self.remote.put(load.copy.file(), &order) {
+            // It was made without leave to be written to (mode 0444): it can yet be replaced.
+            Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) if empty && !load.in_place => {
+                order.in_place = false;
+                self.remote.put(load.copy.file(), &order)
+            }
+            answer => answer,
+        }
     }
 
     /// The server has it: writes that down.
-    fn sent(&self, ino: u64, file: &FileNode, load: &Load, now: Attributes) -> Result<(), Errno> {
+    fn sent(&self, ino: u64, file: &FileNode, load: &Load, now: Attributes, durable: bool) {
+        let displaced_from = self.tree().displaced_from(ino);
         {
             let mut state = file.state();
             (state.base, state.known) = (Some(now.version()), load.began);
             state.noted = Some(load.noted);
             state.acknowledged = Some(load.digest);
+            state.unsynced = (!durable).then(|| now.version());
+            state.sending = None;
             if state.diverted.is_none() {
                 drop(state);
                 self.tree().became(ino, now);
             }
         }
         self.told.went_back(&load.path);
-        self.store
-            .mark_acknowledged(&load.copy, now.version(), load.digest)
+        if let Some(name) = displaced_from {
+            self.told.went_back(&name);
+            self.told.conflict(&name, &load.path);
+        }
+        let written = self
+            .store
+            .mark_acknowledged(&load.copy, now.version(), load.digest);
+        if let Err(why) = written {
+            // It is on the server all the same, and the journal tells what was being sent.
+            unwritten(load, why);
+        }
     }
 
     /// Both sides changed: ours goes to a name of its own beside it, and so does what is written through handles that are
@@ -193,8 +277,12 @@ impl Shared {
                 Ok(now) => {
                     self.told.conflict(&load.path, &name);
                     self.tree().made_beside(ino, &name, now);
-                    file.state().diverted = Some(name);
-                    return self.sent(ino, file, load, now);
+                    {
+                        let mut state = file.state();
+                        (state.diverted, state.suspect) = (Some(name), false);
+                    }
+                    self.sent(ino, file, load, now, durable);
+                    return Ok(());
                 }
             }
         }
@@ -207,11 +295,20 @@ impl Shared {
             self.told.failed(&path, why.desc());
         }
         if let Err(error) = self.store.settle(copy) {
-            crate::command::log::note(&format!(
+            log::note(&format!(
                 "cannot force {} to disk: {}",
                 copy.path().display(),
                 error.desc()
             ));
         }
     }
+}
+
+/// The cache's disk has no room for what is known of a copy.
+fn unwritten(load: &Load, why: Errno) {
+    log::note(&format!(
+        "cannot write down how far the copying back of {} is: {}",
+        super::report::shown(&load.path),
+        why.desc()
+    ));
 }

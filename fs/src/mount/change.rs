@@ -6,7 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use fuser::TimeOrNow;
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, Change};
+use crate::command::log;
+use crate::remote::{Attributes, Change, Version};
+use crate::store;
 
 use super::attributes::errno;
 use super::file::{FileNode, set_times, times};
@@ -55,18 +57,52 @@ impl Shared {
         };
         let mut change = order(wanted, &now, current);
         if let Some(times) = change.times
-            && self.time_copy(ino, &file, times)?
+            && self.differs(ino, &file)?
         {
             // They go along when the content is copied back.
+            if let Some(copy) = file.copy() {
+                set_times(copy.file(), times)?;
+            }
             change.times = None;
         }
-        // A time that is set here must not hide what another changed before.
-        let base = file.state().base;
-        let alone = change.times.is_none()
-            || base.is_none()
-            || self.lstat(ino).map(|now| now.version()) == base.ok_or(Errno::EIO);
+        let alone = match change.times {
+            Some(times) => self.before_timing(ino, &file, times.1),
+            None => true,
+        };
         self.change_on_server(ino, &change)?;
+        if let (Some(times), Some(copy), true) =
+            (change.times, file.copy(), file.state().journalled)
+        {
+            set_times(copy.file(), times)?;
+        }
         self.keep_attributes(ino, &file, change.times.is_some() && alone)
+    }
+
+    /// With the gate held: the server is about to be given a new time for a file whose content it has. Whether nobody else changed it,
+    /// which that time must not hide.
+    fn before_timing(&self, ino: u64, file: &FileNode, modification: u32) -> bool {
+        let (base, copy) = {
+            let state = file.state();
+            (state.base, state.copy.clone())
+        };
+        let (Some(base), Some(copy)) = (base, copy) else {
+            return true;
+        };
+        if self.lstat(ino).map(|now| now.version()) != Ok(base) {
+            return false;
+        }
+        let version = Version {
+            mtime: modification,
+            ..base
+        };
+        if let Err(why) = self.store.mark_sending(&copy, version) {
+            log::note(&format!(
+                "cannot write down a new time of {}: {}",
+                copy.path().display(),
+                why.desc()
+            ));
+        }
+        true
     }
 
     /// With the gate held: the content is cut or grows, and goes back at once unless a writer will see to it when it closes.
@@ -92,23 +128,41 @@ impl Shared {
         sent
     }
 
-    /// With the gate held: whether these times are set on the copy alone, for it has to be copied back yet.
-    fn time_copy(&self, ino: u64, file: &FileNode, times: (u32, u32)) -> Result<bool, Errno> {
-        let (copy, journalled, before) = {
+    /// With the gate held: whether the copy has content that has to be copied back yet, or none that ever will be.
+    ///
+    /// If not, times may be set. That takes away what tells of a write: from then on only the digest of what the server has does.
+    fn differs(&self, ino: u64, file: &FileNode) -> Result<bool, Errno> {
+        let (copy, journalled, before, acknowledged) = {
             let state = file.state();
-            (state.copy.clone(), state.journalled, state.noted)
+            let copy = state.copy.clone();
+            (copy, state.journalled, state.noted, state.acknowledged)
         };
         let Some(copy) = copy else {
             return Ok(false);
         };
-        let unlinked = self.tree().path(ino).is_none();
-        let changed = journalled && before != Some(file.look(&copy).map_err(errno)?);
-        set_times(copy.file(), times)?;
-        if !changed && before.is_some() {
-            let looks = file.look(&copy).map_err(errno)?;
-            file.state().noted = Some(looks);
+        if self.tree().path(ino).is_none() {
+            return Ok(true);
         }
-        Ok(changed || unlinked)
+        let looks = || file.look(&copy).map_err(errno);
+        if !journalled {
+            return Ok(false);
+        }
+        if before != Some(looks()?) {
+            return Ok(true);
+        }
+        let digest = match acknowledged {
+            Some(digest) => digest,
+            None => {
+                let digest = store::digest(copy.file()).map_err(errno)?;
+                if before != Some(looks()?) {
+                    return Ok(true);
+                }
+                digest
+            }
+        };
+        let mut state = file.state();
+        (state.noted, state.acknowledged) = (None, Some(digest));
+        Ok(false)
     }
 
     fn change_on_server(&self, ino: u64, change: &Change) -> Result<(), Errno> {
@@ -173,12 +227,13 @@ impl Shared {
             (state.journalled, state.acknowledged)
         };
         match (journalled, acknowledged) {
-            (false, _) => self.store.mark_clean(&copy, now.version(), false),
-            (true, Some(digest)) => self.store.mark_acknowledged(&copy, now.version(), digest),
-            (true, None) => {
-                let digest = crate::store::digest(copy.file()).map_err(errno)?;
-                self.store.mark_acknowledged(&copy, now.version(), digest)
+            (false, _) => {
+                set_times(copy.file(), (now.atime, now.mtime))?;
+                self.store.mark_clean(&copy, now.version(), false)
             }
+            (true, Some(digest)) => self.store.mark_acknowledged(&copy, now.version(), digest),
+            // No digest of what the server has is known; the journal tells its version.
+            (true, None) => Ok(()),
         }
     }
 

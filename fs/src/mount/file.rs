@@ -1,12 +1,13 @@
 //! What a node has as a file: its copy while it is in use, who has it open, and what of it is on the server.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Instant;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use fuser::BackingId;
 use nix::sys::stat::futimens;
@@ -22,6 +23,7 @@ use super::locked;
 pub struct FileNode {
     gate: Mutex<()>,
     state: Mutex<State>,
+    released: Condvar,
     /// Writes that came through the daemon; with passthrough none do.
     pub writes: AtomicU64,
 }
@@ -37,12 +39,16 @@ pub struct State {
     pub known: i64,
     /// Open descriptions of the kernel.
     pub handles: u32,
-    /// Those of them that may write.
+    /// Those of them of which a descriptor was closed: they are closed, or have duplicates.
+    pub flushed: HashSet<u64>,
+    /// Those that may write.
     pub writers: u32,
     /// Given to the kernel for every open of the same period; without it the daemon reads and writes.
     pub backing: Option<Arc<BackingId>>,
     /// What a copying back would have left on the server that ended without an answer.
     pub sending: Option<Version>,
+    /// The base is a version that does not tell changes of one second apart, and the server could not be asked.
+    pub unasked: bool,
     /// The store has it written down as dirty.
     pub journalled: bool,
     /// What the copy looked like when it was last the same as the server's.
@@ -51,6 +57,10 @@ pub struct State {
     pub acknowledged: Option<Digest>,
     /// Both sides changed: what is written here goes to this name.
     pub diverted: Option<PathBuf>,
+    /// A reboot may have torn it: it goes beside its name, whatever the server has.
+    pub suspect: bool,
+    /// What went back without the server having been told to sync it.
+    pub unsynced: Option<Version>,
     /// The last descriptor that could write is closed, but a mapping may still change the copy.
     /// When to look at it next.
     pub mapped: Option<Instant>,
@@ -79,6 +89,17 @@ impl FileNode {
         locked(&self.state)
     }
 
+    /// Waits until a handle is released, or for that long.
+    pub fn wait<'a>(&self, state: MutexGuard<'a, State>, limit: Duration) -> MutexGuard<'a, State> {
+        let waited = self.released.wait_timeout(state, limit);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// A handle was released.
+    pub fn released(&self) {
+        self.released.notify_all();
+    }
+
     /// Whether there is a copy that the node is bound to.
     pub fn in_use(&self) -> bool {
         self.state().copy.is_some()
@@ -104,6 +125,13 @@ impl FileNode {
     /// A write came through the daemon.
     pub fn wrote(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// Whether the server has this content, but perhaps not on its disk.
+    pub fn is_unsynced(&self) -> bool {
+        self.unsynced.is_some() && self.unsynced == self.base
     }
 }
 

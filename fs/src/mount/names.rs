@@ -1,25 +1,22 @@
 //! Operations on names: look up, make, remove, rename, link.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use fuser::RenameFlags;
 use nix::errno::Errno;
 
-use crate::remote::Attributes;
+use crate::remote::{Attributes, is_temporary};
 
 use super::Shared;
+use super::doubt::{Doubt, gates};
 use super::file::FileNode;
 use super::opening::adopt_dirty;
 use super::tree::Cached;
 
 /// How often an answer is asked for again that this mount's own changes overtook.
 const TRIES: usize = 16;
-
-/// What the names of our temporary files on the server begin with; 16 hexadecimal digits follow.
-const TEMPORARY: &[u8] = b".oscope-fs-";
 
 impl Shared {
     /// The node of a name.
@@ -124,7 +121,7 @@ impl Shared {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_folder(&path, mode & 0o7777)?;
         let mut tree = self.tree();
-        tree.removed(parent, name);
+        tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
         tree.list_nothing(ino);
         Ok(ino)
@@ -135,7 +132,7 @@ impl Shared {
         let path = self.free_path(parent, name)?;
         let made = self.remote.make_link(target, &path)?;
         let mut tree = self.tree();
-        tree.removed(parent, name);
+        tree.taken(parent, name);
         Ok(tree.made(parent, name, made))
     }
 
@@ -145,7 +142,7 @@ impl Shared {
         let made = self.remote.create(&path, mode & 0o7777)?;
         self.clock.told(made.mtime);
         let mut tree = self.tree();
-        tree.removed(parent, name);
+        tree.taken(parent, name);
         Ok(tree.made(parent, name, made))
     }
 
@@ -185,7 +182,7 @@ impl Shared {
     }
 
     /// With the gate held: the name no longer stands for the file.
-    fn lost_name(&self, path: &Path, ino: Option<u64>, file: Option<&FileNode>) {
+    pub(super) fn lost_name(&self, path: &Path, ino: Option<u64>, file: Option<&FileNode>) {
         self.told.went_back(path);
         let Some(file) = file.filter(|_| ino.is_some_and(|ino| self.tree().names(ino) == 0)) else {
             return;
@@ -235,42 +232,40 @@ impl Shared {
         if is_temporary(to.1) {
             return Err(Errno::EPERM);
         }
-        let (old, new, files, replaced) = {
+        // One that comes again after a doubt has to find what became of the first.
+        self.resolve_renames();
+        let (old, new) = {
             let tree = self.tree();
             let old = tree.path_of(from.0, from.1).ok_or(Errno::ENOENT)?;
-            let new = tree.path_of(to.0, to.1).ok_or(Errno::ENOENT)?;
-            let ends = [tree.child(from.0, from.1), tree.child(to.0, to.1)];
-            let mut files: Vec<_> = ends
-                .iter()
-                .flatten()
-                .flat_map(|ino| tree.files_below(*ino))
-                .collect();
-            files.sort_by_key(|(ino, _)| *ino);
-            files.dedup_by_key(|(ino, _)| *ino);
-            (old, new, files, ends[1])
+            (old, tree.path_of(to.0, to.1).ok_or(Errno::ENOENT)?)
         };
-        let _gates: Vec<_> = files.iter().map(|(_, file)| file.gate()).collect();
+        let (files, replaced) = self.moving(from, to);
+        let _gates = gates(&files);
         let record = self.store.begin_rename(&old, &new)?;
         let answer = match flags.contains(RenameFlags::RENAME_NOREPLACE) {
             true => self.remote.rename_new(&old, &new),
             false => self.remote.rename(&old, &new),
         };
         match answer {
-            Ok(()) => {}
-            // Whether it was done is not known: the record stays, for recovery to find out.
-            Err(Errno::EIO) => return Err(Errno::EIO),
+            Ok(()) => self.rename_done(from, to, &files, replaced, &record),
+            // Whether it was done is not known: it is found out when there is a connection again.
+            Err(Errno::EIO) => {
+                super::locked(&self.doubts).push(Arc::new(Doubt {
+                    from: (from.0, from.1.to_owned()),
+                    to: (to.0, to.1.to_owned()),
+                    record: record.given_up(),
+                    settled: Mutex::default(),
+                }));
+                Err(Errno::EIO)
+            }
             Err(why) => {
                 self.store.cancel_rename(&record);
-                return Err(why);
+                Err(why)
             }
         }
-        self.tree().moved(from, to);
-        let lost = files.iter().find(|(ino, _)| Some(*ino) == replaced);
-        self.lost_name(&new, replaced, lost.map(|(_, file)| file.as_ref()));
-        self.store.finish_rename(&record)
     }
 
-    fn child_file(&self, parent: u64, name: &OsStr) -> Option<(u64, Arc<FileNode>)> {
+    pub(super) fn child_file(&self, parent: u64, name: &OsStr) -> Option<(u64, Arc<FileNode>)> {
         let tree = self.tree();
         let ino = tree.child(parent, name)?;
         Some((ino, tree.file(ino)?))
@@ -314,10 +309,4 @@ impl Shared {
         let path = self.tree().path(ino).ok_or(Errno::ENOENT)?;
         self.remote.read_link(&path)
     }
-}
-
-/// Whether a name is one of those under which contents are put before they are renamed.
-pub(super) fn is_temporary(name: &OsStr) -> bool {
-    let digits = name.as_bytes().strip_prefix(TEMPORARY);
-    digits.is_some_and(|digits| digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit))
 }

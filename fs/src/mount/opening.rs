@@ -4,13 +4,14 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use fuser::BackingId;
 use nix::errno::Errno;
 
 use crate::remote::{Attributes, State as Connection};
-use crate::store::{Copy, Dirty, Entry, Kept};
+use crate::store::{self, Copy, Dirty, Entry, Kept};
 
 use super::attributes::errno;
 use super::file::{FileNode, set_times};
@@ -41,6 +42,18 @@ impl Use {
     }
 }
 
+/// Whether a cached copy is what the server has.
+enum Good {
+    /// The server says so.
+    Yes,
+    /// It cannot be asked.
+    Unasked,
+    /// Its version does not tell: the contents have to be compared.
+    Compare,
+    /// No.
+    No,
+}
+
 /// How the kernel is to be answered.
 pub enum Opened {
     /// It reads and writes the copy itself.
@@ -58,8 +71,11 @@ impl Shared {
         register: impl FnOnce(&File) -> io::Result<BackingId>,
     ) -> Result<Opened, Errno> {
         let file = self.tree().file(ino).ok_or(Errno::EIO)?;
+        self.wait_for_release(&file);
         let _gate = file.gate();
-        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
+        self.end_of_mapping(ino, &file);
+        // What O_RDONLY | O_TRUNC empties is copied back by its close, as is what a writer changes.
+        let writable = Use::of(flags) != Use::Read;
         let opened = self
             .bind(ino, &file, Use::of(flags))
             .and_then(|()| self.opened(ino, &file, writable, register));
@@ -80,20 +96,29 @@ impl Shared {
     ) -> Result<(u64, Opened), Errno> {
         let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
         // Before the server makes the file: a full cache must not leave an empty one there.
-        let copy = self.store.make(0)?;
+        let spare = locked(&self.spare).take();
+        let copy = spare.map_or_else(|| self.store.make(0), Ok)?;
+        let known = self.child_file(parent, name);
+        // What is in use here goes beside by itself, whole, when it is closed.
+        if known.is_none_or(|(_, file)| !file.in_use()) {
+            self.put_leftover_beside(parent, name, &path)?;
+        }
         let began = self.clock.now();
         let made = self.remote.create(&path, mode & 0o7777)?;
         self.clock.told(made.mtime);
         let mut tree = self.tree();
-        tree.removed(parent, name);
+        tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
         let file = tree.file(ino).ok_or(Errno::EIO)?;
         // Against the order of locks, but nobody else can hold the gate of a node that was made just now.
         let _gate = file.gate();
         drop(tree);
+        self.follow_displaced();
         set_times(copy.file(), (made.atime, made.mtime))?;
-        self.store
-            .keep_dirty(&copy, &path, Some(made.version()), kept(&made))?;
+        self.under_its_names(ino, &copy, |path| {
+            self.store
+                .keep_dirty(&copy, path, Some(made.version()), kept(&made))
+        })?;
         let noted = file.look(&copy).map_err(errno)?;
         {
             let mut state = file.state();
@@ -106,6 +131,16 @@ impl Shared {
         Ok((ino, self.opened(ino, &file, writable, register)?))
     }
 
+    /// Makes an empty copy for the next file, while nobody waits for it.
+    pub(super) fn prepare(&self) {
+        if locked(&self.spare).is_some() {
+            return;
+        }
+        // That there is no room is told when it matters: to who makes the next file.
+        let made = self.store.make_ready().ok();
+        *locked(&self.spare) = made;
+    }
+
     /// With the gate held: has the node bound to a copy with the content that an open must see.
     pub(super) fn bind(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
         if file.copy().is_none() {
@@ -114,7 +149,7 @@ impl Shared {
         if wanted == Use::Read {
             return Ok(());
         }
-        self.before_writing(file)?;
+        self.before_writing(ino, file)?;
         if wanted == Use::Empty
             && let Some(copy) = file.copy()
         {
@@ -124,8 +159,21 @@ impl Shared {
         Ok(())
     }
 
+    /// With the gate held and nobody who has the file open: what was mapped after the last close may be so no more.
+    /// Then the copy is let go of, and the server is asked as by every open.
+    fn end_of_mapping(&self, ino: u64, file: &FileNode) {
+        let closed = {
+            let state = file.state();
+            state.handles == 0 && state.mapped.is_some()
+        };
+        if closed && !self.still_mapped(file) {
+            self.finish(ino, file);
+        }
+    }
+
     /// With the gate held: writes down that the copy may change.
-    fn before_writing(&self, file: &FileNode) -> Result<(), Errno> {
+    fn before_writing(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
+        self.ask_base(ino, file)?;
         let (copy, base, journalled) = {
             let state = file.state();
             (state.copy.clone(), state.base, state.journalled)
@@ -144,6 +192,7 @@ impl Shared {
 
     /// With the gate held: a copy for a node that is bound to none.
     fn bring(&self, ino: u64, file: &FileNode, wanted: Use) -> Result<(), Errno> {
+        self.follow_displaced();
         let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
         let entry = self.store.entry(&path)?;
         if let Some(entry) = &entry
@@ -156,35 +205,46 @@ impl Shared {
             drop(entry);
             return self.begin_empty(ino, file);
         }
-        if let Some(entry) = entry
-            && self.still_good(ino, &entry, wanted)?
-        {
-            let mut state = file.state();
-            (state.base, state.known) = (entry.version, self.clock.now());
-            state.copy = Some(entry.copy);
-            return Ok(());
+        if let Some(entry) = entry {
+            let read = self.clock.now();
+            let good = match self.still_good(ino, &entry, wanted)? {
+                Good::Yes => Some((entry.version, read)),
+                Good::Unasked => {
+                    file.state().unasked = !entry.trusted;
+                    Some((entry.version, read))
+                }
+                Good::Compare => self.same_on_server(ino, &entry)?,
+                Good::No => None,
+            };
+            if let Some((base, known)) = good {
+                let mut state = file.state();
+                (state.base, state.known) = (base, known);
+                state.copy = Some(entry.copy);
+                return Ok(());
+            }
         }
         self.fetch(ino, file)
     }
 
     /// Whether the server still has the version that the entry holds.
-    fn still_good(&self, ino: u64, entry: &Entry, wanted: Use) -> Result<bool, Errno> {
+    fn still_good(&self, ino: u64, entry: &Entry, wanted: Use) -> Result<Good, Errno> {
         let Some(version) = entry.version else {
-            return Ok(false);
+            return Ok(Good::No);
         };
         if wanted == Use::Read && self.is_down() {
             // What is cached stays readable while there is no server to ask.
-            return Ok(true);
+            return Ok(Good::Unasked);
         }
         if !entry.trusted {
-            return Ok(false);
+            return Ok(Good::Compare);
         }
         let now = match self.lstat(ino) {
-            Err(Errno::EIO) if wanted == Use::Read && self.is_down() => return Ok(true),
+            Err(Errno::EIO) if wanted == Use::Read && self.is_down() => return Ok(Good::Unasked),
             answer => answer?,
         };
         // A mode or owner that changed may mean that it may not be read any more: the server says so when it is fetched.
-        Ok(now.version() == version && kept(&now) == entry.kept)
+        let good = now.version() == version && kept(&now) == entry.kept;
+        Ok(if good { Good::Yes } else { Good::No })
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -196,11 +256,10 @@ impl Shared {
         let began = self.clock.now();
         let now = self.lstat(ino)?;
         let copy = self.store.make(0)?;
-        let paths = self.tree().paths(ino);
-        let path = paths.first().ok_or(Errno::ESTALE)?;
-        self.store
-            .keep_dirty(&copy, path, Some(now.version()), kept(&now))?;
-        self.link_names(&copy, &paths)?;
+        self.under_its_names(ino, &copy, |path| {
+            self.store
+                .keep_dirty(&copy, path, Some(now.version()), kept(&now))
+        })?;
         let mut state = file.state();
         state.copy = Some(copy);
         (state.base, state.known) = (Some(now.version()), began);
@@ -230,24 +289,31 @@ impl Shared {
         let got = self.remote.fetch(&path, copy.file(), &watch)?;
         set_times(copy.file(), (got.atime, got.mtime))?;
         let trusted = self.clock.can_trust(got.mtime, began);
-        let paths = {
-            let mut tree = self.tree();
-            tree.note(ino, got, changes);
-            tree.paths(ino)
-        };
-        self.store
-            .keep(&copy, &path, got.version(), trusted, kept(&got))?;
-        self.link_names(&copy, &paths)?;
+        self.tree().note(ino, got, changes);
+        self.under_its_names(ino, &copy, |path| {
+            self.store
+                .keep(&copy, path, got.version(), trusted, kept(&got))
+        })?;
         let mut state = file.state();
         state.copy = Some(copy);
         (state.base, state.known) = (Some(got.version()), began);
         Ok(())
     }
 
-    fn link_names(&self, copy: &Copy, paths: &[std::path::PathBuf]) -> Result<(), Errno> {
-        paths
+    /// Has the store keep a copy under the names that the node has now: a folder above may have been renamed while the server
+    /// was asked. None is until that is done, for what is kept under an old name after a rename would be copied back to it.
+    fn under_its_names(
+        &self,
+        ino: u64,
+        copy: &Copy,
+        keep: impl FnOnce(&Path) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let _names = self.names_stay();
+        let paths = self.tree().paths(ino);
+        let (first, others) = paths.split_first().ok_or(Errno::ESTALE)?;
+        keep(first)?;
+        others
             .iter()
-            .skip(1)
             .try_for_each(|path| self.store.linked(copy, path))
     }
 
@@ -315,7 +381,9 @@ impl Shared {
             let mut state = file.state();
             state.handles -= 1;
             state.writers -= u32::from(handle.writable);
+            state.flushed.remove(&number);
         }
+        file.released();
         self.finish(handle.ino, file);
     }
 
@@ -339,6 +407,10 @@ impl Shared {
     fn settle(&self, ino: u64, file: &FileNode) {
         let (copy, base, known, diverted) = {
             let state = file.state();
+            if state.diverted.is_some() && state.handles > 0 {
+                // Forgotten now, what is written through a later open that shares the copy would not be written down.
+                return;
+            }
             (
                 state.copy.clone(),
                 state.base,
@@ -369,6 +441,7 @@ impl Shared {
         let mut state = file.state();
         (state.journalled, state.mapped) = (false, None);
         (state.noted, state.acknowledged, state.diverted) = (None, None, None);
+        state.suspect = false;
     }
 
     /// With the gate held: unbinds the copy if nothing needs it.
@@ -383,6 +456,7 @@ impl Shared {
         let pages = copy.as_ref().and_then(|copy| file.look(copy).ok());
         let mut state = file.state();
         (state.copy, state.backing, state.base) = (None, None, None);
+        state.unasked = false;
         state.pages = pages;
     }
 
@@ -407,7 +481,13 @@ impl Shared {
 
 /// With the gate held: the node goes on with a copy that an earlier life, or a copying back that failed, left dirty.
 pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
+    let suspect = dirty.other_boot && {
+        // One that cannot be read is not known to be whole.
+        let digest = store::digest(entry.copy.file()).ok();
+        digest.is_none() || (digest != dirty.digest && digest != dirty.settled)
+    };
     let mut state = file.state();
+    state.suspect = suspect;
     state.copy = Some(entry.copy.clone());
     (state.base, state.sending) = (dirty.base, dirty.sending);
     state.journalled = true;

@@ -1,19 +1,21 @@
 //! Finishing the copying back that a kill, a lost connection or a reboot left undone.
 
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use crate::failure::Failure;
-use crate::remote::{Attributes, Put, PutError, Remote, Version};
-use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store};
+use crate::remote::{Attributes, Kind, Put, PutError, Remote, Version};
+use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
 
 use super::attributes::errno;
+use super::beside as aside;
 use super::conflict;
+use super::doubt::was_renamed;
 use super::file::{set_times, times};
 use super::report::shown;
-use super::tend::alone;
+use super::tend::alone_soon;
 
 /// What a recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +33,8 @@ enum Outcome {
     /// The server had it already, or nothing had changed.
     Nothing,
     Conflict(PathBuf),
+    /// It went back in place, where an earlier writing in place was cut off; what was there is beside it.
+    Mended(PathBuf),
     /// A program of the dead mount may still write to it.
     Held,
 }
@@ -45,6 +49,10 @@ pub fn recover(
     tell: &mut dyn FnMut(String),
 ) -> Result<Recovered, Failure> {
     let mut done = Recovered::default();
+    let temporaries = store.temporaries();
+    remote.journal(Arc::<Temporaries>::clone(temporaries));
+    // First: what of them is not named by now must not be named later, over what is copied back here.
+    remote.sweep(&temporaries.earlier());
     for line in store.damaged() {
         tell(line.clone());
     }
@@ -60,43 +68,60 @@ pub fn recover(
     }
     for id in store.dirty() {
         let (path, outcome) = one(remote, store, id);
-        let path = shown(&path);
-        match outcome {
+        match &outcome {
             Ok(Outcome::Nothing) => {}
-            Ok(Outcome::CopiedBack) => {
-                done.copied_back += 1;
-                tell(format!("{path}: copied back"));
-            }
-            Ok(Outcome::Conflict(kept)) => {
-                done.conflicts += 1;
-                let kept = shown(&kept);
-                tell(format!(
-                    "{path}: both sides changed, or a reboot may have torn it; the local version is {kept}"
-                ));
-            }
-            Ok(Outcome::Held) => {
-                done.left += 1;
-                tell(format!(
-                    "{path}: a program of the dead mount still has it open; end it, then recover again"
-                ));
-            }
-            Err(why) => {
-                done.left += 1;
-                tell(format!("{path}: not copied back: {}", why.desc()));
-            }
+            Ok(Outcome::CopiedBack | Outcome::Mended(_)) => done.copied_back += 1,
+            Ok(Outcome::Conflict(_)) => done.conflicts += 1,
+            Ok(Outcome::Held) | Err(_) => done.left += 1,
+        }
+        if let Some(line) = line(&path, &outcome) {
+            tell(line);
         }
     }
+    // What the server had received before the kill is done by now.
+    remote.sweep(&temporaries.earlier());
     Ok(done)
+}
+
+/// Tries one of them again while a mount runs; nothing may have it open by the mount meanwhile. What there is to tell.
+pub(super) fn again(
+    remote: &Remote,
+    store: &Store,
+    id: CopyId,
+) -> (PathBuf, Result<Option<String>, Errno>) {
+    let (path, outcome) = one(remote, store, id);
+    let answer = match outcome {
+        // It would be told each time.
+        Ok(Outcome::Held) => Ok(None),
+        Err(why) => Err(why),
+        done => Ok(line(&path, &done)),
+    };
+    (path, answer)
+}
+
+/// What a person is told of one file.
+fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<String> {
+    let name = shown(path);
+    Some(match outcome {
+        Ok(Outcome::Nothing) => return None,
+        Ok(Outcome::CopiedBack) => format!("{name}: copied back"),
+        Ok(Outcome::Conflict(kept)) => {
+            let kept = shown(kept);
+            format!(
+                "{name}: both sides changed, or a reboot may have torn it; the local version is {kept}"
+            )
+        }
+        Ok(Outcome::Mended(kept)) => aside::cut_off(path, kept),
+        Ok(Outcome::Held) => format!(
+            "{name}: a program of the dead mount still has it open; end it, then recover again"
+        ),
+        Err(why) => format!("{name}: not copied back: {}", why.desc()),
+    })
 }
 
 /// Asks the server whether a rename was done of which no answer came.
 fn resolve(remote: &Remote, store: &Store, rename: &Rename) -> Result<(), Errno> {
-    let there = |path| match remote.lstat(path) {
-        Ok(_) => Ok(true),
-        Err(Errno::ENOENT) => Ok(false),
-        Err(why) => Err(why),
-    };
-    if !there(&rename.from)? && there(&rename.to)? {
+    if was_renamed(remote, &rename.from, &rename.to)? {
         return store.finish_rename(rename);
     }
     store.cancel_rename(rename);
@@ -120,26 +145,20 @@ fn one(remote: &Remote, store: &Store, id: CopyId) -> (PathBuf, Result<Outcome, 
 
 fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Result<Outcome, Errno> {
     // Before the content is looked at: who can write to it then can after.
-    let alone = alone(entry.copy.file());
+    let alone = alone_soon(entry.copy.file());
     let digest = store::digest(entry.copy.file()).map_err(errno)?;
-    if dirty.digest == Some(digest) || untouched(entry, dirty)? {
+    if dirty.digest == Some(digest) || untouched(entry, dirty) {
         return rest(store, entry, dirty.base, digest, alone, Outcome::Nothing);
     }
     if dirty.other_boot && dirty.settled != Some(digest) {
         return beside(remote, store, entry, alone);
     }
     let mut base = dirty.base;
+    let mut outcome = Outcome::CopiedBack;
     loop {
         match remote.put(entry.copy.file(), &order(entry, entry.path(), base)?) {
             Ok(now) => {
-                return rest(
-                    store,
-                    entry,
-                    Some(now.version()),
-                    digest,
-                    alone,
-                    Outcome::CopiedBack,
-                );
+                return rest(store, entry, Some(now.version()), digest, alone, outcome);
             }
             Err(PutError::Errno(why)) => return Err(why),
             Err(PutError::Conflict(Some(there)))
@@ -149,6 +168,13 @@ fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Resul
                     return Err(Errno::EBUSY);
                 }
                 base = Some(there.version());
+            }
+            Err(PutError::Conflict(Some(there)))
+                if cut_off(entry, dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
+            {
+                let kept = aside::save_theirs(remote, store, entry.path(), &there)?;
+                base = Some(there.version());
+                outcome = Outcome::Mended(kept);
             }
             Err(PutError::Conflict(_)) => return beside(remote, store, entry, alone),
         }
@@ -175,14 +201,19 @@ fn ours(
     Ok(store::digest(other.file()).map_err(errno)? == digest)
 }
 
-/// Whether the copy still has the size and the whole-second time that it was given when it was fetched or made.
-fn untouched(entry: &Entry, dirty: &Dirty) -> Result<bool, Errno> {
-    let found = entry.copy.file().metadata().map_err(errno)?;
-    Ok(dirty.base.is_some_and(|base| {
-        found.len() == base.size
-            && found.mtime() == i64::from(base.mtime)
-            && found.mtime_nsec() == 0
-    }))
+/// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very time after it
+/// has written. After a reboot nothing tells: content may have reached the disk without its times.
+fn untouched(entry: &Entry, dirty: &Dirty) -> bool {
+    let fresh = dirty.sending.is_none() && dirty.digest.is_none() && dirty.settled.is_none();
+    // An emptied copy was never what the server has.
+    let size = entry.copy.file().metadata().map(|found| found.len()).ok();
+    let as_the_base = dirty.base.is_some_and(|base| size == Some(base.size));
+    entry.untouched && fresh && as_the_base && !dirty.other_boot
+}
+
+/// Whether what is there may be half of what was being written in place. It may be another's change as well.
+fn cut_off(entry: &Entry, dirty: &Dirty, there: &Attributes) -> bool {
+    entry.paths.len() > 1 && dirty.sending.is_some() && there.kind == Kind::File
 }
 
 /// The server has the content as `version`: the copy is clean, unless somebody may yet write to it.

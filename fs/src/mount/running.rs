@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock};
 
 use fuser::{Config, MountOption, SessionACL};
 
 use crate::command::log;
 use crate::failure::Failure;
 use crate::remote::{Attributes, Kind, Remote};
-use crate::store::Store;
+use crate::store::{Store, Temporaries};
 
 use super::clock::Clock;
 use super::session::Session;
@@ -22,6 +22,10 @@ use super::{Options, Shared, locked};
 
 /// Threads that read requests of the kernel: each may be busy with a read or write of a copy.
 const READERS: usize = 4;
+const _: () = assert!(
+    READERS > super::workers::HERE,
+    "nobody would hear the kernel"
+);
 
 /// A mount that is ready to run.
 pub struct Mounted {
@@ -31,6 +35,7 @@ pub struct Mounted {
 impl Mounted {
     /// A mount of the server's folder over this cache.
     pub fn new(remote: Arc<Remote>, store: Arc<Store>, options: Options) -> Self {
+        remote.journal(Arc::<Temporaries>::clone(store.temporaries()));
         let root = remote.lstat(Path::new("")).unwrap_or(UNKNOWN);
         let left: HashSet<_> = store.dirty_paths().into_iter().collect();
         let shared = Shared {
@@ -40,10 +45,14 @@ impl Mounted {
             options,
             handles: Mutex::new(HashMap::new()),
             folders: Mutex::new(HashMap::new()),
+            names: RwLock::new(()),
             next: AtomicU64::new(1),
             clock: Clock::default(),
             told: super::report::Told::default(),
+            following: Mutex::default(),
+            spare: Mutex::new(None),
             left: Mutex::new(left),
+            doubts: Mutex::new(Vec::new()),
         };
         Self {
             shared: Arc::new(shared),
@@ -89,6 +98,8 @@ impl Shared {
     /// After the last request: all that is left goes back, or is forced to disk.
     fn end(&self) {
         locked(&self.handles).clear();
+        // Before anything goes back under a name that is in doubt.
+        self.resolve_renames();
         let files = self.tree().files();
         for (ino, file) in files {
             let _gate = file.gate();

@@ -42,10 +42,10 @@ impl Session {
         self.shared.told.count(operation);
     }
 
-    /// Has a worker do what may ask the server.
+    /// Does what may ask the server here, or has a worker do it if too many of the session's threads wait already.
     fn later(&self, job: impl FnOnce(&Shared) + Send + 'static) {
         let shared = Arc::clone(&self.shared);
-        self.workers.run(move || job(&shared));
+        self.workers.here_or_run(move || job(&shared));
     }
 
     fn empty(
@@ -354,6 +354,7 @@ impl Filesystem for Session {
                 }
                 Err(why) => reply.error(told(why)),
             }
+            shared.prepare();
         });
     }
 
@@ -412,6 +413,7 @@ impl Filesystem for Session {
             reply.error(fuser::Errno::EBADF);
             return;
         };
+        self.shared.flushed(handle.0);
         if !held.writable {
             reply.ok();
             return;

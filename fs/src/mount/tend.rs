@@ -1,12 +1,15 @@
-//! What is looked after without a request: copies that a mapping may still write to, and those that could not be copied back.
+//! What is looked after without a request: copies that a mapping may still write to, those that could not be
+//! copied back, and renames of which no answer came.
 //!
 //! With passthrough a shared mapping holds the copy itself, not the kernel's open description: RELEASE comes when the
 //! descriptor is closed, and the mapping goes on writing unseen (`backing_file_mmap`, fs/backing-file.c). Whether
 //! anybody still has a copy open is found out by a lease: the kernel grants a write lease only to who alone has the file
 //! open (fcntl(2), `check_conflicting_open` in fs/locks.c).
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
@@ -14,8 +17,15 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::Shared;
-use super::file::FileNode;
+use crate::command::log;
+use crate::remote::{Attributes, Kind};
+use crate::store::{CopyId, Entry};
+
+use super::attributes::errno;
+use super::file::{FileNode, times};
+use super::opening::adopt_dirty;
+use super::tree::ROOT;
+use super::{Shared, recover};
 
 /// How often mapped copies are looked at.
 const LOOK: Duration = Duration::from_millis(500);
@@ -25,6 +35,9 @@ const LOOKED_AT_PER_MS: u64 = 16 << 10;
 
 /// How often what could not be copied back is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How long after a kill somebody else may have a copy open who has ended.
+const LET_GO: Duration = Duration::from_secs(1);
 
 /// fcntl(2) command, `include/uapi/asm-generic/fcntl.h`; the libc crate lacks it.
 const F_SETSIG: i32 = 10;
@@ -50,6 +63,8 @@ impl Tender {
                 if again {
                     tried = Instant::now();
                 }
+                // Before anything goes back under a name that is in doubt.
+                shared.resolve_renames();
                 shared.tend(again);
             }
         };
@@ -74,7 +89,7 @@ impl Drop for Tender {
 
 impl Shared {
     /// Copies back files that nobody has open for writing but that may be mapped, and, if `again`, those that failed before.
-    fn tend(&self, again: bool) {
+    pub(super) fn tend(&self, again: bool) {
         // Taken before the loop: in its head the lock would be held to the loop's end.
         let files = self.tree().files();
         for (ino, file) in files {
@@ -90,6 +105,94 @@ impl Shared {
             if file.state().writers == 0 && (due || !self.still_mapped(&file)) {
                 self.finish(ino, &file);
             }
+        }
+        if again {
+            self.retry_left();
+        }
+    }
+
+    /// What earlier lives left and no node is bound to: nobody may ever look it up.
+    fn retry_left(&self) {
+        let files = self.tree().files();
+        let bound: HashSet<_> = files
+            .iter()
+            .filter_map(|(_, file)| file.copy().map(|copy| copy.id()))
+            .collect();
+        for id in self.store.dirty() {
+            if bound.contains(&id) || self.is_down() {
+                continue;
+            }
+            let Ok(Some(entry)) = self.store.entry_of(id) else {
+                continue;
+            };
+            let path = entry.path();
+            let doubts = self.store.renames_in_doubt();
+            let below = |name: &Path| path.starts_with(name);
+            if doubts.iter().any(|one| below(&one.from) || below(&one.to)) {
+                // By which name it goes has to be found out before.
+                continue;
+            }
+            match self.node_of(&entry) {
+                Ok(Some((ino, file))) => self.take_over(ino, &file, &entry),
+                // Its name is that of something else, or its folder is gone: no program can open it by that meanwhile.
+                Ok(None) => self.recover_one(id),
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn recover_one(&self, id: CopyId) {
+        let (path, outcome) = recover::again(&self.remote, &self.store, id);
+        match outcome {
+            Err(why) => self.told.failed(&path, why.desc()),
+            Ok(line) => {
+                line.iter().for_each(|line| log::note(line));
+                self.told.went_back(&path);
+            }
+        }
+    }
+
+    /// The node of an entry's name, looked up name by name; made if the server has nothing there, for what is put there is to be
+    /// under its gate. `None`: it cannot be a file's.
+    fn node_of(&self, entry: &Entry) -> Result<Option<(u64, Arc<FileNode>)>, Errno> {
+        let path = entry.path();
+        let (mut ino, mut left) = (ROOT, path.iter().peekable());
+        while let Some(name) = left.next() {
+            let parent = ino;
+            ino = match self.lookup(parent, name) {
+                Ok(ino) => ino,
+                Err(Errno::ENOENT) if left.peek().is_none() => {
+                    let mut tree = self.tree();
+                    match tree.child(parent, name) {
+                        // In use here, though the server has removed it.
+                        Some(ino) => ino,
+                        None => tree.made(parent, name, seen(entry)?),
+                    }
+                }
+                Err(Errno::ENOENT | Errno::ENOTDIR) => return Ok(None),
+                Err(why) => return Err(why),
+            };
+        }
+        let file = self.tree().file(ino);
+        Ok(file.map(|file| (ino, file)))
+    }
+
+    /// Binds what was left to the node of its name, and copies it back.
+    fn take_over(&self, ino: u64, file: &FileNode, entry: &Entry) {
+        let _gate = file.gate();
+        // Between the look-up and the gate it may have been opened, renamed, copied back or forgotten.
+        let same = self.tree().path(ino).as_deref() == Some(entry.path());
+        if !file.in_use() && same {
+            let now = self.store.entry_of(entry.copy.id());
+            if let Ok(Some(now)) = now
+                && let Some(dirty) = &now.dirty
+                && now.path() == entry.path()
+            {
+                adopt_dirty(file, &now, dirty);
+            }
+        }
+        if file.state().writers == 0 {
+            self.finish(ino, file);
         }
     }
 
@@ -113,6 +216,20 @@ impl Shared {
     }
 }
 
+/// What a file that the server does not have is to have there.
+fn seen(entry: &Entry) -> Result<Attributes, Errno> {
+    let (atime, mtime) = times(entry.copy.file()).map_err(errno)?;
+    Ok(Attributes {
+        kind: Kind::File,
+        size: entry.copy.file().metadata().map_err(errno)?.len(),
+        mode: entry.kept.mode,
+        uid: entry.kept.uid,
+        gid: entry.kept.gid,
+        atime,
+        mtime,
+    })
+}
+
 /// Whether this is the only open description of its file, mappings included. Where there are no leases it counts as such:
 /// what a mapping changes later is seen by the store at the next open, by the copy's times.
 pub(super) fn alone(file: &File) -> bool {
@@ -126,5 +243,17 @@ pub(super) fn alone(file: &File) -> bool {
     }
     // SAFETY: as above.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK) };
+    true
+}
+
+/// The same, waited for: after a kill the kernel lets go of a copy a moment after the program that had it open has ended.
+pub(super) fn alone_soon(file: &File) -> bool {
+    let end = Instant::now() + LET_GO;
+    while !alone(file) {
+        if Instant::now() >= end {
+            return false;
+        }
+        thread::sleep(LET_GO / 50);
+    }
     true
 }

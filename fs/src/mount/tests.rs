@@ -1,6 +1,10 @@
 //! Tests over a real sshd and real mounts.
 
 mod files;
+mod left;
+mod leftovers;
 mod names;
+mod opening;
 mod rig;
+mod taken;
 mod trouble;

@@ -13,6 +13,10 @@ use crate::remote::{Attributes, Kind};
 
 use super::file::FileNode;
 
+mod displaced;
+
+pub use displaced::Displaced;
+
 /// The number of the mount's own folder.
 pub const ROOT: u64 = 1;
 
@@ -20,6 +24,7 @@ pub const ROOT: u64 = 1;
 pub struct Tree {
     nodes: HashMap<u64, Node>,
     keep: Duration,
+    displaced: Vec<Displaced>,
 }
 
 struct Node {
@@ -32,6 +37,8 @@ struct Node {
     changes: u64,
     listing: Option<Listing>,
     file: Option<Arc<FileNode>>,
+    /// The name that was taken from it, until its content is beside that.
+    displaced_from: Option<PathBuf>,
 }
 
 struct Listing {
@@ -61,6 +68,7 @@ impl Tree {
         Self {
             nodes: HashMap::from([(ROOT, node)]),
             keep,
+            displaced: Vec::new(),
         }
     }
 
@@ -163,10 +171,9 @@ impl Tree {
         }
     }
 
-    /// Takes a name from a node, unless the file is in use here: what was removed elsewhere is copied back under its name.
+    /// Takes a name from a node, unless a file is in use there: what was removed elsewhere is copied back under its name.
     fn lose(&mut self, parent: u64, name: &OsStr) {
-        let used = |ino| self.file(ino).is_some_and(|file| file.in_use());
-        if self.child(parent, name).is_some_and(used) {
+        if self.child(parent, name).is_some_and(|ino| self.used(ino)) {
             if let Some(listing) = self
                 .nodes
                 .get_mut(&parent)
@@ -215,7 +222,7 @@ impl Tree {
 
     /// This mount linked the node to one more name.
     pub fn linked(&mut self, ino: u64, parent: u64, name: &OsStr) {
-        self.removed(parent, name);
+        self.taken(parent, name);
         self.place(ino, parent, name);
         self.changed(ino);
     }
@@ -407,7 +414,7 @@ impl Tree {
                 self.set(ino, attributes);
                 return ino;
             }
-            self.detach(parent, name);
+            self.displace(parent, name);
         }
         let path = self.path_of(parent, name).unwrap_or_default();
         let ino = self.free_number(&path);
@@ -494,6 +501,7 @@ impl Node {
             changes: 0,
             listing: None,
             file,
+            displaced_from: None,
         }
     }
 }

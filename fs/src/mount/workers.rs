@@ -1,6 +1,8 @@
-//! Threads that wait for the server, so that the session's own never do.
+//! Threads that wait for the server, so that some of the session's own are always free to hear the kernel.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
@@ -8,6 +10,10 @@ use super::locked;
 
 /// More requests than this at once wait for one another; each costs a thread.
 const MOST: usize = 128;
+
+/// So many of the session's own threads may wait for the server at once: what they do themselves is not handed over, which
+/// costs the waking of a thread each time.
+pub const HERE: usize = 2;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -20,6 +26,7 @@ struct Pool {
     queue: Mutex<Queue>,
     work: Condvar,
     rest: Condvar,
+    here: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -31,6 +38,19 @@ struct Queue {
 }
 
 impl Workers {
+    /// Does `job` at once if no more than [`HERE`] callers are in one of theirs, else has it done by a thread of the pool.
+    pub fn here_or_run(&self, job: impl FnOnce() + Send + 'static) {
+        let here = &self.0.here;
+        if here.fetch_add(1, Ordering::AcqRel) < HERE {
+            // Its thread is not ours to lose; the panic has been printed.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+            here.fetch_sub(1, Ordering::AcqRel);
+        } else {
+            here.fetch_sub(1, Ordering::AcqRel);
+            self.run(job);
+        }
+    }
+
     /// Has `job` done by a thread. With no thread to be had (a limit of the system) it is done here.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         let mut queue = locked(&self.0.queue);
@@ -124,8 +144,24 @@ mod tests {
                 done.fetch_add(1, Ordering::Relaxed);
             });
         }
+        let caller = thread::current().id();
+        let (workers_too, seen) = (workers.clone(), Arc::new(AtomicUsize::new(0)));
+        let seen_there = Arc::clone(&seen);
+        workers.here_or_run(move || {
+            let inner = workers_too.clone();
+            workers_too.here_or_run(move || {
+                // The third is handed over: else nobody would hear the kernel.
+                inner.here_or_run(move || {
+                    assert_ne!(thread::current().id(), caller);
+                    seen_there.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(thread::current().id(), caller);
+            });
+        });
+        workers.here_or_run(|| panic!("on purpose"));
         workers.run(|| assert!(std::panic::catch_unwind(|| panic!("on purpose")).is_err()));
         workers.close();
+        assert_eq!(seen.load(Ordering::Relaxed), 1);
         assert_eq!(done.load(Ordering::Relaxed), 1020);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, Put, PutError};
+use super::attributes::{Attributes, Change, Kind, Put, PutError, Version};
 use super::errno::{Doing, settle};
 use super::link::Link;
 use super::put::{Stop, TRIES, judge, whole};
@@ -70,6 +70,7 @@ impl<'a> Overwrite<'a> {
         let there = talk.attributes(look)?;
         let mut opened = talk.handle(open)?;
         let judged = self.judge(there);
+        let mut there = there.ok();
         if let (Err(_), Ok(handle)) = (&judged, &opened) {
             talk.close_quietly(handle);
         }
@@ -77,10 +78,16 @@ impl<'a> Overwrite<'a> {
         if opened == Err(Status::NoSuchFile) {
             let open = ask_open(talk, path, flag::WRITE | flag::CREATE | flag::EXCLUSIVE);
             opened = talk.handle(open)?;
+            there = None;
         }
         let handle = settle(talk, opened, Doing::Write(path, 1))?;
         self.begun = true;
-        let put = self.opened(talk, &handle);
+        let put = self.opened(talk, &handle, there.as_ref());
+        if let (Err(Stop::Trouble(Trouble::Errno(_))), Some(Version { size: 0, mtime })) =
+            (&put, self.order.expected)
+        {
+            self.empty_again(talk, &handle, mtime);
+        }
         if !matches!(put, Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent))) {
             talk.close_quietly(&handle);
         }
@@ -97,11 +104,42 @@ impl<'a> Overwrite<'a> {
         }
     }
 
-    fn opened(&self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<Attributes, Stop> {
+    /// What was empty and could not be filled becomes what it was; else its beginning would be taken for another's change.
+    fn empty_again(&self, talk: &mut Talk<'_>, handle: &[u8], mtime: u32) {
+        talk.extend(self.limit);
+        let as_it_was = [
+            Change {
+                size: Some(0),
+                ..Change::default()
+            },
+            Change {
+                times: Some((mtime, mtime)),
+                ..Change::default()
+            },
+        ];
+        let asked = as_it_was.map(|change| {
+            talk.ask(|id| {
+                Packet::request(kind::FSETSTAT, id)
+                    .text(handle)
+                    .change(&change)
+            })
+        });
+        for id in asked {
+            // Refused, it stays as it is: a conflict comes of it, and nothing is lost.
+            let _ = talk.status(id);
+        }
+    }
+
+    fn opened(
+        &self,
+        talk: &mut Talk<'_>,
+        handle: &[u8],
+        there: Option<&Attributes>,
+    ) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
         upload.send(talk)?;
-        let attributes = upload.ask_attributes(talk, self.order, true);
+        let attributes = upload.ask_attributes(talk, self.order, there);
         let sync = upload.ask_sync(talk, self.order);
         let new = talk.ask_handle(kind::FSTAT, handle);
         let sent = upload.settle(talk)?;

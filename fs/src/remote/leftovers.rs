@@ -1,12 +1,13 @@
 //! Temporaries that a broken connection may have left on the server, until they are known to be gone.
 
-use std::path::PathBuf;
-use std::sync::Mutex;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::session::{Session, locked};
 use super::talk::Talk;
 use super::target::Target;
+use super::temporary::Journal;
 use super::wire::kind;
 
 /// When one that is not there is looked for again: a server that was held up may still make it, from what it had received.
@@ -22,30 +23,54 @@ struct Leftover {
     looked: usize,
 }
 
+/// From this age on one that is not there is not looked for again: all of those pauses are over.
+pub const OLD: Duration = Duration::from_secs(77);
+
 /// Temporaries to be removed.
 #[derive(Default)]
-pub struct Leftovers(Mutex<Vec<Leftover>>);
+pub struct Leftovers {
+    all: Mutex<Vec<Leftover>>,
+    /// Told of each that begins, and of each that is gone.
+    pub journal: OnceLock<Arc<dyn Journal>>,
+}
 
 impl Leftovers {
     /// One more, due at once.
     pub fn add(&self, path: PathBuf) {
-        locked(&self.0).push(Leftover {
-            path,
-            due: Instant::now(),
-            looked: 0,
-        });
+        let mut all = locked(&self.all);
+        if all.iter().all(|left| left.path != path) {
+            all.push(Leftover {
+                path,
+                due: Instant::now(),
+                looked: 0,
+            });
+        }
+    }
+
+    /// One is about to be made.
+    pub fn begins(&self, path: &Path) {
+        if let Some(journal) = self.journal.get() {
+            journal.begins(path);
+        }
+    }
+
+    /// One is not on the server, and will not be.
+    pub fn gone(&self, path: &Path) {
+        if let Some(journal) = self.journal.get() {
+            journal.gone(path);
+        }
     }
 
     /// In what time one is due; `None`: there are none.
     pub fn due(&self) -> Option<Duration> {
-        let next = locked(&self.0).iter().map(|left| left.due).min()?;
+        let next = locked(&self.all).iter().map(|left| left.due).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
     /// Remove those that are due. What gets no answer stays due for the next connection.
     pub fn sweep(&self, session: &Session, target: &Target, limit: Duration) {
         let now = Instant::now();
-        let mut all = locked(&self.0);
+        let mut all = locked(&self.all);
         let (due, later) = std::mem::take(&mut *all)
             .into_iter()
             .partition(|left| left.due <= now);
@@ -59,10 +84,16 @@ impl Leftovers {
             .collect();
         for (mut left, id) in due.into_iter().zip(asked) {
             match talk.status(id) {
-                Ok(Ok(())) => continue,
+                Ok(Ok(())) => {
+                    self.gone(&left.path);
+                    continue;
+                }
                 // Not there, as yet; or the server does not let us, for now.
                 Ok(Err(_)) => match AGAIN.get(left.looked) {
-                    None => continue,
+                    None => {
+                        self.gone(&left.path);
+                        continue;
+                    }
                     Some(pause) => {
                         left.due = Instant::now() + *pause;
                         left.looked += 1;
@@ -74,7 +105,7 @@ impl Leftovers {
                     left.due = Instant::now() + Duration::from_secs(1);
                 }
             }
-            locked(&self.0).push(left);
+            locked(&self.all).push(left);
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! That thread starts every `ssh`, for `ssh` ends with the thread that started it. No lock is held while it connects.
 
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -14,6 +15,7 @@ use super::handshake::{explain, greet};
 use super::leftovers::Leftovers;
 use super::session::{Session, locked};
 use super::target::Target;
+use super::temporary::Journal;
 use super::{Limits, State};
 use crate::failure::Failure;
 
@@ -141,16 +143,28 @@ impl Link {
     }
 
     /// What the server said that it can do, on the last connection.
-    #[allow(
-        dead_code,
-        reason = "a part of what `remote` offers, tried by its tests"
-    )]
+    #[cfg(test)]
     pub fn extensions(&self) -> Extensions {
         locked(&self.hub.now).extensions
     }
 
+    /// Where temporaries are written down, from now on; a second one is not taken.
+    pub fn journal(&self, journal: Arc<dyn Journal>) {
+        let _ = self.hub.leftovers.journal.set(journal);
+    }
+
+    /// A temporary is about to be made.
+    pub fn begins(&self, temporary: &Path) {
+        self.hub.leftovers.begins(temporary);
+    }
+
+    /// A temporary is not on the server, and will not be.
+    pub fn gone(&self, temporary: &Path) {
+        self.hub.leftovers.gone(temporary);
+    }
+
     /// A temporary that may have been left on the server: removed as soon as can be.
-    pub fn leave(&self, path: std::path::PathBuf) {
+    pub fn leave(&self, path: PathBuf) {
         self.hub.leftovers.add(path);
         // Between the keeper's look and its wait the lock is held: it cannot miss this.
         drop(locked(&self.hub.now));

@@ -91,11 +91,12 @@ pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attr
             .number(flags)
             .change(&wanted)
     });
+    // By its name, as the handle is not known before the answer: the server does one after the other.
+    let look = talk.ask_path(kind::LSTAT, path);
     let said = talk.handle(id)?;
     let handle = settle(talk, said, Doing::Make(path))?;
-    let id = talk.ask_handle(kind::FSTAT, &handle);
     talk.close_quietly(&handle);
-    let made = talk.attributes(id);
+    let made = talk.attributes(look);
     with_mode(talk, path, mode, made)
 }
 

@@ -84,23 +84,31 @@ impl<'a> Replace<'a> {
             let name = temporary::name().map_err(PutError::Errno)?;
             let temporary = parent(self.order.path).join(name);
             let mut talk = Talk::new(&session, &self.link.target, deadline);
+            self.link.begins(&temporary);
             let staged = self.stage(&mut talk, &temporary);
             // Each answer moved the limit on.
             self.progress = talk.deadline - self.limit;
             let stop = match staged {
                 Ok(attributes) => match self.name_it(&mut talk, &temporary) {
-                    Ok(()) => return Ok(attributes),
-                    Err(Trouble::Lost | Trouble::Unsent) if self.was_named(&temporary)? => {
+                    Ok(()) => {
+                        self.link.gone(&temporary);
                         return Ok(attributes);
                     }
-                    Err(Trouble::Lost | Trouble::Unsent) => continue,
+                    Err(Trouble::Lost | Trouble::Unsent) => {
+                        let named = self.was_named(&temporary)?;
+                        self.link.gone(&temporary);
+                        if named {
+                            return Ok(attributes);
+                        }
+                        continue;
+                    }
                     Err(trouble) => Stop::Trouble(trouble),
                 },
                 Err(stop) => stop,
             };
             match stop {
                 Stop::Trouble(Trouble::Lost) => self.link.leave(temporary),
-                Stop::Trouble(Trouble::Unsent) => {}
+                Stop::Trouble(Trouble::Unsent) => self.link.gone(&temporary),
                 Stop::Trouble(Trouble::Late) => {
                     session.late(self.limit);
                     self.link.leave(temporary);
@@ -138,7 +146,7 @@ impl<'a> Replace<'a> {
         let handle = settle(talk, said, Doing::Make(temporary))?;
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
         upload.send(talk)?;
-        let attributes = upload.ask_attributes(talk, self.order, false);
+        let attributes = upload.ask_attributes(talk, self.order, None);
         let sync = upload.ask_sync(talk, self.order);
         let close = talk.ask_handle(kind::CLOSE, &handle);
         let new = talk.ask_path(kind::LSTAT, temporary);
@@ -251,7 +259,7 @@ impl<'a> Replace<'a> {
         talk.extend(self.limit);
         let id = talk.ask_path(kind::REMOVE, &temporary);
         match talk.status(id) {
-            Ok(Ok(()) | Err(Status::NoSuchFile)) => {}
+            Ok(Ok(()) | Err(Status::NoSuchFile)) => self.link.gone(&temporary),
             _ => self.link.leave(temporary),
         }
     }

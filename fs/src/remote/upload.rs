@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::attributes::{Change, Put};
+use super::attributes::{Attributes, Change, Put};
 use super::errno::{Doing, settle};
 use super::fetch::local;
 use super::talk::{Talk, Trouble};
@@ -42,6 +42,7 @@ pub struct Asked {
     cut: Option<u32>,
     owner: Option<u32>,
     others: u32,
+    in_place: bool,
 }
 
 impl<'a> Upload<'a> {
@@ -135,8 +136,14 @@ impl<'a> Upload<'a> {
         Ok(Sent { bytes: self.offset })
     }
 
-    /// Gather what sets the attributes: the owner first, for it clears set-id bits; with `cut`, the size before all, for a file that may have been longer.
-    pub fn ask_attributes(&self, talk: &mut Talk<'_>, order: &Put<'_>, cut: bool) -> Asked {
+    /// Gather what sets the attributes: the owner first, for it clears set-id bits; the size before all, of a file that was there and may
+    /// have been longer. What such a file (`there`) has as wanted is not asked for.
+    pub fn ask_attributes(
+        &self,
+        talk: &mut Talk<'_>,
+        order: &Put<'_>,
+        there: Option<&Attributes>,
+    ) -> Asked {
         let mut ask = |change: Change| {
             talk.ask(|id| {
                 Packet::request(kind::FSETSTAT, id)
@@ -144,13 +151,14 @@ impl<'a> Upload<'a> {
                     .change(&change)
             })
         };
-        let cut = cut.then(|| {
+        let cut = there.is_some_and(|there| there.size > 0).then(|| {
             ask(Change {
                 size: Some(self.offset),
                 ..Change::default()
             })
         });
-        let owner = order.owner.map(|owner| {
+        let another = |owner: &(u32, u32)| there.is_none_or(|now| (now.uid, now.gid) != *owner);
+        let owner = order.owner.filter(another).map(|owner| {
             ask(Change {
                 owner: Some(owner),
                 ..Change::default()
@@ -161,7 +169,13 @@ impl<'a> Upload<'a> {
             times: order.times,
             ..Change::default()
         });
-        Asked { cut, owner, others }
+        let in_place = there.is_some();
+        Asked {
+            cut,
+            owner,
+            others,
+            in_place,
+        }
     }
 
     /// Gather what brings it to the server's disk, if that is wanted and the server can.
@@ -185,7 +199,6 @@ impl<'a> Upload<'a> {
 impl Asked {
     /// They are set: whether the owner is as wanted. That may be refused; in a file that was there and is another's, mode and times too.
     pub fn settle(self, talk: &mut Talk<'_>, path: &Path) -> Result<bool, Trouble> {
-        let in_place = self.cut.is_some();
         if let Some(id) = self.cut {
             let said = talk.status(id)?;
             settle(talk, said, Doing::Write(path, 0))?;
@@ -195,7 +208,7 @@ impl Asked {
             None => true,
         };
         match talk.status(self.others)? {
-            Err(Status::PermissionDenied) if in_place => {}
+            Err(Status::PermissionDenied) if self.in_place => {}
             said => settle(talk, said, Doing::Write(path, 0))?,
         }
         Ok(owned)

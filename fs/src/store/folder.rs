@@ -2,7 +2,7 @@
 //!
 //! `lock` (flock, and the number of the process), `target` (format and whose files these are), `copies/ID` (the content of
 //! a file), `entries/ID.json` (what that copy is: a copy without it is a leftover, it was half-made), `renames/N.intent` and `N.done`,
-//! `settled` (what a reboot has not harmed), `spare` (space for the journal when the disk is full), `torn/ID` (copies whose
+//! `settled` (what a reboot has not harmed), `temporaries` (names under which files were being put), `spare` (space for the journal when the disk is full), `torn/ID` (copies whose
 //! entry a power cut destroyed: put aside for the person, never deleted).
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -255,7 +255,12 @@ fn write_over(path: &Path, content: &[u8]) -> io::Result<bool> {
     Ok(matches!(file.write_at(&padded, 0), Ok(written) if written == padded.len()))
 }
 
-fn write_whole(place: &Path, name: &str, content: &[u8], durable: bool) -> Result<(), Errno> {
+pub(super) fn write_whole(
+    place: &Path,
+    name: &str,
+    content: &[u8],
+    durable: bool,
+) -> Result<(), Errno> {
     let temporary = place.join(format!("{name}.new"));
     let written = (|| {
         let mut file = OpenOptions::new()

@@ -227,7 +227,8 @@ fn read_entries(
         let used = fs::symlink_metadata(&at)
             .and_then(|metadata| metadata.modified())
             .map_err(errno)?;
-        let record = Record::from_bytes(&fs::read(&at).map_err(errno)?);
+        let text = fs::read(&at).map_err(errno)?;
+        let record = Record::from_bytes(&text);
         let metadata = match fs::symlink_metadata(folder.copy_path(id)) {
             Ok(metadata) => Some(metadata),
             Err(e) if e.kind() == io::ErrorKind::NotFound => None,
@@ -246,6 +247,12 @@ fn read_entries(
                     }),
                     None => drop(fs::remove_file(&at)),
                 }
+            }
+            // Made ready by `Store::make_ready` and never used; what has content was torn, as below.
+            (None, metadata)
+                if text.is_empty() && metadata.as_ref().is_none_or(|m| m.len() == 0) =>
+            {
+                drop(fs::remove_file(&at));
             }
             (record, metadata) => {
                 if let Some(line) = explain(folder, id, record, metadata.is_some())? {

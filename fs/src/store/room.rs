@@ -1,62 +1,92 @@
 //! Room: new copies, and eviction of those longest unused. What is dirty or held is never evicted.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::statvfs::statvfs;
 
-use super::Copy;
 use super::copy::Inner;
 use super::folder::errno;
 use super::record::Stamp;
 use super::shelf::{Loose, Shelf};
 use super::types::CopyId;
+use super::{Copy, Store};
 
 /// Copies that are held grow unseen (the kernel writes to them itself). To look at a thousand takes a millisecond, so not each new
 /// copy waits for it, unless it would not fit otherwise.
 const RECOUNT: Duration = Duration::from_millis(200);
 
+impl Store {
+    /// As [`Store::make`] with no room set aside, and with an empty record beside the copy, so that to keep it makes no file: on ext4
+    /// that takes a tenth of a millisecond and more each. Others go on with the store meanwhile.
+    ///
+    /// # Errors
+    /// Those of open(2), also where `ENOSPC` could be mended by evicting: [`Store::make`] does that.
+    pub fn make_ready(&self) -> Result<Copy, Errno> {
+        let (id, copy, entry) = {
+            let mut shelf = self.lock();
+            shelf.look_again();
+            let id = CopyId(shelf.next_sequence());
+            (id, shelf.folder.copy_path(id), shelf.folder.entry_path(id))
+        };
+        let file = create(&copy)?;
+        if let Err(error) = create(&entry) {
+            // A leftover: the next start would remove it too.
+            let _ = fs::remove_file(&copy);
+            return Err(error);
+        }
+        Ok(self.lock().loosen(id, file, 0))
+    }
+}
+
+/// A new file for a copy or a record.
+fn create(path: &Path) -> Result<File, Errno> {
+    let mut how = OpenOptions::new();
+    how.read(true).write(true).create_new(true).mode(0o600);
+    how.open(path).map_err(errno)
+}
+
 impl Shelf {
-    /// A new empty copy without a name, with `room` bytes set aside.
-    pub(super) fn make(&mut self, room: u64) -> Result<Copy, Errno> {
+    /// Looks at the sizes if that was not done a moment ago.
+    fn look_again(&mut self) {
         if self.recounted.elapsed() > RECOUNT {
             self.recount();
             self.folder.refill_spare();
         }
+    }
+
+    /// A new empty copy without a name, with `room` bytes set aside.
+    pub(super) fn make(&mut self, room: u64) -> Result<Copy, Errno> {
+        self.look_again();
         self.clear_limit(room)?;
         self.clear_disk(room)?;
         loop {
             let id = CopyId(self.next_sequence());
-            let path = self.folder.copy_path(id);
-            let file = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&path);
-            match file.map_err(errno) {
-                Ok(file) => {
-                    let inner = Arc::new(Inner { id, file, path });
-                    let pin = Arc::downgrade(&inner);
-                    self.loose.insert(
-                        id,
-                        Loose {
-                            pin,
-                            room,
-                            bytes: 0,
-                            forgotten: false,
-                        },
-                    );
-                    return Ok(Copy(inner));
-                }
+            match create(&self.folder.copy_path(id)) {
+                Ok(file) => return Ok(self.loosen(id, file, room)),
                 Err(Errno::EEXIST) => {}
                 Err(Errno::ENOSPC | Errno::EDQUOT) if self.evict_one(None) => {}
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// A copy that was made just now.
+    fn loosen(&mut self, id: CopyId, file: File, room: u64) -> Copy {
+        let path = self.folder.copy_path(id);
+        let inner = Arc::new(Inner { id, file, path });
+        let loose = Loose {
+            pin: Arc::downgrade(&inner),
+            room,
+            bytes: 0,
+            forgotten: false,
+        };
+        self.loose.insert(id, loose);
+        Copy(inner)
     }
 
     /// Makes that much available to writes into copies.

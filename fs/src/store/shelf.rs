@@ -108,6 +108,7 @@ impl Shelf {
             return Ok(None);
         };
         let record = &slot.record;
+        let untouched = Stamp::of_file(copy.file()).map_err(errno)? == record.stamp;
         let dirty = record.dirty.clone().map(|dirty| Dirty {
             other_boot: dirty.boot_id != self.boot_id,
             ..dirty
@@ -119,6 +120,7 @@ impl Shelf {
             trusted: record.trusted,
             dirty,
             kept: record.kept,
+            untouched,
         }))
     }
 
@@ -315,6 +317,8 @@ impl Shelf {
             }
             None => {
                 if !loose.forgotten {
+                    // Only one that was made ready has a record, an empty one.
+                    let _ = fs::remove_file(folder.entry_path(*id));
                     let _ = fs::remove_file(folder.copy_path(*id));
                 }
                 false

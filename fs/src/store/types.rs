@@ -79,6 +79,9 @@ pub struct Entry {
     pub dirty: Option<Dirty>,
     /// Mode and owner.
     pub kept: Kept,
+    /// The copy looks (size, times of content and of change) as it did when it was kept or last became clean: in this boot nobody has
+    /// written to it since, whatever time it was given by whom.
+    pub untouched: bool,
 }
 
 impl Entry {
@@ -99,6 +102,13 @@ pub struct Rename {
     pub(super) number: Option<u64>,
     /// Who began it has given up: what became dirty meanwhile may have any age.
     pub(super) late: bool,
+}
+
+impl Rename {
+    /// Of one whose outcome may be told much later.
+    pub fn given_up(self) -> Self {
+        Self { late: true, ..self }
+    }
 }
 
 /// Bytes as hexadecimal digits: names may be any bytes, JSON text may not.

@@ -87,6 +87,12 @@ impl Rig {
     pub fn mount(&mut self) {
         let target = self.server.target(&self.there);
         let store = Store::open(&self.cache, &target.key(), 8 << 30).unwrap();
+        self.mount_over(store);
+    }
+
+    /// Mounts over a store that is open already.
+    pub fn mount_over(&mut self, store: Store) {
+        let target = self.server.target(&self.there);
         let remote = Remote::connect(target, LIMITS).unwrap();
         let mounted = Mounted::new(Arc::new(remote), Arc::new(store), self.options.clone());
         let (shared, here) = (mounted.shared(), self.here.clone());
@@ -115,6 +121,15 @@ impl Rig {
     /// The same path on the server.
     pub fn on(&self, name: impl AsRef<Path>) -> PathBuf {
         self.there.join(name)
+    }
+
+    /// The conflict copies at the top of the server's folder.
+    pub fn conflicts(&self) -> Vec<PathBuf> {
+        let all = fs::read_dir(&self.there)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        all.filter(|path| path.to_string_lossy().contains(".conflict-"))
+            .collect()
     }
 
     pub fn passthrough(&self) -> bool {

@@ -2,20 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
-use std::path::PathBuf;
 
 use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
 use crate::mount::{Recovered, recover};
 use crate::remote::Remote;
 use crate::store::Store;
-
-fn conflicts(rig: &Rig) -> Vec<PathBuf> {
-    let all = fs::read_dir(rig.on(""))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    all.filter(|path| path.to_string_lossy().contains(".conflict-"))
-        .collect()
-}
 
 #[test]
 fn if_both_sides_change_neither_is_lost() {
@@ -29,7 +20,7 @@ fn if_both_sides_change_neither_is_lost() {
         file.write_all(b" and more").unwrap();
         drop(file);
         assert_eq!(fs::read(rig.on("f")).unwrap(), b"theirs");
-        let kept = conflicts(&rig);
+        let kept = rig.conflicts();
         assert_eq!(kept.len(), 1, "{kept:?}");
         assert_eq!(fs::read(&kept[0]).unwrap(), b"base ours and more");
         until("the server's version is what is read", || {
@@ -138,7 +129,7 @@ fn what_a_mount_left_is_recovered() {
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"ours f");
     assert_eq!(fs::read(rig.on("g")).unwrap(), b"theirs g");
     assert_eq!(fs::read(rig.on("same")).unwrap(), b"the same");
-    let kept = conflicts(&rig);
+    let kept = rig.conflicts();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::read(&kept[0]).unwrap(), b"ours g");
     assert!(store.dirty().is_empty());

@@ -86,6 +86,19 @@ fn what_became_another_kind_is_another_node() {
 }
 
 #[test]
+fn what_is_removed_with_its_folder_stays_in_the_tree_only_if_it_is_in_use() {
+    let (mut tree, _, file) = tree(DAY);
+    let mark = tree.mark(ROOT, name("d"));
+    tree.gone(ROOT, name("d"), mark);
+    assert!(tree.path(file).is_none());
+    assert!(tree.take_displaced().is_empty());
+    enter(&mut tree, ROOT, "d", of(Kind::Folder, 0));
+    // Nobody has it open: what is made in its place needs no care.
+    tree.taken(ROOT, name("d"));
+    assert!(tree.take_displaced().is_empty() && tree.child(ROOT, name("d")).is_none());
+}
+
+#[test]
 fn an_answer_that_an_own_change_overtook_is_refused() {
     let (mut tree, folder, file) = tree(DAY);
     let mark = tree.mark(folder, name("f"));

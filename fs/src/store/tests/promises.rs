@@ -304,3 +304,26 @@ fn many_threads_use_one_store() {
         );
     }
 }
+
+#[test]
+fn a_copy_that_was_made_ready_is_used_as_any_and_gone_if_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path());
+    let used = store.make_ready().unwrap();
+    fill(&used, "hello");
+    store
+        .keep_dirty(&used, Path::new("a"), Some(version(7)), KEPT)
+        .unwrap();
+    let unused = store.make_ready().unwrap();
+    std::mem::forget(unused);
+    let torn = store.make_ready().unwrap();
+    fill(&torn, "without a record");
+    let store = next_life(store, folder.path());
+    assert_eq!(store.damaged().len(), 1, "{:?}", store.damaged());
+    assert_eq!(read(&find(&store, "a").unwrap()), "hello");
+    assert!(find(&store, "a").unwrap().dirty.is_some());
+    for place in ["copies", "entries", "torn"] {
+        let left = std::fs::read_dir(folder.path().join("cache").join(place)).unwrap();
+        assert_eq!(left.count(), 1, "{place}");
+    }
+}

@@ -1,0 +1,85 @@
+//! What goes beside a name: contents of which the server's name stands for something else by now.
+
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+
+use crate::command::log;
+use crate::remote::{Attributes, Put, PutError, Remote};
+use crate::store::Store;
+
+use super::report::shown;
+use super::tree::Displaced;
+use super::{Shared, conflict, locked};
+
+impl Shared {
+    /// Has the store call by their new names what the tree displaced. Before the store is asked about a name.
+    pub(super) fn follow_displaced(&self) {
+        let _one_at_a_time = locked(&self.following);
+        let displaced = self.tree().take_displaced();
+        for one in displaced {
+            if let Err(why) = self.follow(&one) {
+                let old = shown(&one.old);
+                log::note(&format!(
+                    "cannot write down that {old} has lost its name: {}",
+                    why.desc()
+                ));
+                self.tree().displaced_still(one);
+            }
+        }
+    }
+
+    fn follow(&self, one: &Displaced) -> Result<(), Errno> {
+        let Some(new) = &one.new else {
+            // One of several names: the others keep the copy.
+            self.store.forget(&one.old);
+            return Ok(());
+        };
+        let record = self.store.begin_rename(&one.old, new)?;
+        if let Err(why) = self.store.finish_rename(&record) {
+            // Done in memory. After a kill it is found under the old name, and goes beside it all the same.
+            log::note(&format!(
+                "cannot write down the name {}: {}",
+                shown(new),
+                why.desc()
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut off may have torn
+/// it, or somebody else may have changed it; it cannot be told which. The name that it has now.
+pub(super) fn save_theirs(
+    remote: &Remote,
+    store: &Store,
+    path: &Path,
+    there: &Attributes,
+) -> Result<PathBuf, Errno> {
+    let theirs = store.make(there.size)?;
+    let there = remote.fetch(path, theirs.file(), &|_| Ok(()))?;
+    for name in conflict::names(path) {
+        let order = Put {
+            path: &name,
+            expected: None,
+            expect_nothing: true,
+            mode: there.mode,
+            owner: Some((there.uid, there.gid)),
+            times: Some((there.atime, there.mtime)),
+            durable: true,
+            in_place: false,
+        };
+        match remote.put(theirs.file(), &order) {
+            Ok(_) => return Ok(name),
+            Err(PutError::Conflict(_)) => {}
+            Err(PutError::Errno(why)) => return Err(why),
+        }
+    }
+    Err(Errno::EEXIST)
+}
+
+/// What a person is told of it.
+pub(super) fn cut_off(path: &Path, name: &Path) -> String {
+    let (path, name) = (shown(path), shown(name));
+    format!("{path}: writing it in place was cut off; what the server had of it since is {name}")
+}

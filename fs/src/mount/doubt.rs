@@ -1,0 +1,154 @@
+//! Renames of which no answer came: whether they were done is found out when there is a connection again.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use nix::errno::Errno;
+
+use crate::remote::Remote;
+use crate::store::Rename;
+
+use super::file::FileNode;
+use super::{Shared, locked};
+
+/// A rename whose outcome is not known; the program that asked for it was told EIO.
+pub struct Doubt {
+    /// Folder and name that it had.
+    pub from: (u64, OsString),
+    /// Folder and name that it was to have.
+    pub to: (u64, OsString),
+    /// What is written down of it.
+    pub record: Rename,
+    /// It is done with. Held while that is worked out, and taken before any gate.
+    pub settled: Mutex<bool>,
+}
+
+/// Whether the server has done a rename: the old name is gone, and the new one is there.
+///
+/// # Errors
+/// The server does not say.
+pub fn was_renamed(remote: &Remote, from: &Path, to: &Path) -> Result<bool, Errno> {
+    let there = |path| match remote.lstat(path) {
+        Ok(_) => Ok(true),
+        Err(Errno::ENOENT) => Ok(false),
+        Err(why) => Err(why),
+    };
+    Ok(!there(from)? && there(to)?)
+}
+
+/// Files with their node numbers, in the order in which their gates are taken.
+pub type Files = Vec<(u64, Arc<FileNode>)>;
+
+impl Shared {
+    /// Finds out about the renames in doubt, if there is a connection. Without gates: they are taken here.
+    pub(super) fn resolve_renames(&self) {
+        if locked(&self.doubts).is_empty() || self.is_down() {
+            return;
+        }
+        let doubts = locked(&self.doubts).clone();
+        for doubt in doubts {
+            if self.resolve(&doubt).is_ok() {
+                locked(&self.doubts).retain(|other| !Arc::ptr_eq(other, &doubt));
+            }
+        }
+    }
+
+    /// Where it was done, all here gets its new name; but not over a file that is in use under that name, whose changes would be lost: then
+    /// all stays as it is, and goes back under the old name.
+    fn resolve(&self, doubt: &Doubt) -> Result<(), Errno> {
+        let (from, to) = (
+            (doubt.from.0, doubt.from.1.as_os_str()),
+            (doubt.to.0, doubt.to.1.as_os_str()),
+        );
+        let record = &doubt.record;
+        let mut settled = locked(&doubt.settled);
+        if *settled {
+            return Ok(());
+        }
+        let (files, replaced) = self.moving(from, to);
+        let _gates = gates(&files);
+        let done = was_renamed(&self.remote, &record.from, &record.to)?;
+        *settled = true;
+        let (same, taken) = {
+            let tree = self.tree();
+            let same = tree.path_of(from.0, from.1).as_ref() == Some(&record.from)
+                && tree.path_of(to.0, to.1).as_ref() == Some(&record.to);
+            let below = replaced.map_or_else(Vec::new, |ino| tree.files_below(ino));
+            (same, below.iter().any(|(_, file)| file.in_use()))
+        };
+        if !done || !same || taken {
+            self.store.cancel_rename(record);
+            return Ok(());
+        }
+        if let Err(why) = self.rename_done(from, to, &files, replaced, record) {
+            crate::command::log::note(&format!(
+                "that {} was renamed cannot be written down: {}",
+                record.to.display(),
+                why.desc()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Where a path leads if the renames in doubt were done: copied back under its old name, a file would be there twice. Gates may be held.
+    ///
+    /// # Errors
+    /// The server does not say.
+    pub(super) fn past_doubt(&self, path: PathBuf) -> Result<PathBuf, Errno> {
+        let concerned: Vec<Rename> = {
+            let doubts = locked(&self.doubts);
+            let records = doubts.iter().map(|doubt| &doubt.record);
+            records
+                .filter(|record| path.starts_with(&record.from))
+                .cloned()
+                .collect()
+        };
+        for record in concerned {
+            if was_renamed(&self.remote, &record.from, &record.to)?
+                && let Ok(rest) = path.strip_prefix(&record.from)
+            {
+                return Ok(match rest.as_os_str().is_empty() {
+                    true => record.to,
+                    false => record.to.join(rest),
+                });
+            }
+        }
+        Ok(path)
+    }
+
+    /// All files that a rename moves or replaces, and the node that it replaces.
+    pub(super) fn moving(&self, from: (u64, &OsStr), to: (u64, &OsStr)) -> (Files, Option<u64>) {
+        let tree = self.tree();
+        let ends = [tree.child(from.0, from.1), tree.child(to.0, to.1)];
+        let mut files: Vec<_> = ends
+            .iter()
+            .flatten()
+            .flat_map(|ino| tree.files_below(*ino))
+            .collect();
+        files.sort_by_key(|(ino, _)| *ino);
+        files.dedup_by_key(|(ino, _)| *ino);
+        (files, ends[1])
+    }
+
+    /// With the gates of those files held: the server has done it.
+    pub(super) fn rename_done(
+        &self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        files: &[(u64, Arc<FileNode>)],
+        replaced: Option<u64>,
+        record: &Rename,
+    ) -> Result<(), Errno> {
+        let _names = self.names_change();
+        self.tree().moved(from, to);
+        let lost = files.iter().find(|(ino, _)| Some(*ino) == replaced);
+        self.lost_name(&record.to, replaced, lost.map(|(_, file)| file.as_ref()));
+        self.store.finish_rename(record)
+    }
+}
+
+/// The gates of files that are in the order of their nodes.
+pub fn gates(files: &[(u64, Arc<FileNode>)]) -> Vec<MutexGuard<'_, ()>> {
+    files.iter().map(|(_, file)| file.gate()).collect()
+}

@@ -1,0 +1,39 @@
+//! A close whose release is still on its way.
+//!
+//! close(2) returns after FLUSH; the kernel sends RELEASE at about that time, but does not wait for it. An open that comes then must not
+//! take the closed file for one that is open and share its copy: the server may have another version by now.
+
+use std::time::{Duration, Instant};
+
+use super::file::FileNode;
+use super::{Shared, locked};
+
+/// How long an open waits for the release of what was flushed. A descriptor that has a duplicate (dup, fork) is flushed when the
+/// first of the two is closed, and may then stay open for ever: it costs this much, once a flush.
+const WAIT: Duration = Duration::from_millis(100);
+
+impl Shared {
+    /// A descriptor of this handle was closed; whether it was the last one, only the release will tell.
+    pub(super) fn flushed(&self, number: u64) {
+        let file = match locked(&self.handles).get(&number) {
+            Some(handle) => std::sync::Arc::clone(&handle.file),
+            None => return,
+        };
+        file.state().flushed.insert(number);
+    }
+
+    /// Without the gate: waits while all that has the file open was flushed and may be about to be released.
+    pub(super) fn wait_for_release(&self, file: &FileNode) {
+        let until = Instant::now() + WAIT;
+        let mut state = file.state();
+        while state.handles > 0 && state.flushed.len() as u64 == u64::from(state.handles) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                // They are open after all.
+                state.flushed.clear();
+                return;
+            }
+            state = file.wait(state, left);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! What a kill or a reboot left: recovered, or taken up by the next mount.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use super::rig::{LIMITS, Rig, number, options, until};
+use crate::mount::file::set_times;
+use crate::mount::{Recovered, recover};
+use crate::remote::{Remote, Version};
+use crate::store::{Copy, Kept, Store};
+
+const KEPT: Kept = Kept {
+    mode: 0o644,
+    uid: 0,
+    gid: 0,
+};
+
+fn store(rig: &Rig) -> Store {
+    let key = rig.server.target(&rig.there).key();
+    Store::open(&rig.cache, &key, 1 << 30).unwrap()
+}
+
+fn version(rig: &Rig, name: &str) -> Version {
+    let found = fs::metadata(rig.on(name)).unwrap();
+    Version {
+        size: found.size(),
+        mtime: u32::try_from(found.mtime()).unwrap(),
+    }
+}
+
+/// A copy as if fetched.
+fn fetched(rig: &Rig, store: &Store, name: &str) -> (Copy, Version) {
+    let version = version(rig, name);
+    let copy = store.make(0).unwrap();
+    let content = fs::read(rig.on(name)).unwrap();
+    copy.file().write_all_at(&content, 0).unwrap();
+    set_times(copy.file(), (version.mtime, version.mtime)).unwrap();
+    store
+        .keep(&copy, name.as_ref(), version, true, KEPT)
+        .unwrap();
+    (copy, version)
+}
+
+fn recovered(rig: &Rig, store: &Store) -> Recovered {
+    let remote = Remote::connect(rig.server.target(&rig.there), LIMITS).unwrap();
+    recover(&remote, store, &mut |_| ()).unwrap()
+}
+
+/// Changes a file while the server is away, and unmounts.
+fn leave_dirty(rig: &mut Rig, name: &str, content: &[u8]) {
+    let mut file = OpenOptions::new().write(true).open(rig.at(name)).unwrap();
+    rig.server.stop();
+    file.write_all(content).unwrap();
+    let closed = nix::unistd::close(file).map_err(Into::into);
+    assert_eq!(number(closed), libc::EIO);
+    rig.unmount();
+    rig.server.start();
+}
+
+fn only_copy(rig: &Rig) -> File {
+    let mut copies = fs::read_dir(rig.cache.join("copies")).unwrap();
+    let path = copies.next().unwrap().unwrap().path();
+    assert!(copies.next().is_none());
+    OpenOptions::new().write(true).open(path).unwrap()
+}
+
+#[test]
+fn a_copy_that_a_reboot_may_have_torn_is_never_put_over_the_original() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"old content");
+    leave_dirty(&mut rig, "f", b"new");
+    only_copy(&rig).write_all_at(b"\0\0", 1).unwrap();
+    let key = rig.server.target(&rig.there).key();
+    let store = Store::open_in_boot(&rig.cache, &key, 1 << 30, "another boot".into()).unwrap();
+    rig.mount_over(store);
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" more").unwrap();
+    drop(file);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"old content");
+    let kept = rig.conflicts();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"n\0\0 content more");
+    until("the server's version is what is read", || {
+        fs::read(rig.at("f")).unwrap() == b"old content"
+    });
+}
+
+#[test]
+fn a_copy_that_was_forced_to_disk_before_a_reboot_goes_back_to_its_name() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"old");
+    leave_dirty(&mut rig, "f", b"new");
+    let key = rig.server.target(&rig.there).key();
+    let store = Store::open_in_boot(&rig.cache, &key, 1 << 30, "another boot".into()).unwrap();
+    rig.mount_over(store);
+    rig.shared().tend(true);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
+    assert!(rig.conflicts().is_empty());
+}
+
+#[test]
+fn what_nobody_looks_up_is_tried_again() {
+    for removed in [false, true] {
+        let mut rig = Rig::new(options());
+        fs::create_dir(rig.on("d")).unwrap();
+        rig.serve("d/f", b"old");
+        leave_dirty(&mut rig, "d/f", b"new");
+        if removed {
+            fs::remove_file(rig.on("d/f")).unwrap();
+        }
+        rig.mount();
+        rig.shared().tend(true);
+        assert_eq!(fs::read(rig.on("d/f")).unwrap(), b"new");
+        assert!(rig.shared().report().dirty.is_empty());
+        assert_eq!(fs::read(rig.at("d/f")).unwrap(), b"new");
+        rig.unmount();
+    }
+}
+
+#[test]
+fn a_change_of_equal_size_and_time_is_recovered() {
+    let mut rig = Rig::new(options());
+    rig.unmount();
+    for name in ["changed", "opened", "emptied"] {
+        rig.serve(name, b"old");
+    }
+    let store = store(&rig);
+    let (changed, base) = fetched(&rig, &store, "changed");
+    store.mark_dirty(&changed, Some(base)).unwrap();
+    changed.file().write_all_at(b"new", 0).unwrap();
+    set_times(changed.file(), (base.mtime, base.mtime)).unwrap();
+    let (opened, base) = fetched(&rig, &store, "opened");
+    store.mark_dirty(&opened, Some(base)).unwrap();
+    let emptied = store.make(0).unwrap();
+    set_times(emptied.file(), (base.mtime, base.mtime)).unwrap();
+    store
+        .keep_dirty(&emptied, "emptied".as_ref(), Some(base), KEPT)
+        .unwrap();
+    drop((changed, opened, emptied));
+    let done = recovered(&rig, &store);
+    assert_eq!(
+        (done.copied_back, done.conflicts, done.left),
+        (2, 0, 0),
+        "{done:?}"
+    );
+    assert_eq!(fs::read(rig.on("changed")).unwrap(), b"new");
+    assert_eq!(fs::read(rig.on("opened")).unwrap(), b"old");
+    assert_eq!(fs::read(rig.on("emptied")).unwrap(), b"");
+}
+
+#[test]
+fn a_linked_file_whose_writing_was_cut_off_is_made_whole() {
+    let mut rig = Rig::new(options());
+    rig.unmount();
+    rig.serve("f", b"old content");
+    fs::hard_link(rig.on("f"), rig.on("g")).unwrap();
+    let store = store(&rig);
+    let (copy, base) = fetched(&rig, &store, "f");
+    store.linked(&copy, "g".as_ref()).unwrap();
+    store.mark_dirty(&copy, Some(base)).unwrap();
+    copy.file().write_all_at(b"new", 0).unwrap();
+    let sending = Version {
+        mtime: base.mtime + 10,
+        ..base
+    };
+    store.mark_sending(&copy, sending).unwrap();
+    drop(copy);
+    fs::write(rig.on("f"), b"new").unwrap();
+    let done = recovered(&rig, &store);
+    assert_eq!((done.copied_back, done.conflicts, done.left), (1, 0, 0));
+    assert_eq!(fs::read(rig.on("g")).unwrap(), b"new content");
+    let inode = |name| fs::metadata(rig.on(name)).unwrap().ino();
+    assert_eq!(inode("f"), inode("g"));
+    let kept = rig.conflicts();
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"new", "what was there");
+}

@@ -1,0 +1,152 @@
+//! What an open sees: another's change a moment ago, beside a close on its way, and after the server was away.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use super::rig::{Rig, options, through_daemon};
+
+fn conflicts(rig: &Rig) -> Vec<PathBuf> {
+    let all = fs::read_dir(rig.on(""))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    all.filter(|path| path.to_string_lossy().contains(".conflict-"))
+        .collect()
+}
+
+/// Changes the content on the server, not the size nor the time.
+fn change_unseen(rig: &Rig, name: &str, content: &[u8]) {
+    let path = rig.on(name);
+    let before = fs::metadata(&path).unwrap();
+    fs::write(&path, content).unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.set_modified(before.modified().unwrap()).unwrap();
+    assert_eq!(file.metadata().unwrap().len(), before.len());
+}
+
+#[test]
+fn anothers_change_within_the_second_of_ours_is_read() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        for content in [vec![b'1'; 6], vec![b'1'; 600_000]] {
+            let mut theirs = content.clone();
+            *theirs.last_mut().unwrap() = b'2';
+            fs::write(rig.at("f"), &content).unwrap();
+            assert_eq!(fs::read(rig.at("f")).unwrap(), content);
+            change_unseen(&rig, "f", &theirs);
+            assert_eq!(fs::read(rig.at("f")).unwrap(), theirs);
+            fs::write(rig.on("f"), b"longer or shorter").unwrap();
+            assert_eq!(fs::read(rig.at("f")).unwrap(), b"longer or shorter");
+        }
+    }
+}
+
+#[test]
+fn a_small_new_file_is_filled_in_place_and_replaced_from_then_on() {
+    let rig = Rig::new(options());
+    let mut file = File::create(rig.at("f")).unwrap();
+    let made = fs::metadata(rig.on("f")).unwrap().ino();
+    file.write_all(b"first").unwrap();
+    file.sync_all().unwrap();
+    let filled = fs::metadata(rig.on("f")).unwrap();
+    assert_eq!((filled.ino(), filled.len()), (made, 5));
+    file.write_all(b" second").unwrap();
+    drop(file);
+    assert_ne!(fs::metadata(rig.on("f")).unwrap().ino(), made);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"first second");
+    let mut file = File::create(rig.at("g")).unwrap();
+    let made = fs::metadata(rig.on("g")).unwrap().ino();
+    file.write_all(&[b'x'; (32 << 10) + 1]).unwrap();
+    drop(file);
+    assert_ne!(
+        fs::metadata(rig.on("g")).unwrap().ino(),
+        made,
+        "others could see half of it"
+    );
+    let mut file = File::create(rig.at("h")).unwrap();
+    fs::write(rig.on("h"), b"theirs").unwrap();
+    file.write_all(b"ours").unwrap();
+    drop(file);
+    assert_eq!(fs::read(rig.on("h")).unwrap(), b"theirs");
+    let kept = conflicts(&rig);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"ours");
+}
+
+#[test]
+fn an_open_after_a_close_asks_the_server_though_the_release_is_still_on_its_way() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        // A machine that is held up may let the time limit for the release pass: once, not each time.
+        let asked = (0..5).any(|count| {
+            let (old, new) = (format!("old {count}"), format!("new {count}, longer"));
+            rig.serve("f", old.as_bytes());
+            let file = File::open(rig.at("f")).unwrap();
+            // A close: flushed. The release comes with that of the other descriptor.
+            drop(file.try_clone().unwrap());
+            rig.serve("f", new.as_bytes());
+            let closing = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(30));
+                drop(file);
+            });
+            let read = fs::read(rig.at("f")).unwrap();
+            closing.join().unwrap();
+            read == new.as_bytes()
+        });
+        assert!(asked, "what was closed is taken for open");
+    }
+}
+
+#[test]
+fn a_file_stays_shared_though_one_of_its_descriptors_was_closed() {
+    for options in [options(), through_daemon()] {
+        let rig = Rig::new(options);
+        rig.serve("f", b"old");
+        let file = File::open(rig.at("f")).unwrap();
+        drop(file.try_clone().unwrap());
+        rig.serve("f", b"new, longer");
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"old");
+        drop(file);
+    }
+}
+
+#[test]
+fn what_was_read_unasked_without_the_server_is_not_built_upon() {
+    let mut rig = Rig::new(options());
+    fs::write(rig.at("f"), b"ours 1").unwrap();
+    rig.server.stop();
+    super::rig::until("the mount knows it", || rig.shared().is_down());
+    let reading = File::open(rig.at("f")).unwrap();
+    change_unseen(&rig, "f", b"theirs");
+    rig.server.start();
+    super::rig::until("the mount knows it", || !rig.shared().is_down());
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" and 2").unwrap();
+    drop((file, reading));
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"theirs");
+    let kept = conflicts(&rig);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"ours 1 and 2");
+}
+
+#[test]
+fn a_name_whose_file_was_removed_while_it_waited_to_go_back_can_be_made_anew() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"base");
+    let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
+    file.write_all(b" and more").unwrap();
+    rig.server.stop();
+    drop(file);
+    rig.unmount();
+    rig.server.start();
+    fs::remove_file(rig.on("f")).unwrap();
+    rig.mount();
+    fs::write(rig.at("f"), b"new").unwrap();
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
+    let kept = conflicts(&rig);
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    assert_eq!(fs::read(&kept[0]).unwrap(), b"base and more");
+}
