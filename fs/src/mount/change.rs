@@ -147,12 +147,17 @@ impl Shared {
         if !journalled {
             return Ok(false);
         }
-        if before != Some(looks()?) {
-            return Ok(true);
-        }
-        let digest = match acknowledged {
-            Some(digest) => digest,
-            None => {
+        let digest = match (before, acknowledged) {
+            // A time was set before: what the copy looks like tells nothing any more.
+            (None, Some(digest)) => {
+                if store::digest(copy.file()).map_err(errno)? != digest {
+                    return Ok(true);
+                }
+                digest
+            }
+            _ if before != Some(looks()?) => return Ok(true),
+            (_, Some(digest)) => digest,
+            (_, None) => {
                 let digest = store::digest(copy.file()).map_err(errno)?;
                 if before != Some(looks()?) {
                     return Ok(true);
