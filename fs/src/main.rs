@@ -5,6 +5,7 @@
 
 mod command;
 mod failure;
+mod hex;
 mod mount;
 mod remote;
 mod store;

@@ -1,7 +1,5 @@
 //! Where things are: cache folders, and the list of mounts.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -76,43 +74,9 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
         .map_or_else(|_| whole.clone(), |parent| parent.join(name)))
 }
 
-/// Bytes as hexadecimal digits, in which a path of any bytes goes through JSON.
-pub fn to_hex(path: &OsStr) -> String {
-    path.as_bytes()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
-}
-
-/// The reverse of `to_hex`; None where that did not make it.
-pub fn from_hex(text: &str) -> Option<PathBuf> {
-    let digits: Option<Vec<u8>> = text
-        .chars()
-        .map(|digit| {
-            digit
-                .to_digit(16)
-                .and_then(|value| u8::try_from(value).ok())
-        })
-        .collect();
-    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
-    let bytes = digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect();
-    Some(std::ffi::OsString::from_vec(bytes).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn any_bytes_go_through_hexadecimal_digits() {
-        let path = OsStr::from_bytes(b"a\xff\n/b");
-        assert_eq!(from_hex(&to_hex(path)), Some(path.into()));
-        assert_eq!(from_hex("6"), None);
-        assert_eq!(from_hex("6x"), None);
-    }
 
     #[test]
     fn a_path_is_absolute_although_its_last_part_is_missing() {

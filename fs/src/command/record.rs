@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{failed, place};
 use crate::failure::Failure;
+use crate::hex;
 use crate::remote::Target;
 
 const NAME: &str = "mount.json";
@@ -51,19 +52,19 @@ impl Record {
             return None;
         }
         let config = match &written.config {
-            Some(config) => Some(place::from_hex(config)?),
+            Some(config) => Some(hex::to_path(config)?),
             None => None,
         };
         Some(Self {
             target: Target {
                 host: written.host,
-                folder: place::from_hex(&written.folder)?,
+                folder: hex::to_path(&written.folder)?,
                 port: written.port,
                 config,
                 options: written.options,
             },
             timeout: Duration::from_millis(written.timeout_ms),
-            mountpoint: place::from_hex(&written.mountpoint)?,
+            mountpoint: hex::to_path(&written.mountpoint)?,
             pid: written.pid,
             started: written.started,
         })
@@ -75,15 +76,12 @@ impl Record {
         let written = Written {
             format: FORMAT,
             host: target.host.clone(),
-            folder: place::to_hex(target.folder.as_os_str()),
+            folder: hex::of_path(&target.folder),
             port: target.port,
-            config: target
-                .config
-                .as_ref()
-                .map(|path| place::to_hex(path.as_os_str())),
+            config: target.config.as_ref().map(|path| hex::of_path(path)),
             options: target.options.clone(),
             timeout_ms: u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX),
-            mountpoint: place::to_hex(self.mountpoint.as_os_str()),
+            mountpoint: hex::of_path(&self.mountpoint),
             pid: self.pid,
             started: self.started,
         };
@@ -154,7 +152,7 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> {
 }
 
 fn link_of(mountpoint: &Path) -> Result<PathBuf, Failure> {
-    let name = place::short_digest(place::to_hex(mountpoint.as_os_str()).as_bytes());
+    let name = place::short_digest(hex::of_path(mountpoint).as_bytes());
     Ok(place::mounts()?.join(name))
 }
 

@@ -10,6 +10,7 @@ use super::arguments::Status;
 use super::record::{self, Record};
 use super::{Ending, failed, log, mountpoint, place, print, socket, ssh};
 use crate::failure::Failure;
+use crate::hex;
 use crate::mount::Report;
 
 const MIB: f64 = 1_048_576.0;
@@ -41,7 +42,7 @@ pub fn run(arguments: &Status) -> Result<ExitCode, Ending> {
 pub fn about(record: &Record, cache: &Path) -> Value {
     json!({
         "mountpoint": record.mountpoint.to_string_lossy(),
-        "mountpoint_hex": place::to_hex(record.mountpoint.as_os_str()),
+        "mountpoint_hex": hex::of_path(&record.mountpoint),
         "target": ssh::shown(&record.target),
         "cache": cache.to_string_lossy(),
         "pid": record.pid,

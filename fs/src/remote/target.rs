@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
+use crate::hex;
 
 /// A folder on a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl Target {
     /// A stable text that names user, host, port and folder, for a cache to tell targets apart.
     pub fn key(&self) -> String {
         let port = self.port.map(|port| port.to_string()).unwrap_or_default();
-        let folder = hex(self.folder.as_os_str().as_bytes());
+        let folder = hex::of_path(&self.folder);
         format!("sftp {} port={port} folder={folder}", self.host)
     }
 
@@ -136,9 +137,4 @@ fn split(text: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let end = rest.iter().position(|&b| b == b']')?;
     let folder = rest[end + 1..].strip_prefix(b":")?;
     Some(([user, &rest[..end]].concat(), folder.to_vec()))
-}
-
-/// Bytes in hexadecimal: a key is text, a folder any bytes.
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::types::{Dirty, Kept, path_from_hex, to_hex};
+use super::types::{Dirty, Kept};
+use crate::hex;
 use crate::remote::Version;
 
 /// What tells that a file was written to: its size and its two times, as stat(2) gives them.
@@ -69,7 +70,7 @@ impl OnDisk {
     fn checked(mut self) -> Result<Vec<u8>, serde_json::Error> {
         self.check.clear();
         let hash = blake3::hash(&serde_json::to_vec(&self)?);
-        self.check = to_hex(&hash.as_bytes()[..8]);
+        self.check = hex::of(&hash.as_bytes()[..8]);
         serde_json::to_vec(&self)
     }
 }
@@ -78,7 +79,7 @@ impl Record {
     /// As it is written.
     pub(super) fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
         let on_disk = OnDisk {
-            names: self.names.iter().map(|name| name_to_hex(name)).collect(),
+            names: self.names.iter().map(|name| hex::of_path(name)).collect(),
             version: self.version,
             trusted: self.trusted,
             dirty: self.dirty.clone(),
@@ -99,7 +100,7 @@ impl Record {
             return None;
         }
         let names: Option<Vec<PathBuf>> =
-            read.names.iter().map(|name| path_from_hex(name)).collect();
+            read.names.iter().map(|name| hex::to_path(name)).collect();
         Some(Self {
             names: names.filter(|names| !names.is_empty())?,
             version: read.version,
@@ -122,15 +123,15 @@ struct RenameOnDisk {
 /// A rename as it is written.
 pub(super) fn rename_to_bytes(from: &Path, to: &Path) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&RenameOnDisk {
-        from: name_to_hex(from),
-        to: name_to_hex(to),
+        from: hex::of_path(from),
+        to: hex::of_path(to),
     })
 }
 
 /// What was written; `None` if it is torn.
 pub(super) fn rename_from_bytes(bytes: &[u8]) -> Option<(PathBuf, PathBuf)> {
     let read: RenameOnDisk = serde_json::from_slice(bytes).ok()?;
-    Some((path_from_hex(&read.from)?, path_from_hex(&read.to)?))
+    Some((hex::to_path(&read.from)?, hex::to_path(&read.to)?))
 }
 
 /// Which names of a copy outlive that something else is renamed to them.
@@ -154,8 +155,4 @@ pub(super) fn renamed(names: &[PathBuf], from: &Path, to: &Path, stay: Stay) -> 
         Err(_) => Some(name.clone()),
     };
     names.iter().filter_map(follow).collect()
-}
-
-fn name_to_hex(name: &Path) -> String {
-    to_hex(name.as_os_str().as_encoded_bytes())
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use nix::errno::Errno;
 
 use super::folder::{errno, write_whole};
-use super::types::{path_from_hex, to_hex};
+use crate::hex;
 use crate::remote::{Journal, Temporary, is_temporary};
 
 /// The name in the cache folder.
@@ -114,7 +114,7 @@ impl Journal for Temporaries {
         if open.there.remove(temporary).is_none() {
             return;
         }
-        open.add(&format!("-{}\n", hex(temporary)));
+        open.add(&format!("-{}\n", hex::of_path(temporary)));
         if open.bytes > LONG.max(4 * open.there.len() as u64 * 128) {
             // On a full disk it goes on growing, or not even that: see `add`.
             let _ = self.shorten(&mut open);
@@ -149,12 +149,12 @@ fn read(bytes: &[u8]) -> BTreeMap<PathBuf, u64> {
         let Some(line) = line.strip_suffix('\n') else {
             continue;
         };
-        if let Some(path) = line.strip_prefix('-').and_then(path_from_hex) {
+        if let Some(path) = line.strip_prefix('-').and_then(hex::to_path) {
             there.remove(&path);
         }
         let begun = line.strip_prefix('+').and_then(|rest| rest.split_once(' '));
         let begun =
-            begun.and_then(|(begun, path)| Some((begun.parse().ok()?, path_from_hex(path)?)));
+            begun.and_then(|(begun, path)| Some((begun.parse().ok()?, hex::to_path(path)?)));
         if let Some((begun, path)) = begun
             && path.file_name().is_some_and(is_temporary)
         {
@@ -165,11 +165,7 @@ fn read(bytes: &[u8]) -> BTreeMap<PathBuf, u64> {
 }
 
 fn begun_line(path: &Path, begun: u64) -> String {
-    format!("+{begun} {}\n", hex(path))
-}
-
-fn hex(path: &Path) -> String {
-    to_hex(path.as_os_str().as_encoded_bytes())
+    format!("+{begun} {}\n", hex::of_path(path))
 }
 
 fn now() -> u64 {

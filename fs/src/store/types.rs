@@ -1,6 +1,5 @@
 //! What the store says of a cached file.
 
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -109,19 +108,4 @@ impl Rename {
     pub fn given_up(self) -> Self {
         Self { late: true, ..self }
     }
-}
-
-/// Bytes as hexadecimal digits: names may be any bytes, JSON text may not.
-pub(super) fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The path of which [`to_hex`] made this text.
-pub(super) fn path_from_hex(text: &str) -> Option<PathBuf> {
-    if text.len() % 2 != 0 || !text.is_ascii() {
-        return None;
-    }
-    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).ok();
-    let bytes: Option<Vec<u8>> = (0..text.len()).step_by(2).map(byte).collect();
-    Some(PathBuf::from(std::ffi::OsString::from_vec(bytes?)))
 }
