@@ -89,6 +89,7 @@ DESCRIPTION = {
                 {"name": "time_ns", "unit": "ns", "better": "less", "doc": "Time."},
             ],
             "needs": [],
+            "programs": [],
         }
     ],
     "covariates": [

@@ -40,6 +40,7 @@ def workload(name: str, parameters: list[dict], metrics: list[dict]) -> dict:
         "parameters": parameters,
         "metrics": metrics,
         "needs": [],
+        "programs": [],
     }
 
 

@@ -57,7 +57,7 @@ def test_a_full_disk_is_told_unless_the_source_is_there(toy: Path, monkeypatch: 
 
 
 def test_what_boots_guests_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(initramfs._TOOLS, "no-such-mke2fs", "e2fsprogs")
+    monkeypatch.setitem(initramfs.PACKAGES, "no-such-mke2fs", "e2fsprogs")
     found = findings()["guest programs"]
     assert (found.status, found.found) == ("missing", "not installed: no-such-mke2fs")
     assert (found.remedy or "").endswith("apt-get install e2fsprogs")

@@ -30,7 +30,7 @@ GETPPID = Request(1, "syscall.cost", {"call": "getppid"}, reps=4)
 
 def place(kernel: Kernel, probe: Path, memory_bytes: int = MEMORY_BYTES) -> GuestPlace:
     guest = Guest(str(kernel.image), "instructions", 1, memory_bytes)
-    return GuestPlace(guest, probe, Placement(), "this machine")
+    return GuestPlace(guest, (), probe, Placement(), "this machine")
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_an_image_that_is_no_kernel_is_told_in_one_line(
     image = tmp_path / "bzImage"
     # The header is a kernel's, so that only the boot tells.
     image.write_bytes(patched_kernel.image.read_bytes()[:20_000])
-    guests = GuestPlace(Guest(str(image), "instructions", 1), real_probe, Placement(), None)
+    guests = GuestPlace(Guest(str(image), "instructions", 1), (), real_probe, Placement(), None)
     with pytest.raises(ProbeError, match=r"^the guest [^\n]*$"):
         guests.start()
 
@@ -154,7 +154,8 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
         "import sys; from pathlib import Path\n"
         "from oscope.guest import Guest; from oscope.guest.place import GuestPlace\n"
         "from oscope.placement import Placement\n"
-        "place = GuestPlace(Guest(sys.argv[1], 'instructions', 1), Path(sys.argv[2]), Placement(), None)\n"
+        "guest = Guest(sys.argv[1], 'instructions', 1)\n"
+        "place = GuestPlace(guest, (), Path(sys.argv[2]), Placement(), None)\n"
         "place.start()\n"
     )
     laboratory = subprocess.Popen([sys.executable, "-c", script, str(patched_kernel.image), str(real_probe)])
@@ -172,7 +173,7 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
 def test_a_first_process_that_fails_says_what(patched_kernel: Kernel, real_probe: Path) -> None:
     with Console() as console:
         wanted = Wanted(patched_kernel.image, "tcg", "wall", 1, 512 << 20, console.path)
-        command = list(for_probe(wanted, initramfs.pack(real_probe)).command)
+        command = list(for_probe(wanted, initramfs.pack(real_probe, ())).command)
         # Without the RAM disk's size it has 4 MB, too few for the file system asked for.
         place_of = command.index("-append") + 1
         command[place_of] = command[place_of].replace("ramdisk_size=", "oscope.nothing=")

@@ -189,11 +189,11 @@ def test_a_guest_is_given_the_modules_of_its_kernel(
     del one
     monkeypatch.setattr(initramfs, "cache_folder", lambda: tmp_path)
     kernel = build.build(made(), Silence())
-    plain = initramfs.pack(real_probe)
-    packed = initramfs.pack(real_probe, kernel.modules_folder)
+    plain = initramfs.pack(real_probe, ())
+    packed = initramfs.pack(real_probe, (), kernel.modules_folder)
     assert b"lib/modules/oscope/one.ko\0" in packed.read_bytes()
     assert b"one.ko" not in plain.read_bytes()
-    assert initramfs.pack(real_probe) == plain != packed
+    assert initramfs.pack(real_probe, ()) == plain != packed
 
 
 def test_providing_a_kernel_provides_its_modules(one: Path) -> None:

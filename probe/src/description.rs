@@ -24,6 +24,8 @@ pub struct Description {
     pub metrics: Vec<Metric>,
     /// What the machine must offer, such as `root` or `/dev/fuse`.
     pub needs: Vec<&'static str>,
+    /// Programs that it may run: a guest is given them, as files of its own.
+    pub programs: Vec<&'static str>,
 }
 
 /// A parameter, with all that is needed to check a value.

@@ -69,6 +69,8 @@ class Workload:
     parameters: tuple[Parameter, ...]
     metrics: tuple[Metric, ...]
     needs: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    """Those that it may run, with which a guest is to be furnished."""
 
     def parameter(self, name: str) -> Parameter | None:
         """Return the parameter called `name`, or None."""
@@ -89,6 +91,8 @@ class Workload:
             parameters=tuple(_parameter(p) for p in data["parameters"]),
             metrics=tuple(Metric(m["name"], m["unit"], m["better"], m["doc"]) for m in data["metrics"]),
             needs=tuple(data["needs"]),
+            # Runs that were stored by an earlier Oscope do not tell.
+            programs=tuple(data.get("programs", ())),
         )
 
 

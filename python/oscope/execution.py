@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -68,7 +68,9 @@ def make_turns(placement: Placement) -> Turns:
     turns = Turns(
         path,
         placement,
-        lambda guest: guest_place(guest, path, placement, turns.environment.get("machine")),
+        lambda guest, programs: guest_place(
+            guest, programs, path, placement, turns.environment.get("machine")
+        ),
     )
     return turns
 
@@ -79,12 +81,14 @@ def check_places(plan: Plan, turns: Turns) -> None:
         turns.place_of(experiment)
 
 
-def guest_place(guest: Guest, probe: Path, placement: Placement, machine: object) -> Place:
-    """Return where `guest` is booted on this `machine`. Raises OscopeError where it cannot be."""
+def guest_place(
+    guest: Guest, programs: Collection[str], probe: Path, placement: Placement, machine: object
+) -> Place:
+    """Return where `guest` with `programs` is booted on this `machine`; OscopeError where it cannot be."""
     # Imported where a guest is wanted: it takes a while.
     from oscope.guest.place import GuestPlace
 
-    return GuestPlace(guest, probe, placement, machine)
+    return GuestPlace(guest, programs, probe, placement, machine)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,16 +33,18 @@ _MOST_FAILED_BOOTS = 3
 class Turns:
     """A chain of probe processes, one at a time, and the run that they measure for."""
 
-    def __init__(self, path: Path, placement: Placement, make_place: Callable[[Guest], Place]) -> None:
+    def __init__(
+        self, path: Path, placement: Placement, make_place: Callable[[Guest, Collection[str]], Place]
+    ) -> None:
         """Start the first process, whose greeting tells where the run takes place. Raises ProbeError.
 
-        `make_place` makes the place of the guests that an experiment is measured in.
+        `make_place` makes the place of the guests that have the programs of those names.
         """
         self.path = path
         self._placement = placement
         self._make_place = make_place
         self._local = Local(path, placement)
-        self._guests: dict[Guest, Place] = {}
+        self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
         self._place: Place = self._local
         self._probe: Probe | None = None
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
@@ -63,9 +65,10 @@ class Turns:
         guest = experiment.guest
         if guest is None:
             return self._local
-        if guest not in self._guests:
-            self._guests[guest] = self._make_place(guest)
-        return self._guests[guest]
+        key = (guest, experiment.workload.programs)
+        if key not in self._guests:
+            self._guests[key] = self._make_place(*key)
+        return self._guests[key]
 
     def begin(self, recorder: Recorder, listener: Listener) -> None:
         """Measure for `recorder` from now on."""

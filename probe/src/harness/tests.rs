@@ -68,6 +68,7 @@ impl Workload for Broken {
             }],
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
+            programs: vec![],
         }
     }
 

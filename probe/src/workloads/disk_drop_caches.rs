@@ -87,6 +87,7 @@ impl Workload for DropCaches {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec!["root"],
+            programs: vec![],
         }
     }
 

@@ -82,6 +82,7 @@ impl Workload for DiskPeers {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec!["dd"],
         }
     }
 

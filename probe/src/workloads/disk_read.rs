@@ -87,6 +87,7 @@ impl Workload for DiskRead {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -81,6 +81,7 @@ impl Workload for DiskWrite {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -78,6 +78,7 @@ impl Workload for IpcLatency {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -76,6 +76,7 @@ impl Workload for MemoryAccess {
             parameters: parameters::parameters(),
             metrics: parameters::metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -80,6 +80,7 @@ impl Workload for MemoryBandwidth {
                 },
             ],
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -112,6 +112,7 @@ impl Workload for MemoryFault {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

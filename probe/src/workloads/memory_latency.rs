@@ -53,6 +53,7 @@ impl Workload for MemoryLatency {
             parameters: parameters(),
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
+            programs: vec![],
         }
     }
 

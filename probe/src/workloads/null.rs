@@ -80,6 +80,7 @@ impl Workload for Null {
             ],
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -66,6 +66,7 @@ impl Workload for ProcessCreate {
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -84,6 +84,7 @@ impl Workload for SyscallCost {
             ],
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -91,6 +91,7 @@ impl Workload for SyscallThroughput {
                 },
             ],
             needs: vec![],
+            programs: vec![],
         }
     }
 

@@ -86,7 +86,7 @@ def _programs() -> Finding:
     if lacking:
         found = f"not installed: {', '.join(lacking)}"
         return Finding(name, "missing", found, _GUESTS, tools.install(lacking.values()))
-    return Finding(name, "ok", "setpriv, mke2fs, dd, ip and tc", _GUESTS)
+    return Finding(name, "ok", ", ".join(("setpriv", *initramfs.PACKAGES)), _GUESTS)
 
 
 def _kvm() -> Finding:

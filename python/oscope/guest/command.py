@@ -44,7 +44,7 @@ def machine(
     Raises UsageError for a command that is too long, OscopeError where there can be no such guest.
     """
     kernel: Kernel = find(guest.kernel)
-    choice = choose(guest.clock, kernel.image, initramfs.pack(find_probe()), trial=trial)
+    choice = choose(guest.clock, kernel.image, initramfs.pack(find_probe(), ()), trial=trial)
     wanted = Wanted(
         kernel.image,
         choice.accelerator,

@@ -1,6 +1,6 @@
-"""Packs the probe, Oscope's modules and what they need into an initramfs: all that a guest has of files.
+"""Packs the probe, programs that it runs and Oscope's modules into an initramfs: all the files of a guest.
 
-The probe and its libraries are the very ones of this machine, so that a guest runs the same instrument.
+Programs and libraries are the very ones of this machine, so that a guest runs the same instrument.
 Nothing is read from the host while a guest runs.
 """
 
@@ -15,13 +15,14 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
 from platformdirs import user_cache_path
 from virtme.cpiowriter import CpioWriter
 
 from oscope.errors import OscopeError
+from oscope.locate import find_filesystem
 
 _LISTING_LIMIT_S = 30.0
 _KEPT_S = 24 * 3600.0
@@ -39,11 +40,26 @@ _CONFIGURATION = b"""\
 \t}
 """
 """Of mke2fs, so that this machine's own has no say in what a guest's file system is like."""
-_TOOLS = {"mke2fs": "e2fsprogs", "dd": "coreutils", "ip": "iproute2", "tc": "iproute2"}
-"""Programs beside the probe, and their packages.
-
-What makes the file system, a peer of `disk.peers`, and what joins and slows the networks of `transfer.copy`.
-"""
+_MAKES_DISK = "mke2fs"
+PACKAGES = {
+    _MAKES_DISK: "e2fsprogs",
+    "dd": "coreutils",
+    "ip": "iproute2",
+    "tc": "iproute2",
+    "ssh": "openssh-client",
+    "ssh-keygen": "openssh-client",
+    "sshd": "openssh-server",
+    "sshfs": "sshfs",
+    "fusermount3": "fuse3",
+    "git": "git",
+    "tar": "tar",
+}
+"""Programs that a guest may be given, and their packages; the probe and `oscope-fs` are of our own."""
+_ACCOUNTS = {
+    "/etc/passwd": b"root:x:0:0:root:/root:/bin/false\nsshd:x:100:65534::/run/sshd:/bin/false\n",
+    "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
+}
+"""Whom sshd lets in, and as whom it runs what it does not trust."""
 MODULES = "/lib/modules/oscope"
 """Where a guest has Oscope's modules, of whichever kernel it is."""
 
@@ -55,14 +71,14 @@ def cache_folder() -> Path:
     return folder
 
 
-def pack(probe: Path, modules: Path | None = None) -> Path:
+def pack(probe: Path, programs: Collection[str], modules: Path | None = None) -> Path:
     """Return an initramfs with `probe` as its first process, packed anew where its content has changed.
 
-    The kernel modules of the folder `modules` will be in the guest's folder MODULES.
+    The `programs` will be in the guest's /bin, and the kernel modules of the folder `modules` in MODULES.
 
-    Raises OscopeError where a tool or library is missing.
+    Raises OscopeError where a program or library is missing.
     """
-    files = dict(_content(probe))
+    files = dict(_content(probe, programs))
     if modules is not None:
         files |= {f"{MODULES}/{file.name}": file.read_bytes() for file in sorted(modules.glob("*.ko"))}
     digest = hashlib.sha256()
@@ -78,9 +94,9 @@ def pack(probe: Path, modules: Path | None = None) -> Path:
     return path
 
 
-def _content(probe: Path) -> Iterable[tuple[str, bytes]]:
+def _content(probe: Path, names: Collection[str]) -> Iterable[tuple[str, bytes]]:
     """Yield each file's path in the guest and what is in it."""
-    programs = {"/oscope-probe": probe} | {f"/bin/{name}": _tool(name) for name in _TOOLS}
+    programs = {"/oscope-probe": probe} | {f"/bin/{name}": _find(name) for name in (_MAKES_DISK, *names)}
     libraries = dict.fromkeys(library for program in programs.values() for library in _libraries(program))
     for name, path in (programs | {str(library): library for library in libraries}).items():
         yield name, path.read_bytes()
@@ -88,11 +104,13 @@ def _content(probe: Path) -> Iterable[tuple[str, bytes]]:
     with contextlib.suppress(FileNotFoundError):
         yield "/etc/ld.so.cache", Path("/etc/ld.so.cache").read_bytes()
     yield "/etc/mke2fs.conf", _CONFIGURATION
+    if "sshd" in names:
+        yield from _ACCOUNTS.items()
 
 
 def missing() -> dict[str, str]:
     """Return the programs for a guest that are not installed here, and their packages."""
-    return {name: package for name, package in _TOOLS.items() if _which(name) is None}
+    return {name: package for name, package in PACKAGES.items() if _which(name) is None}
 
 
 def _which(name: str) -> str | None:
@@ -100,10 +118,12 @@ def _which(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
-def _tool(name: str) -> Path:
+def _find(name: str) -> Path:
+    if name == "oscope-fs":
+        return find_filesystem()
     found = _which(name)
     if found is None:
-        raise OscopeError(f"a guest needs {name}, which is not here", remedy=f"install {_TOOLS[name]}")
+        raise OscopeError(f"a guest needs {name}, which is not here", remedy=f"install {PACKAGES[name]}")
     return Path(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,11 +66,13 @@ class GuestPlace:
 
     traceable = False
 
-    def __init__(self, guest: Guest, probe: Path, placement: Placement, machine: object) -> None:
+    def __init__(
+        self, guest: Guest, programs: Collection[str], probe: Path, placement: Placement, machine: object
+    ) -> None:
         """Find the kernel, pack the probe at `probe` and decide how the guests are run.
 
-        `machine` is what names this machine in its own environment. Raises OscopeError where there can be no
-        such guest.
+        They have `programs` in /bin. `machine` is what names this machine in its own environment. Raises
+        OscopeError where there can be no such guest.
         """
         self.name = f"guest:{guest.kernel}"
         self.guest = guest
@@ -78,7 +80,7 @@ class GuestPlace:
         self._host = machine
         self.kernel = kernel.find(guest.kernel)
         self._workloads = catalogue.load(probe).workloads
-        self._initramfs = initramfs.pack(probe, self.kernel.modules_folder)
+        self._initramfs = initramfs.pack(probe, programs, self.kernel.modules_folder)
         with placement.starting():
             self.choice = choose(guest.clock, self.kernel.image, self._initramfs)
         self.slowness = _SLOWNESS[self.choice.accelerator]

@@ -79,6 +79,7 @@ pub fn description() -> Description {
         parameters: parameters(),
         metrics: metrics(),
         needs: vec![],
+        programs: vec![],
     }
 }
 

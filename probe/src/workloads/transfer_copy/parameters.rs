@@ -135,6 +135,7 @@ pub fn description() -> Description {
         parameters: parameters(),
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
+        programs: vec!["ip", "tc"],
     }
 }
 

@@ -38,6 +38,7 @@ pub fn description() -> Description {
         parameters: parameters(),
         metrics: metrics(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
+        programs: vec![],
     }
 }
 
