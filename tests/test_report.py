@@ -17,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 
 import synthetic
 import synthetic_disk
+import synthetic_fs
 import synthetic_ipc
 import synthetic_kernel
 import synthetic_memory
@@ -125,6 +126,7 @@ def test_the_title_is_that_of_what_was_run() -> None:
         synthetic_ipc.survey(),
         synthetic_transfer.survey(),
         synthetic_kernel.survey(),
+        synthetic_fs.survey(),
     )
     everything = Results(tuple(each for survey in surveys for each in survey.experiments))
     assert title(everything, LABS) == "This machine’s survey"

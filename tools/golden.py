@@ -33,6 +33,9 @@ NARROW: Mapping[str, tuple[Level, ...]] = {
     "sizes": ("equal",),
     "size": (8 << 20,),
     "content": ("random",),
+    "system": ("oscope", "nfs"),
+    "operation": ("read-again",),
+    "delay": (0.01,),
 }
 """Levels measured in a guest, which is slow: those of the two points that are kept."""
 

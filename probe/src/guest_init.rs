@@ -9,6 +9,7 @@ mod ports;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -33,6 +34,15 @@ const DISK_ID: &str = "05c09e00-0000-4000-8000-000000000001";
 /// Whether this process is to be the first one of a guest, whatever its arguments: the kernel adds those of its own that it does not know.
 pub fn is_wanted() -> bool {
     std::process::id() == 1 && env::args_os().next().as_deref() == Some(OsStr::new(NAME))
+}
+
+/// Whether this process was started by the first one of a guest, as [`run`] is.
+pub fn is_around() -> bool {
+    let line = fs::read("/proc/1/cmdline").unwrap_or_default();
+    let first = line.split(|&byte| byte == 0).next();
+    parent_id() == 1
+        && first == Some(NAME.as_bytes())
+        && fs::read_link("/proc/1/exe").is_ok_and(|path| path == Path::new(PROBE))
 }
 
 /// Be the first process of a guest; the console tells how it ended.
@@ -164,7 +174,7 @@ fn ending(status: ExitStatus) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{clock, is_wanted};
+    use super::{clock, is_around, is_wanted};
 
     #[test]
     fn the_kernel_command_line_names_the_clock() {
@@ -178,5 +188,6 @@ mod tests {
     #[test]
     fn no_other_process_takes_itself_for_the_first_one() {
         assert!(!is_wanted());
+        assert!(!is_around());
     }
 }

@@ -7,6 +7,7 @@ mod affinity;
 mod cache_model;
 mod calibration;
 mod cancel;
+mod capture;
 mod clock;
 mod counters;
 mod covariates;
@@ -27,6 +28,7 @@ mod region;
 mod registry;
 mod self_check;
 mod session;
+mod shared_folder;
 mod steps;
 mod transfer;
 mod transfer_device;
@@ -67,6 +69,8 @@ enum Verb {
     Environment(ClockChoice),
     /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
     Restore,
+    /// Find what may be DHCP in the packet capture at standard input; one JSON object a line tells each packet.
+    Dhcp,
     /// Send files to a receiver, each verified; one JSON object a line tells how it goes.
     Send(SendArguments),
     /// Receive files into a folder, each verified before it gets its name; one JSON object a line tells how it goes.
@@ -127,6 +131,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             print(&session::environment(&instrument))
         }
         Verb::Restore => restore(),
+        Verb::Dhcp => Ok(capture::run()?),
         Verb::Send(_) | Verb::Receive(_) => unreachable!("they end with their own status"),
     }
 }

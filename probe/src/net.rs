@@ -7,5 +7,5 @@ mod link;
 mod namespace;
 mod shape;
 
-pub use link::Link;
+pub use link::{DEVICE, Link};
 pub use shape::Shape;

@@ -3,8 +3,9 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,9 +32,9 @@ pub struct Name {
     pub command: &'static str,
     /// The package that has it.
     pub package: &'static str,
-    /// What asks it for its version.
+    /// What asks it for its version; empty for a program that does not tell it.
     pub question: &'static str,
-    /// How the answer begins.
+    /// How a line of the answer begins.
     pub greeting: &'static str,
     /// What would make a run of it end in time.
     pub if_slow: &'static str,
@@ -45,7 +46,7 @@ pub struct Program {
     name: Name,
     path: PathBuf,
     search: OsString,
-    /// What it said of its version: the first line.
+    /// What it said of its version: the line that begins as it should.
     pub version: String,
 }
 
@@ -55,34 +56,46 @@ impl Program {
     /// # Errors
     /// `Failure::Unavailable` if it is missing or another one, with the remedy; `Failure::Failed` if no process can be made.
     pub fn find(name: Name, search: Option<&OsStr>) -> Result<Self, Failure> {
+        let path = locate(name.command, search.unwrap_or_default());
+        let path = path.ok_or_else(|| {
+            Failure::unavailable(format!("{} is not installed", name.command), remedy(name))
+        })?;
+        Self::at(path, name, search)
+    }
+
+    /// Take the program at `path`, and ask for its version. The folders of `search` are the PATH that it gets.
+    ///
+    /// # Errors
+    /// `Failure::Unavailable` if it is another one, with the remedy; `Failure::Failed` if no process can be made.
+    pub fn at(path: PathBuf, name: Name, search: Option<&OsStr>) -> Result<Self, Failure> {
         // Where the parent ignored it, nobody could wait for a child.
         cancel::handle(Signal::SIGCHLD, SigHandler::SigDfl)?;
-        let remedy = format!("apt-get install {}", name.package);
-        let search = search.unwrap_or_default().to_owned();
-        let path = locate(name.command, &search).ok_or_else(|| {
-            Failure::unavailable(format!("{} is not installed", name.command), &remedy)
-        })?;
         let mut program = Self {
             name,
             path,
-            search,
+            search: search.unwrap_or_default().to_owned(),
             version: String::new(),
         };
+        if name.question.is_empty() {
+            return Ok(program);
+        }
         let mut run = program.run(&[name.question.to_owned()])?;
         let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
         let answer = match run.said(ended) {
-            Ok(said) => said.output.lines().next().unwrap_or_default().to_owned(),
+            Ok(said) => said.output + &said.errors,
             Err(failure) => failure.to_string(),
         };
-        if !answer.starts_with(name.greeting) {
+        let greets = |line: &&str| line.starts_with(name.greeting);
+        let Some(version) = answer.lines().find(greets) else {
             let message = format!(
-                "{} is another program: asked for its version, it does not begin with {:?} but with {answer:?}",
+                "{} is another program: asked for its version, it does not begin with {:?} but with {:?}",
                 program.path.display(),
-                name.greeting
+                name.greeting,
+                answer.lines().next().unwrap_or_default()
             );
-            return Err(Failure::unavailable(message, remedy));
-        }
-        program.version = answer;
+            return Err(Failure::unavailable(message, remedy(name)));
+        };
+        program.version = version.to_owned();
         Ok(program)
     }
 
@@ -115,7 +128,7 @@ impl Program {
             .stdin(Stdio::null())
             .stdout(output.try_clone().map_err(doing)?)
             .stderr(errors.try_clone().map_err(doing)?);
-        dies_with_this_process(&mut command);
+        dies_with_this_process(&mut command).map_err(doing)?;
         Ok(Run {
             command,
             name: self.name,
@@ -144,36 +157,38 @@ pub struct Said {
 }
 
 impl Run {
+    /// Set a variable of its environment.
+    pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) {
+        self.command.env(name, value);
+    }
+
+    /// Have the program be called by its whole path, by which some start themselves again.
+    pub fn call_by_path(&mut self) {
+        let path = self.command.get_program().to_owned();
+        self.command.arg0(path);
+    }
+
+    /// Start the program.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if it cannot be started.
+    pub fn start(&mut self) -> Result<Running, Failure> {
+        let failed = |error| failed(self.name, error);
+        let child = Killed(self.command.spawn().map_err(failed)?);
+        let end = pidfd(child.0.id()).map_err(failed)?;
+        Ok(Running {
+            child,
+            end,
+            name: self.name,
+        })
+    }
+
     /// Start the program and wait until it has ended. It is killed at `latest`, and when the probe is asked to stop.
     ///
     /// # Errors
     /// `Failure::Failed` if it cannot be started or did not end by itself.
     pub fn finish(&mut self, latest: Instant) -> Result<ExitStatus, Failure> {
-        let failed = |error| Failure::system(&format!("running {}", self.name.command), error);
-        let mut running = Running(self.command.spawn().map_err(failed)?);
-        let end = pidfd(&running.0).map_err(failed)?;
-        loop {
-            let now = Instant::now();
-            if cancel::requested() {
-                return Err(Failure::failed(format!(
-                    "{} was interrupted",
-                    self.name.command
-                )));
-            }
-            if now >= latest {
-                return Err(Failure::failed(format!(
-                    "{} had not ended in time and was killed; {}",
-                    self.name.command, self.name.if_slow
-                )));
-            }
-            let left = PollTimeout::try_from(latest - now).unwrap_or(PollTimeout::MAX);
-            let mut ends = [PollFd::new(end.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut ends, left.min(PollTimeout::from(LOOK_MS))) {
-                Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => return running.0.wait().map_err(failed),
-                Err(error) => return Err(failed(error.into())),
-            }
-        }
+        self.start()?.wait(latest)
     }
 
     /// What the program said, if it ended well.
@@ -181,19 +196,93 @@ impl Run {
     /// # Errors
     /// `Failure::Failed` with its last words if it did not.
     pub fn said(self, ended: ExitStatus) -> Result<Said, Failure> {
-        let said = Said {
-            output: content(self.output)?,
-            errors: content(self.errors)?,
-        };
-        if ended.success() {
-            return Ok(said);
+        if !ended.success() {
+            return Err(self.ended_badly(ended)?);
         }
-        let words = complaint(self.name.command, &said).unwrap_or("without a word");
-        Err(Failure::failed(format!(
-            "{} ended with {ended}: {words}",
-            self.name.command
+        Ok(Said {
+            output: content(&self.output)?,
+            errors: content(&self.errors)?,
+        })
+    }
+
+    /// That the program ended like that, with its last words.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if its output cannot be read.
+    pub fn ended_badly(&self, ended: ExitStatus) -> Result<Failure, Failure> {
+        let words = self.last_words()?;
+        Ok(Failure::failed(format!(
+            "{} ended with {ended}: {}",
+            self.name.command,
+            words.as_deref().unwrap_or("without a word")
         )))
     }
+
+    /// What the program complained of last, or said last of all on standard error, if anything; it may still run.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if its output cannot be read.
+    pub fn last_words(&self) -> Result<Option<String>, Failure> {
+        let said = Said {
+            output: content(&self.output)?,
+            errors: content(&self.errors)?,
+        };
+        Ok(complaint(self.name.command, &said).map(str::to_owned))
+    }
+}
+
+/// A program that runs; dropping it kills it, if it is alive, and waits for it.
+#[derive(Debug)]
+pub struct Running {
+    child: Killed,
+    /// Readable once it has ended.
+    end: OwnedFd,
+    name: Name,
+}
+
+impl Running {
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if the kernel does not tell.
+    pub fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
+        let ended = self.child.0.try_wait();
+        ended.map_err(|error| failed(self.name, error))
+    }
+
+    /// Wait until it has ended, at most until `latest`, or until the probe is asked to stop.
+    ///
+    /// # Errors
+    /// `Failure::Failed` if it did not end by itself; it is killed when this is dropped.
+    pub fn wait(&mut self, latest: Instant) -> Result<ExitStatus, Failure> {
+        let command = self.name.command;
+        loop {
+            let now = Instant::now();
+            if cancel::requested() {
+                return Err(Failure::failed(format!("{command} was interrupted")));
+            }
+            if now >= latest {
+                return Err(Failure::failed(format!(
+                    "{command} had not ended in time and was killed; {}",
+                    self.name.if_slow
+                )));
+            }
+            let left = PollTimeout::try_from(latest - now).unwrap_or(PollTimeout::MAX);
+            let mut ends = [PollFd::new(self.end.as_fd(), PollFlags::POLLIN)];
+            match poll(&mut ends, left.min(PollTimeout::from(LOOK_MS))) {
+                Ok(0) | Err(Errno::EINTR) => {}
+                Ok(_) => {
+                    let ended = self.child.0.wait();
+                    return ended.map_err(|error| failed(self.name, error));
+                }
+                Err(error) => return Err(failed(self.name, error.into())),
+            }
+        }
+    }
+}
+
+fn failed(name: Name, error: io::Error) -> Failure {
+    Failure::system(&format!("running {}", name.command), error)
 }
 
 /// The last line that says something.
@@ -212,9 +301,10 @@ fn complaint<'a>(name: &str, said: &'a Said) -> Option<&'a str> {
 }
 
 /// A child; dropping it kills it, if it is alive, and waits for it.
-struct Running(Child);
+#[derive(Debug)]
+struct Killed(Child);
 
-impl Drop for Running {
+impl Drop for Killed {
     fn drop(&mut self) {
         if let Ok(None) = self.0.try_wait() {
             let ended = self.0.kill().and_then(|()| self.0.wait());
@@ -226,6 +316,17 @@ impl Drop for Running {
             }
         }
     }
+}
+
+/// The folders of PATH and those of programs for root, which are not on every PATH.
+pub fn search_for_root() -> OsString {
+    let mut search = env::var_os("PATH").unwrap_or_default();
+    search.push(":/usr/sbin:/sbin");
+    search
+}
+
+fn remedy(name: Name) -> String {
+    format!("apt-get install {}", name.package)
 }
 
 /// Where `command` lies, by the absolute folders of `search`.
@@ -247,18 +348,20 @@ fn memory_file() -> Result<File, Failure> {
         .map_err(|error| Failure::system("memfd_create", error))
 }
 
-/// All of a file, from its start.
-fn content(mut file: File) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    file.rewind()
-        .and_then(|()| file.read_to_end(&mut bytes))
-        .map_err(|error| Failure::system("reading a program's output", error))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+/// All of a file, from its start. The place where a program that runs writes next is left alone.
+fn content(file: &File) -> Result<String, Failure> {
+    let read = || {
+        let mut bytes = vec![0; file.metadata()?.len() as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().map_err(|error: io::Error| Failure::system("reading a program's output", error))
 }
 
 /// Have the kernel kill the child when this thread ends, and with it the probe (PR_SET_PDEATHSIG(2const)).
-fn dies_with_this_process(command: &mut Command) {
-    let parent = nix::unistd::getpid().as_raw();
+fn dies_with_this_process(command: &mut Command) -> io::Result<()> {
+    // Not by its number, which is 0 for a child in a process namespace of its own (getppid(2)).
+    let parent = pidfd(std::process::id())?;
     // SAFETY: both calls are async-signal-safe, and nothing is allocated.
     unsafe {
         command.pre_exec(move || {
@@ -266,128 +369,29 @@ fn dies_with_this_process(command: &mut Command) {
             if libc::prctl(libc::PR_SET_PDEATHSIG, kill) != 0 {
                 return Err(io::Error::last_os_error());
             }
+            let mut end = libc::pollfd {
+                fd: parent.as_raw_fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            };
             // The probe may have ended before this was asked for.
-            if libc::getppid() != parent {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            match libc::poll(&mut end, 1, 0) {
+                0 => Ok(()),
+                _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
             }
-            Ok(())
         });
     }
+    Ok(())
 }
 
-/// A descriptor that becomes readable at the child's end (pidfd_open(2), Linux 5.3).
-fn pidfd(child: &Child) -> io::Result<OwnedFd> {
-    // SAFETY: the call takes two numbers; the child is not waited for yet, so the first is still its own.
-    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) };
+/// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one, or a child not waited for.
+fn pidfd(process: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     let descriptor = Errno::result(answer)?;
     // SAFETY: the kernel has just made this descriptor for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as i32) })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SLEEP: Name = Name {
-        command: "sleep",
-        package: "coreutils",
-        greeting: "sleep (GNU coreutils) ",
-        question: "--version",
-        if_slow: "sleep less",
-    };
-
-    fn find(command: &'static str, greeting: &'static str) -> Program {
-        let name = Name {
-            command,
-            greeting,
-            ..SLEEP
-        };
-        Program::find(name, env::var_os("PATH").as_deref()).unwrap()
-    }
-
-    fn say(program: &Program, arguments: &[&str]) -> Result<Said, Failure> {
-        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let mut run = program.run(&arguments)?;
-        let ended = run.finish(Instant::now() + LONGEST_GREETING)?;
-        run.said(ended)
-    }
-
-    #[test]
-    fn a_missing_program_has_a_remedy() {
-        for search in [None, Some("/nowhere"), Some("bin:.:"), Some("/etc")] {
-            match Program::find(SLEEP, search.map(OsStr::new)) {
-                Err(Failure::Unavailable { message, remedy }) => {
-                    assert_eq!(message, "sleep is not installed");
-                    assert_eq!(remedy.unwrap(), "apt-get install coreutils");
-                }
-                other => panic!("{search:?}: {other:?}"),
-            }
-        }
-    }
-
-    #[test]
-    fn another_program_of_the_same_name_is_refused() {
-        let name = Name {
-            greeting: "sleep (another)",
-            ..SLEEP
-        };
-        match Program::find(name, env::var_os("PATH").as_deref()) {
-            Err(Failure::Unavailable { message, .. }) => {
-                assert!(message.contains("sleep (GNU coreutils)"), "{message}");
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn the_environment_is_the_path_and_the_language() {
-        let said = say(&find("env", "env (GNU"), &[]).unwrap();
-        let mut names: Vec<_> = said
-            .output
-            .lines()
-            .map(|line| line.split('=').next())
-            .collect();
-        names.sort_unstable();
-        assert_eq!(names, [Some("LC_ALL"), Some("PATH")]);
-    }
-
-    #[test]
-    fn much_output_is_taken_whole() {
-        let said = say(&find("seq", "seq (GNU"), &["300000"]).unwrap();
-        assert_eq!(said.output.lines().count(), 300_000);
-        assert_eq!(last_line(&said.output), Some("300000"));
-    }
-
-    #[test]
-    fn last_words_and_status_of_a_failure_are_told() {
-        let sleep = find("sleep", SLEEP.greeting);
-        let failure = say(&sleep, &["long"]).unwrap_err().to_string();
-        let words = "sleep ended with exit status: 1: sleep: invalid time interval";
-        assert!(failure.starts_with(words), "{failure}");
-    }
-
-    #[test]
-    fn a_program_that_does_not_end_is_killed_and_waited_for() {
-        let sleep = find("sleep", SLEEP.greeting);
-        let mut run = sleep.run(&["1000".to_owned()]).unwrap();
-        let refused = run.finish(Instant::now() + Duration::from_millis(300));
-        assert!(
-            refused
-                .unwrap_err()
-                .to_string()
-                .contains("not ended in time")
-        );
-    }
-
-    #[test]
-    fn the_kernel_kills_the_child_at_the_end_of_the_thread_that_made_it() {
-        let sleep = find("sleep", SLEEP.greeting);
-        let orphan = std::thread::spawn(move || {
-            let mut run = sleep.run(&["1000".to_owned()]).unwrap();
-            run.command.spawn().unwrap()
-        });
-        let mut orphan = orphan.join().unwrap();
-        use std::os::unix::process::ExitStatusExt;
-        assert_eq!(orphan.wait().unwrap().signal(), Some(libc::SIGKILL));
-    }
-}
+mod tests;

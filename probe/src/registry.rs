@@ -7,7 +7,7 @@ use crate::names;
 use crate::protocol::{Event, Request};
 use crate::workload::Workload;
 use crate::workloads::{
-    disk_drop_caches, disk_peers, disk_read, disk_write, ipc_latency, ipc_throughput,
+    disk_drop_caches, disk_peers, disk_read, disk_write, fs_compare, ipc_latency, ipc_throughput,
     memory_access, memory_bandwidth, memory_fault, memory_latency, null, process_create,
     syscall_cost, syscall_throughput, transfer_copy, transfer_device,
 };
@@ -30,6 +30,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<ipc_latency::IpcLatency>(),
     Entry::of::<transfer_copy::TransferCopy>(),
     Entry::of::<transfer_device::TransferDevice>(),
+    Entry::of::<fs_compare::FsCompare>(),
 ];
 
 /// Does one request with one kind of workload.

@@ -8,6 +8,7 @@ pub mod disk_peers;
 pub mod disk_read;
 pub mod disk_write;
 mod fresh_process;
+pub mod fs_compare;
 mod host_id;
 pub mod ipc;
 pub mod ipc_latency;

@@ -1,7 +1,5 @@
 //! Two namespaces joined by a pair of virtual Ethernet devices (veth(4)).
 
-use std::env;
-use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
@@ -9,7 +7,7 @@ use super::namespace::Namespace;
 use super::shape::{self, Shape};
 use crate::cancel;
 use crate::error::Failure;
-use crate::program::{Name, Program};
+use crate::program::{Name, Program, search_for_root};
 
 /// ip of iproute2 (ip(8)).
 const IP: Name = Name {
@@ -47,7 +45,7 @@ impl Link {
     /// `Failure::Unavailable` where this machine cannot, with the remedy. What was made so far vanishes.
     pub fn make(shape: &Shape) -> Result<Self, Failure> {
         let (sender, receiver) = (Namespace::new()?, Namespace::new()?);
-        let search = search();
+        let search = search_for_root();
         let ip = Program::find(IP, Some(&search))?;
         let other = receiver.path().display().to_string();
         {
@@ -88,13 +86,6 @@ impl Link {
     pub fn address(&self) -> IpAddr {
         RECEIVER.into()
     }
-}
-
-/// Where programs for root are looked for: their folders are not on every PATH.
-fn search() -> OsString {
-    let mut search = env::var_os("PATH").unwrap_or_default();
-    search.push(":/usr/sbin:/sbin");
-    search
 }
 
 /// Run a program to its end and give what it said on standard output.

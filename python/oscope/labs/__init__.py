@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Lab
-from oscope.labs import disk, ipc, kernel, memory, syscalls, transfer
+from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, transfer
 
-LABS: tuple[Lab, ...] = (syscalls.LAB, memory.LAB, disk.LAB, ipc.LAB, transfer.LAB, kernel.LAB)
+LABS: tuple[Lab, ...] = (syscalls.LAB, memory.LAB, disk.LAB, ipc.LAB, transfer.LAB, kernel.LAB, fs.LAB)
 """Every lab, in the order in which lists and reports show them."""
 
 

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapOptions};
@@ -89,6 +90,26 @@ impl Residency {
 /// # Errors
 /// `Failure::Unavailable` if pages stay, with their number and the likely reason.
 pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
+    emptied_by(drop_pages, file, length)
+}
+
+/// As [`make_cold`], for all of the file at `path` and by advice alone: nothing else is dropped.
+///
+/// # Errors
+/// As for [`make_cold`], and `Failure::Failed` if it cannot be opened.
+pub fn evict(path: &Path) -> Result<String, Failure> {
+    let failed = |error: io::Error| Failure::system(&path.display().to_string(), words(&error));
+    let file = File::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    emptied_by(advise, &file, length)
+}
+
+/// Drop the pages of a file in this way, until none is left.
+fn emptied_by(
+    drop: fn(&File) -> Result<&'static str, Failure>,
+    file: &File,
+    length: u64,
+) -> Result<String, Failure> {
     // Only clean pages can be dropped.
     nix::unistd::fsync(file)
         .or_else(|error| match error {
@@ -99,7 +120,7 @@ pub fn make_cold(file: &File, length: u64) -> Result<String, Failure> {
         .map_err(|error| Failure::system("writing the file's changes out", error))?;
     let mut left = None;
     for _ in 0..TRIALS {
-        let how = drop_pages(file)?;
+        let how = drop(file)?;
         let found = Residency::of(file, length)?;
         if found.resident == 0 {
             return Ok(format!(
@@ -204,12 +225,14 @@ fn drop_pages(file: &File) -> Result<&'static str, Failure> {
                 .map_err(|error| Failure::system(DROP_CACHES, error))?;
             Ok("drop_caches=3")
         }
-        Err(_) => {
-            posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
-                .map_err(|error| Failure::system("posix_fadvise", error))?;
-            Ok("posix_fadvise(DONTNEED)")
-        }
+        Err(_) => advise(file),
     }
+}
+
+fn advise(file: &File) -> Result<&'static str, Failure> {
+    posix_fadvise(file, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED)
+        .map_err(|error| Failure::system("posix_fadvise", error))?;
+    Ok("posix_fadvise(DONTNEED)")
 }
 
 /// `struct cachestat_range` and `struct cachestat` of `include/uapi/linux/mman.h`.
@@ -281,8 +304,6 @@ pub fn page_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::super::scratch::unnamed;
     use super::*;
 

@@ -1,11 +1,9 @@
 //! The folder of our own in which source and destination lie, and which is gone with the workload; after a kill, the journal of
 //! [`crate::made`] has it.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::statvfs::statvfs;
 
@@ -14,15 +12,12 @@ use crate::cancel;
 use crate::description::{Kind, Parameter};
 use crate::environment;
 use crate::error::{Failure, words};
-use crate::made::Made;
-use crate::made::thing::{FOLDER_PREFIX, Thing};
+use crate::made::{self, Made};
 
 /// Room that a file takes beside its content, in bytes: a page that is not full, and what the file system and the kernel keep of it.
 const BESIDE_BYTES: u64 = 8 << 10;
 /// Memory that must be left beside the files where they lie in memory.
 const MARGIN_BYTES: u64 = 64 << 20;
-/// Folders of one process tried until a name is free.
-const MOST_TRIES: u32 = 1000;
 
 /// Source and destination, made and filled.
 #[derive(Debug)]
@@ -58,8 +53,13 @@ impl Folder {
         if !place.is_dir() {
             return Err(refused(ErrorKind::NotADirectory.into()));
         }
-        check_room(&place, wanted)?;
-        let (root, made) = make_root(&place)?;
+        check_room(
+            &place,
+            room_for(wanted),
+            "source and destination",
+            "choose --set size=SMALLER, fewer files, or --set folder=DIR on a disk with more room",
+        )?;
+        let (root, made) = made::folder::make(&place, "folder")?;
         let folder = Self {
             root,
             files: (0..)
@@ -124,55 +124,28 @@ impl Folder {
     }
 }
 
-/// A new folder of this process in `place`, for this user alone, in the journal before it is made.
-fn make_root(place: &Path) -> Result<(PathBuf, Made), Failure> {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    for _ in 0..MOST_TRIES {
-        // Nobody else in this process may take the name between the look and the making: a folder that could not be made is undone as well.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
-        let path = place.join(name);
-        // One that a dead process of the same number has left is the journal's of that process.
-        if fs::symlink_metadata(&path).is_ok() {
-            continue;
-        }
-        let made = Made::announce(Thing::Folder { path: path.clone() })?;
-        let done = DirBuilder::new().mode(0o700).create(&path);
-        return match done {
-            Ok(()) => Ok((path, made)),
-            Err(error) => Err(Failure::unavailable(
-                format!(
-                    "no folder can be made in {}: {}",
-                    place.display(),
-                    words(&error)
-                ),
-                "choose another with --set folder=DIR",
-            )),
-        };
-    }
-    Err(Failure::unavailable(
-        format!(
-            "{} has {MOST_TRIES} folders of killed measurements",
-            place.display()
-        ),
-        "run `oscope-probe restore`",
-    ))
+/// Bytes of both sides' files, with what belongs to them.
+fn room_for(wanted: Files) -> u64 {
+    let one = wanted.total().saturating_add(wanted.files * BESIDE_BYTES);
+    one.saturating_mul(2)
 }
 
-/// Both sides' files must fit, in memory too: who fills the last of it brings on the OOM killer.
-fn check_room(place: &Path, wanted: Files) -> Result<(), Failure> {
-    let needed = wanted
-        .total()
-        .saturating_add(wanted.files * BESIDE_BYTES)
-        .saturating_mul(2);
+/// Check that `whose` files fit into `place`, in memory too if it lies there: who fills the last of it brings on the OOM killer.
+///
+/// # Errors
+/// `Failure::Unavailable` with this remedy where they do not, `Failure::Failed` where the kernel does not tell.
+pub fn check_room(
+    place: &Path,
+    needed: u64,
+    whose: &str,
+    remedy: &'static str,
+) -> Result<(), Failure> {
     let told = statvfs(place)
         .map_err(|error| Failure::system(&place.display().to_string(), error.desc()))?;
     let free = told.blocks_available().saturating_mul(told.fragment_size());
     let short = |what: &str, has: u64| {
-        Failure::unavailable(
-            format!("source and destination need {needed} B, and {what} has {has} B"),
-            "choose --set size=SMALLER, fewer files, or --set folder=DIR on a disk with more room",
-        )
+        let message = format!("{whose} need {needed} B, and {what} has {has} B");
+        Failure::unavailable(message, remedy)
     };
     if free < needed {
         return Err(short(&place.display().to_string(), free));

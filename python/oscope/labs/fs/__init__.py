@@ -1,0 +1,118 @@
+"""The lab of networked file systems: oscope-fs beside sshfs, NFS and the local file system, over a delay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from oscope.experiment import Design, Experiment, GuestWanted, Lab, Level
+
+if TYPE_CHECKING:
+    from oscope.report.document import Section
+    from oscope.samples import Results
+
+MEBIBYTE = 1 << 20
+
+LOCAL, OSCOPE, SSHFS, NFS = "local", "oscope", "sshfs", "nfs"
+SYSTEMS = (LOCAL, OSCOPE, SSHFS, NFS)
+HERE = (LOCAL, OSCOPE, SSHFS)
+"""Those that are measured without a guest: no NFS server of this machine is touched."""
+OPERATIONS = (
+    "read-first",
+    "read-again",
+    "read-random",
+    "change-block",
+    "append",
+    "create",
+    "read-small",
+    "list",
+    "git-status",
+    "unpack",
+)
+FEW_OPERATIONS = ("read-first", "read-again", "change-block", "create", "git-status")
+DELAYS = (0.0, 0.001, 0.01, 0.05)
+"""Seconds that each packet is late, in each direction."""
+SIZE, FILES = 8 * MEBIBYTE, 100
+"""In the guest, whose emulated CPU takes some ten seconds for each repetition with them."""
+OWN_SIZE, OWN_FILES = 64 * MEBIBYTE, 200
+FEW_SIZE, FEW_FILES = 8 * MEBIBYTE, 50
+GUEST_DISK = "/tmp"  # noqa: S108
+"""Of the guest: ext4 on a RAM disk, which NFS can serve."""
+
+METRICS = (
+    "time_ns",
+    "bytes_per_s",
+    "open_ns",
+    "close_ns",
+    "received_bytes",
+    "sent_bytes",
+    "received_packets",
+    "sent_packets",
+)
+
+
+def _no_line(factors: Mapping[str, Level]) -> bool:
+    """Leave out delays of the local file system: there is no line that could be slow."""
+    return factors["system"] == LOCAL and float(factors["delay"]) > 0
+
+
+def _design(blocks: int, **factors: tuple[Level, ...]) -> Design:
+    return Design(factors=factors, reps=blocks, blocks=blocks)
+
+
+COMPARE = Experiment(
+    name="fs.compare",
+    workload="fs.compare",
+    title="oscope-fs beside sshfs, NFS and the local one",
+    question="Which file system is fastest for which work, by the delay of the line, and why?",
+    # What is counted repeats from boot to boot to a thousandth: three boots show that it does.
+    full=_design(
+        3,
+        system=SYSTEMS,
+        operation=OPERATIONS,
+        delay=DELAYS,
+        size=(SIZE,),
+        files=(FILES,),
+        directory=(GUEST_DISK,),
+    ),
+    quick=None,
+    quick_share="not in the survey: takes a kernel (`oscope kernel build`) and an hour or two of emulation",
+    metrics=METRICS,
+    exclude=_no_line,
+    guest=GuestWanted("base", "instructions"),
+)
+
+ON_THIS_MACHINE = Experiment(
+    name="fs.here",
+    workload="fs.compare",
+    title="The same on this machine, without NFS",
+    question="How near to the local file system does oscope-fs come under this machine's own kernel?",
+    full=_design(5, system=HERE, operation=OPERATIONS, delay=(0.0,), size=(OWN_SIZE,), files=(OWN_FILES,)),
+    quick=_design(
+        3, system=HERE, operation=FEW_OPERATIONS, delay=(0.0,), size=(FEW_SIZE,), files=(FEW_FILES,)
+    ),
+    quick_share="15 points 3 times each, 8 MiB or 50 files",
+    metrics=METRICS,
+    exclude=_no_line,
+)
+
+
+def _sections(results: Results) -> list[Section]:
+    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
+    from oscope.labs.fs.answers import sections
+
+    return sections(results)
+
+
+LAB = Lab(
+    name="fs",
+    title="Networked file systems",
+    document=(
+        "the section of a laboratory report that has only its heading: a networked file system at user "
+        "level, to be compared with NFS"
+    ),
+    experiments=(COMPARE, ON_THIS_MACHINE),
+    sections=_sections,
+    notebook="notebooks/fs.ipynb",
+    clocks=("wall", "instructions"),
+)

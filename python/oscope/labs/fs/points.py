@@ -1,0 +1,124 @@
+"""The points of an experiment by file system, operation and delay, and how two systems compare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oscope.digits import bounded_text
+from oscope.experiment import Level
+from oscope.labs.curve import narrowing
+from oscope.labs.fs import OPERATIONS, SYSTEMS
+from oscope.labs.kernel.clocked import EMULATED, emulated
+from oscope.labs.transfer.points import busy, known, levels_compared, narrowed, untraced
+from oscope.report.analysis import Analysed
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import ComparedMetric, Summary
+from oscope.units import format_duration
+
+OWN = ("system", "operation", "delay", "tracer")
+"""Factors that the lab tells apart; of any other the first level is shown."""
+NAMES: Mapping[str, str] = {"local": "local", "oscope": "oscope-fs", "sshfs": "sshfs", "nfs": "NFS"}
+COUNTED = (
+    "Counted in a guest whose one CPU executes an instruction a nanosecond, and waiting counts one a "
+    "nanosecond too: it repeats, and shows neither caches nor client and server at work at once."
+)
+WORDS: Mapping[str, str] = {
+    "read-first": "a big file is opened, read and closed for the first time",
+    "read-again": "the same once more",
+    "read-random": "1000 random reads of 4 KiB in a big file that is open and was read once",
+    "change-block": "4 KiB in the middle of a big file are changed, opening and closing it included",
+    "append": "4 KiB are appended to a big file, opening and closing it included",
+    "create": "small files are made in a new folder",
+    "read-small": "small files are opened, read and closed for the first time",
+    "list": "a folder of small files is listed with their attributes",
+    "git-status": "git status in a repository of small files",
+    "unpack": "a tar archive of small files is unpacked",
+}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """An experiment as far as the lab shows it: no tracer, one level of every factor that is not its own."""
+
+    experiment: ExperimentResults
+    told: Sequence[str]
+    """Which levels these are."""
+
+    @classmethod
+    def of(cls, experiment: ExperimentResults) -> Shown:
+        """Return what is shown of `experiment`."""
+        plain = replace(experiment, points=tuple(untraced(experiment)))
+        return cls(narrowed(plain, *OWN), narrowing(plain, OWN))
+
+    @property
+    def time(self) -> str:
+        """Name of the time: by the instructions clock a count, in which waiting is one a nanosecond."""
+        return self.experiment.headline
+
+    @property
+    def unit(self) -> str:
+        """Unit of the time."""
+        return self.experiment.metrics[self.time].unit
+
+    @property
+    def systems(self) -> list[str]:
+        """File systems that have times, in the lab's order."""
+        found = {str(point.factors["system"]) for point in known(self.experiment, self.time)}
+        return [name for name in SYSTEMS if name in found]
+
+    @property
+    def operations(self) -> list[str]:
+        """Operations that have times, in the lab's order."""
+        found = {str(point.factors["operation"]) for point in known(self.experiment, self.time)}
+        return [name for name in OPERATIONS if name in found]
+
+    @property
+    def delays(self) -> list[float]:
+        """Delays at which there are times, rising, in seconds one way."""
+        return sorted({delay_of(point.factors) for point in known(self.experiment, self.time)})
+
+    def point(self, system: str, operation: str, delay: float) -> PointSamples | None:
+        """Return the point, if it has times."""
+        found = known(self.experiment, self.time, system=system, operation=operation)
+        return next((point for point in found if delay_of(point.factors) == delay), None)
+
+    def summary(self, results: Analysed, system: str, operation: str, delay: float) -> Summary | None:
+        """Return the summary of a point's times, if it has some."""
+        point = self.point(system, operation, delay)
+        return None if point is None else results.summary(self.experiment, point, self.time)
+
+    def against(self, base: str, other: str) -> list[ComparedMetric]:
+        """Return the time of `other` over that of `base` at each operation and delay (paired, Holm)."""
+        rows = levels_compared(self.experiment, (self.time,), "system", (base, other))
+        order = {name: place for place, name in enumerate(OPERATIONS)}
+        return sorted(rows, key=lambda row: (order[str(row.factors["operation"])], delay_of(row.factors)))
+
+
+def delay_of(factors: Mapping[str, Level]) -> float:
+    """Return how late each packet is, in seconds one way."""
+    return float(factors.get("delay", 0.0))
+
+
+def delay_text(delay: float) -> str:
+    """Return `10 ms each way`, or that there is no delay."""
+    return f"{format_duration(delay)} each way" if delay else "no delay"
+
+
+def place_text(factors: Mapping[str, Level]) -> str:
+    """Return `read-again with 10 ms each way`."""
+    return f"{factors['operation']} with {delay_text(delay_of(factors))}"
+
+
+def inverse_text(row: ComparedMetric) -> str:
+    """Return A over B, where a row has B over A, with its interval."""
+    return bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
+
+
+def cautioned(answer: str, experiment: ExperimentResults) -> str:
+    """Add to an answer what its times are and what speaks against them: a guest's clock, a busy machine."""
+    if experiment.clock == "instructions":
+        told = COUNTED
+    else:
+        told = f"The guest was emulated: {EMULATED}." if emulated(experiment) else ""
+    return " ".join(filter(None, [answer, told, busy(experiment)])) if answer else ""

@@ -1,0 +1,285 @@
+"""Why one file system is faster: the bytes and packets that each moved, and the round trips it waited for.
+
+The model of a time over the delay is `time = start + trips · round trip`: `start` is what the work takes on a
+line without delay, bytes over the line's rate included, and `trips` how many round trips are waited for one
+after the other. Packets that are under way together cost one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.digits import MISSING, format_share, format_value
+from oscope.labs.curve import derived, metric
+from oscope.labs.fs import LOCAL
+from oscope.labs.fs.points import NAMES, Shown, cautioned, delay_of, delay_text
+from oscope.labs.transfer.points import known
+from oscope.labs.words import excludes_zero, listed, median
+from oscope.report import plots
+from oscope.report.analysis import Analysed, block_medians
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import Summary, summarise
+
+TITLE = "Why: bytes, packets and round trips"
+NS = 1e9
+MEBIBYTE = 1 << 20
+FITS = 0.15
+"""A time that lies further from the model than this share, at any delay, is said not to follow it."""
+FEWEST_DELAYS = 3
+"""Two delays have a line through them whatever the times are."""
+WHOLE = 10.0
+"""A doubt by which a number of packets is shown without decimals."""
+WORTH_A_RATE = 1 << 16
+"""Bytes from which on bytes a second say something of the line."""
+
+
+@dataclass(frozen=True)
+class Trips:
+    """How the time of an operation on one file system grows with the delay."""
+
+    start: Summary
+    """Nanoseconds, or instructions, without delay, from a line in each block."""
+    trips: Summary
+    """Round trips, from the same."""
+    furthest: float
+    """How far from the model the median lies at the worst delay, as a share of it."""
+    delays: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model is borne out: by more delays than it has unknowns, all near to it."""
+        return self.delays >= FEWEST_DELAYS and self.furthest <= FITS
+
+
+Model = Mapping[tuple[str, str], Trips]
+"""What was fitted, by operation and file system."""
+
+
+def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
+    """Fit the model in each block that has all delays; None with fewer than two delays, or no such block."""
+    points = known(shown.experiment, shown.time, system=system, operation=operation)
+    by_delay = {delay_of(point.factors): block_medians(point, shown.time) for point in points}
+    shared = sorted(set.intersection(*map(set, by_delay.values()))) if len(by_delay) > 1 else []
+    if not shared:
+        return None
+    round_trips = np.array([2 * delay * NS for delay in by_delay])
+    times: Floats = np.array([[medians[block] for medians in by_delay.values()] for block in shared])
+    lines = np.array([_line(round_trips, row) for row in times])
+    seed = shown.experiment.seed
+    start, trips = (summarise(lines[:, column], shared, seed=seed) for column in (0, 1))
+    centre: Floats = np.median(times, axis=0)
+    off = np.abs(start.median + trips.median * round_trips - centre) / centre
+    return Trips(start, trips, float(off.max()), len(by_delay))
+
+
+def _line(round_trips: Floats, times: Floats) -> Floats:
+    """Return start and slope of the line with the least squares of *relative* residuals.
+
+    Times grow by orders of magnitude: absolute ones would leave what happens without delay to the noise of
+    the longest.
+    """
+    design = np.column_stack([1 / times, round_trips / times])
+    return np.asarray(np.linalg.lstsq(design, np.ones(len(times)), rcond=None)[0], dtype=np.float64)
+
+
+def section(results: Analysed) -> Section | None:
+    """Tell what each file system moved for each operation, and how many round trips it waited for."""
+    experiment = results.get("fs.compare")
+    if experiment is None:
+        return None
+    shown = Shown.of(experiment)
+    systems = [name for name in shown.systems if name != LOCAL]
+    if not systems or not any(_has_traffic(point) for point in shown.experiment.points):
+        return None
+    delay = shown.delays[-1]
+    model = {
+        (operation, system): found
+        for operation in shown.operations
+        for system in systems
+        if (found := fitted(shown, system, operation)) is not None
+    }
+    return Section(
+        title=TITLE,
+        answer=cautioned(_answer(model, systems), experiment),
+        text=[
+            (
+                "Bytes and packets are those of the client's network device while the clock ran, headers "
+                "and acknowledgements included. The time is held against start + trips × round trip, fitted "
+                "in each block over all delays: start is the time without delay, in which the bytes over "
+                "the line's rate are, and trips are the round trips waited for one after another. "
+                "What is sent without waiting for an answer costs packets and no round trip."
+            ),
+            (
+                "oscope-fs fetches a whole file when it is opened and sends a changed one back whole when it "
+                "is closed, many requests at a time; what is between costs no packet. sshfs and NFS move "
+                "what is asked for, from and to the page cache. oscope-fs and sshfs encrypt what they move; "
+                "NFS (sec=sys) does not."
+            ),
+            *shown.told,
+        ],
+        tables=[_traffic(shown, systems, delay), *_model(shown, model, delay)],
+        figures=_figures(model, systems),
+    )
+
+
+def why(shown: Shown, operation: str, delay: float, systems: Sequence[str]) -> str:
+    """Say in a sentence what these file systems moved and waited for in an operation at a delay."""
+    parts = []
+    for system in systems:
+        point = shown.point(system, operation, delay)
+        if point is not None and _has_traffic(point):
+            moved = _moved(shown.experiment, point)
+            parts.append(f"{NAMES[system]} {moved}{_waited(shown, point)}")
+    return f"{operation} with {delay_text(delay)}: {'; '.join(parts)}." if parts else ""
+
+
+def _moved(experiment: ExperimentResults, point: PointSamples) -> str:
+    quantities = ((_received, "B"), (_sent, "B"), (_packets, ""))
+    received, sent, packets = (_rounded(derived(experiment, point, what), unit) for what, unit in quantities)
+    return f"received {received} and sent {sent} in {packets} packets"
+
+
+def _waited(shown: Shown, point: PointSamples) -> str:
+    """Say what share of a point's time its round trips are; nothing where there is no delay to wait for."""
+    found = fitted(shown, str(point.factors["system"]), str(point.factors["operation"]))
+    delay = delay_of(point.factors)
+    if found is None or found.delays < FEWEST_DELAYS or not delay or found.trips.ci95 is None:
+        return ""
+    if not found.fits:
+        return ", and its time is not one of round trips alone"
+    if not excludes_zero(found.trips):
+        return ", and waited for no round trip that could be found"
+    trips_ns = found.trips.median * 2 * delay * NS
+    share = trips_ns / (trips_ns + max(found.start.median, 0.0))
+    return f", and waited for {median(found.trips, '')} round trips, {format_share(share, 0.01)} of its time"
+
+
+def _received(point: PointSamples) -> Floats:
+    return metric(point, "received_bytes")
+
+
+def _sent(point: PointSamples) -> Floats:
+    return metric(point, "sent_bytes")
+
+
+def _packets(point: PointSamples) -> Floats:
+    return metric(point, "received_packets") + metric(point, "sent_packets")
+
+
+def _has_traffic(point: PointSamples) -> bool:
+    return bool(len(point)) and bool(np.isfinite(_packets(point)).any())
+
+
+def _rounded(summary: Summary | None, unit: str) -> str:
+    """Return a median with three digits or so: what is moved repeats, but for when acknowledgements come."""
+    if summary is None:
+        return MISSING
+    doubt = summary.median / 20
+    return format_value(summary.median, doubt if unit else max(doubt, WHOLE), unit)
+
+
+def _answer(model: Model, systems: Sequence[str]) -> str:
+    """Count where the model holds, and name the operation that waits for most round trips on each system."""
+    found = {key: one for key, one in model.items() if one.delays >= FEWEST_DELAYS}
+    if not found:
+        return ""
+    fits = {key: one for key, one in found.items() if one.fits}
+    text = (
+        f"In {len(fits)} of {len(found)} cases (an operation on a file system) the time is start + trips × "
+        f"round trip to {format_share(FITS)} at every delay"
+    )
+    parts = []
+    for system in systems:
+        own = [(one.trips.median, key[0], one) for key, one in fits.items() if key[1] == system]
+        if own:
+            _, operation, one = max(own, key=lambda each: each[0])
+            parts.append(f"{median(one.trips, '')} by {NAMES[system]} ({operation})")
+    return f"{text}. Most round trips are waited for: {listed(parts)}." if parts else f"{text}."
+
+
+def _traffic(shown: Shown, systems: Sequence[str], delay: float) -> Table:
+    experiment, rows = shown.experiment, []
+    for operation in shown.operations:
+        for system in systems:
+            point = shown.point(system, operation, delay)
+            if point is None:
+                continue
+            packets = derived(experiment, point, _packets)
+            rows.append(
+                [
+                    operation,
+                    NAMES[system],
+                    _rounded(derived(experiment, point, _received), "B"),
+                    _rounded(derived(experiment, point, _sent), "B"),
+                    _rounded(packets, ""),
+                ]
+            )
+    columns = ["operation", "file system", "received", "sent", "packets, both ways"]
+    note = f"Medians with {delay_text(delay)}, of the client's device while the clock ran."
+    return Table("What was moved", columns, rows, frozenset({4}), note)
+
+
+def _model(shown: Shown, model: Model, delay: float) -> list[Table]:
+    rows = []
+    for (operation, system), found in model.items():
+        verdict = "cannot tell" if found.delays < FEWEST_DELAYS else ("yes" if found.fits else "no")
+        rows.append(
+            [
+                operation,
+                NAMES[system],
+                median(found.start, shown.unit),
+                median(found.trips, ""),
+                format_share(found.furthest, 0.01),
+                verdict,
+                *_rates(shown.experiment, shown.point(system, operation, delay), found),
+            ]
+        )
+    columns = [
+        "operation",
+        "file system",
+        "start (95 %)",
+        "round trips (95 %)",
+        "furthest off",
+        "fits",
+        "packets a round trip",
+        "bytes / start [MiB/s]",
+    ]
+    note = (
+        f"Fitted in each block; medians over blocks. Fits: at every delay within {format_share(FITS)}, by "
+        f"{FEWEST_DELAYS} delays or more. Packets are those with {delay_text(delay)}; bytes are given from "
+        f"{WORTH_A_RATE >> 10} KiB on."
+    )
+    return [Table("Time = start + round trips", columns, rows, frozenset({6, 7}), note)] if rows else []
+
+
+def _rates(experiment: ExperimentResults, point: PointSamples | None, found: Trips) -> list[str]:
+    """Return packets a round trip, where the model fits and finds some, and bytes a second of the start."""
+    if point is None or not _has_traffic(point):
+        return [MISSING, MISSING]
+    packets = derived(experiment, point, _packets)
+    moved = derived(experiment, point, lambda each: _received(each) + _sent(each))
+    trips, start = found.trips.median, found.start.median
+    each = packets.median / trips if packets and found.fits and trips >= 1 else None
+    rate = (
+        moved.median / MEBIBYTE / (start / NS)
+        if moved and moved.median >= WORTH_A_RATE and start > 0
+        else None
+    )
+    return [format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
+
+
+def _figures(model: Model, systems: Sequence[str]) -> list[Figure]:
+    """Draw the round trips of each operation where the model holds and finds some."""
+    series: dict[str, list[plots.Dot]] = {NAMES[system]: [] for system in systems}
+    for (operation, system), found in model.items():
+        if found.fits and excludes_zero(found.trips) and found.trips.median > 0:
+            dot = plots.Dot(operation, found.trips.median, found.trips.ci95, np.zeros(0))
+            series[NAMES[system]].append(dot)
+    drawn = {name: row for name, row in series.items() if row}
+    note = "Where the model holds and a round trip was found; medians with their 95 % intervals."
+    title = "Round trips waited for one after another"
+    return [plots.dots(title, "round trips", drawn, note)] if drawn else []
