@@ -14,7 +14,7 @@ import numpy as np
 
 import synthetic
 import synthetic_instructions
-from oscope import labs
+from oscope import instructions, labs
 from oscope.experiment import Level
 from oscope.labs.fs import LOCAL, OPERATIONS
 from oscope.report.document import Section
@@ -144,3 +144,23 @@ def survey() -> Results:
 def sections(*experiments: ExperimentResults) -> dict[str, Section]:
     """Return the lab's answers to these results, by title."""
     return {each.title: each for each in labs.lab("fs").sections(Results(experiments))}
+
+
+def counted(made: ExperimentResults) -> ExperimentResults:
+    """Return the results of a guest as the instructions clock would have them: the same figures, counted."""
+    names = {name: instructions.translate_names([name])[0] for name in made.metrics}
+    columns = {names[name]: column for name, column in made.metrics.items()}
+    units = {name: "instructions" if column.unit == "ns" else column.unit for name, column in columns.items()}
+    return dataclasses.replace(
+        made,
+        points=tuple(
+            dataclasses.replace(
+                point, metrics={names[name]: values for name, values in point.metrics.items()}
+            )
+            for point in made.points
+        ),
+        metrics={
+            name: dataclasses.replace(column, name=name, unit=units[name]) for name, column in columns.items()
+        },
+        environment=synthetic_instructions.guest("base"),
+    )

@@ -289,3 +289,15 @@ def test_a_guest_is_another_machine() -> None:
         compare_results(a, b)
     assert "a guest is another machine" in (caught.value.remedy or "")
     assert any("guest" in caveat for caveat in compare_results(a, b, allow=("machine",)).caveats)
+
+
+def test_counts_that_are_multiples_are_compared_by_their_ratio() -> None:
+    """One side waits, and varies: what the other has less is no number to be told, and no ratio near 0."""
+    waits = (1.0, 1.02, 0.99, 1.01, 0.98)
+    a = results(point("getppid", 5_000_000, SOME, boot_effect=[5_000_000 * (each - 1) for each in waits]))
+    b = results(point("getppid", 236, SOME), kernel="other", run="20260101-000001-bbbb")
+    (row,) = (each for each in compare_results(a, b).rows if each.metric == "instructions")
+    assert row.ratio == pytest.approx(236 / 5_000_000, rel=0.02)
+    assert 0 < row.ci95[0] < row.ratio < row.ci95[1] < 2 * row.ratio
+    assert (row.different, row.matters) == ("yes", "yes")
+    assert row.sentence.startswith("B is 99.99")

@@ -20,7 +20,7 @@ import synthetic_fs
 import synthetic_instructions
 from oscope import labs
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, choice, fuse, times, trips, wins
-from oscope.labs.fs.points import WORDS, Shown
+from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
 from oscope.report.analysis import Analysed
 from oscope.report.build import answers, build
@@ -120,6 +120,25 @@ def test_the_quick_design_is_a_part_of_the_full_one_and_smaller() -> None:
         assert set(known.quick.factors[name]) <= set(known.full.factors[name])
     for name in ("size", "files"):
         assert max(map(int, known.quick.factors[name])) < min(map(int, known.full.factors[name]))
+
+
+def test_counted_instructions_give_the_answers_of_times(survey: dict[str, Section]) -> None:
+    """What is counted stands in the place of the time, and each answer says that it was counted."""
+    (made,) = (each for each in synthetic_fs.survey().experiments if each.experiment == "fs.compare")
+    found = sections(synthetic_fs.counted(made))
+    ratios, counted = (
+        [float(text.replace("\u202f", "")) for text in RATIO.findall(each[wins.TITLE].answer)]
+        for each in (survey, found)
+    )
+    assert len(ratios) == 4
+    # Counts are compared by blocks' medians, times by means of logarithms.
+    assert counted == pytest.approx(ratios, rel=0.05)
+    for title in (wins.TITLE, trips.TITLE, times.TITLE):
+        assert COUNTED in found[title].answer
+        assert COUNTED not in survey[title].answer
+    cells = [cell for table in found[times.TITLE].tables for row in table.rows for cell in row]
+    assert not [cell for cell in cells if re.search(r"\d (ns|µs|ms|s)\b.*\(", cell)]
+    assert [cell for cell in cells if "instr" in cell]
 
 
 def test_every_operation_is_explained() -> None:

@@ -217,6 +217,9 @@ def _estimate(
     caveats = [*_caveats(a, b)]
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
     constant, step, base = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.value
+    if logarithmic and clocks.counted(metric.unit):
+        # Multiples: neither the same number more each time nor a single step is in question.
+        constant, step = None, 0.0
     if min(len(a.value), len(b.value)) < 2:
         found = effect.single(a.value, b.value)
         method = "one value on a side"
@@ -373,7 +376,7 @@ def _sentence(
     change = digits.format_share(abs(ratio - 1), half)
     limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
     direction = "more" if ratio > 1 else "less"
-    if unit == clocks.UNIT:
+    if unit == clocks.UNIT and not result.logarithmic:
         change = f"{digits.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
     return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
 

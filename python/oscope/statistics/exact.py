@@ -9,10 +9,8 @@ import numpy as np
 from oscope import clocks
 from oscope.samples import Column, Floats
 from oscope.statistics.pairing import Match
-from oscope.statistics.sides import Measured
+from oscope.statistics.sides import ROUNDING, Measured
 
-ROUNDING = 1e-12
-"""Share of a value up to which two of them count as equal."""
 ONE_COURSE = (
     "where a difference is the same each time, the boots repeat one course of events: it is exact for these "
     "kernels and this order, and no evidence on other states"

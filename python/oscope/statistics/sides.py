@@ -14,8 +14,12 @@ from oscope.samples import Column, Floats, Ints, PointSamples
 from oscope.statistics import replication
 from oscope.statistics.replication import Level
 
+ROUNDING = 1e-12
+"""Share of a value up to which two of them count as equal."""
 FEWEST_TO_CLIP = 12
 """Fewer values do not show which of them lie far off."""
+MULTIPLE = 2.0
+"""From this ratio on, counts are compared as multiples, not by what one has more."""
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,35 @@ def measure(a: PointSamples, b: PointSamples, column: Column) -> tuple[Measured,
     The median of few samples of a skewed distribution lies elsewhere than that of many. So where the sides
     took different numbers of repetitions a block, each block gives the expected median of as many samples as
     the poorer side has. Counts of instructions repeat exactly and add up: they are taken as they are, each
-    block by its median.
+    block by its median; but where they vary, and one side is a multiple of the other, by logarithms too.
     """
     metric, exact = column.name, column.unit == UNIT
     kept = [np.isfinite(side.metrics[metric]) for side in (a, b)]
     if not (kept[0].any() and kept[1].any()):
         return None
     values = [side.metrics[metric][keep] for side, keep in zip((a, b), kept, strict=True)]
-    logarithmic = bool(min(v.min() for v in values) > 0) and not exact
+    positive = bool(min(v.min() for v in values) > 0)
     typical = [
         np.median(np.unique(s.block[k], return_counts=True)[1]) for s, k in zip((a, b), kept, strict=True)
     ]
     boots = all(len(np.unique(side.boot[keep])) > 1 for side, keep in zip((a, b), kept, strict=True))
     poorest = max(map(len, values)) if exact else int(min(typical))
-    how = _How(logarithmic, poorest, boots)
-    first, second = (_side(side, keep, metric, how) for side, keep in zip((a, b), kept, strict=True))
-    return first, second, logarithmic
+
+    def reduced(logarithmic: bool) -> tuple[Measured, Measured, bool]:
+        how = _How(logarithmic, poorest, boots)
+        first, second = (_side(side, keep, metric, how) for side, keep in zip((a, b), kept, strict=True))
+        return first, second, logarithmic
+
+    if not exact:
+        return reduced(positive)
+    found = reduced(logarithmic=False)
+    return reduced(logarithmic=True) if positive and _multiples(*found[:2]) else found
+
+
+def _multiples(a: Measured, b: Measured) -> bool:
+    """Say whether counts vary, and one side's are a multiple of the other's."""
+    low, high = sorted((a.centre, b.centre))
+    return high >= MULTIPLE * low and any(np.ptp(side.value) > ROUNDING * side.centre for side in (a, b))
 
 
 def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _How) -> Measured:
