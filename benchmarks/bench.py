@@ -30,6 +30,7 @@ MODULES = (
     "transfer",
     "fs",
     "modules",
+    "dhcp",
 )
 
 

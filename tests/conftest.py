@@ -13,7 +13,7 @@ from oscope.catalogue import Catalogue, load
 from oscope.experiment import Design, Experiment
 from oscope.store import Store
 
-pytest_plugins = ["fs_desk", "fs_scene", "kernels", "toy_kernel"]
+pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "toy_kernel"]
 
 TESTS = Path(__file__).parent
 ROOT = TESTS.parent

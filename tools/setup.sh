@@ -35,6 +35,14 @@ if [ "$purpose" != run ]; then
   want ssh openssh-client
   [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
   want sshfs sshfs
+  # The DHCP lab, and peers of what lists devices.
+  want dnsmasq dnsmasq-base
+  want busybox busybox
+  want tcpdump tcpdump
+  want lsof lsof
+  # What terminal sessions are recorded of, and compared with.
+  for tool in tmux less; do want "$tool" "$tool"; done
+  want vim vim
 fi
 if [ "$purpose" = bench ]; then
   # What transfers are compared with, beside scp.

@@ -45,15 +45,21 @@ COMMANDS = {
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
     "doctor": ("doctor:examine", "Tell what this machine can measure, and what would mend the rest."),
     "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),
+    "explain": ("explain:explain", "Explain a program's system calls, its start phase by phase."),
     "disk": ("disk:app", "Write, read or fold one file, or find a good size for one."),
     "transfer": ("transfer:app", "Send files to another host, or receive them."),
     "kernel": ("kernel:app", "Build kernels with patches, boot them, and compare them."),
+    "session": ("session:app", "Record a terminal session."),
     "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
+    "devices": ("devices:devices", "List the device files that processes hold open."),
+    "interfaces": ("interfaces:interfaces", "List the network interfaces, and the default routes."),
+    "dhcp": ("dhcp:app", "Tell what a packet capture shows of DHCP, or play the conversation."),
 }
 """Module and attribute of each command, a function or a group of commands, and its line in the help."""
 _SETTINGS: dict[str, dict[str, object]] = {
     # What follows the name of the command's own command is not Oscope's.
     "trace": {"allow_interspersed_args": False},
+    "explain": {"allow_interspersed_args": False},
     # All words are the program's, which has a help of its own.
     "fs": {"allow_interspersed_args": False, "ignore_unknown_options": True, "help_option_names": []},
 }

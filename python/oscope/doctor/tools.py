@@ -48,6 +48,7 @@ TOOLS = (
     Tool("fio", "fio", "the disk lab, beside Oscope"),
     Tool("tcpdump", "tcpdump", "network captures"),
     Tool("dnsmasq", "dnsmasq-base", "the DHCP lab"),
+    Tool("busybox", "busybox", "the DHCP lab", version=("--help",)),
     Tool("ssh", "openssh-client", "oscope fs", version=("-V",)),
     Tool("sshfs", "sshfs", "the file system lab, beside Oscope"),
     Tool("chromium", "chromium", "the test that opens the report; no measurement"),

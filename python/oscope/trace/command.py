@@ -20,6 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What is meant for the command while it runs."""
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
 _PR_SET_PDEATHSIG = 1
+_PR_SET_PTRACER = 0x59616D61
 _SI_USER = 0
 _LOOK_S = 0.1
 """How often the command's end is looked for, should the signal that tells it have gone to another thread."""
@@ -172,5 +173,7 @@ def _become(program: str, words: list[str], pipes: tuple[int, int], tie: Callabl
 
 def _tie(libc: ctypes.CDLL, parent: int) -> bool:
     """Have the kernel end this process with its parent; False where that is gone already."""
+    # Yama lets ancestors alone trace a process, where it is so set: the tracer is the parent's child as well.
+    libc.prctl(_PR_SET_PTRACER, parent, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     return os.getppid() == parent

@@ -50,12 +50,12 @@ class StraceTracer(Tracer):
         summary = ("-c", "-w") if self.name == "strace-count" else ()
         try:
             tool.start(["-f", *summary, "-o", tool.record_name, "-p", str(pid)])
-            attached = tool.wait_for_words(r"Process \d+ attached") and _tracer_of(pid) == tool.pid
+            attached = tool.wait_for_words(r"Process \d+ attached") and tracer_of(pid) == tool.pid
         except BaseException:
             self.kill()
             raise
         if not attached:
-            error = _refusal(pid, tool)
+            error = refusal(pid, tool)
             self.kill()
             raise error
 
@@ -129,7 +129,8 @@ def parse_calls(lines: Iterable[bytes]) -> dict[str, dict[str, Any]]:
     return {name: {"count": n, "errors": dict(errors.get(name, {}))} for name, n in counts.items()}
 
 
-def _tracer_of(pid: int) -> int | None:
+def tracer_of(pid: int) -> int | None:
+    """Return the process that traces `pid`, 0 where none does; None where there is no such process."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -138,11 +139,11 @@ def _tracer_of(pid: int) -> int | None:
     return int(found[1]) if found else None
 
 
-def _refusal(pid: int, tool: Tool) -> OscopeError:
+def refusal(pid: int, tool: Tool) -> OscopeError:
     """Return why strace did not attach to `pid`."""
     if not process_exists(pid):
         return OscopeError(f"process {pid} ended before strace was attached")
-    other = _tracer_of(pid)
+    other = tracer_of(pid)
     if other not in (None, 0, tool.pid):
         return TraceUnavailable(
             f"process {pid} is traced by process {other} already", remedy="end that tracer or debugger"

@@ -60,6 +60,11 @@ class Tool:
         return None if self._process is None else self._process.pid
 
     @property
+    def status(self) -> int | None:
+        """Its exit status, below 0 the signal that killed it; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def words(self) -> str:
         """What it has said on standard error."""
         return self._words.decode(errors="replace")
@@ -146,8 +151,7 @@ class Tool:
                 f"{self.name} stopped at {self.largest_bytes} bytes of record",
                 remedy="measure less at a time, or make room in the temporary folder",
             )
-        status = None if self._process is None else self._process.poll()
-        return OscopeError(f"{self.name} ended early, with status {status}{told}")
+        return OscopeError(f"{self.name} ended early, with status {self.status}{told}")
 
     def record_bytes(self) -> int:
         """Return how long the record is."""

@@ -1,0 +1,141 @@
+"""`oscope devices`: the device files that processes hold open."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oscope.cli.errors import DONE, note
+
+if TYPE_CHECKING:
+    from oscope.inventory.devices import Device, Held, Holding
+
+SCHEMA = "oscope.devices/1"
+LONGEST_PATH = 36
+"""Of a longer path, only the end is shown; --json has all."""
+MOST_PROCESSES = 4
+"""Processes named in a row."""
+
+
+def devices(
+    everything: Annotated[
+        bool, typer.Option("--all", help="A row for each descriptor, instead of one for each device.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """List the device files that processes hold open, and what each device is.
+
+    Devices mapped into memory are told as well. The processes of others can be looked at by root alone: how
+    many could not be is told.
+    """
+    from oscope.inventory.devices import find_held
+
+    held = find_held()
+    if as_json:
+        print(json.dumps(_to_object(held)))
+    else:
+        _print(held, everything=everything)
+    if held.unreadable:
+        remedy = "run it as root" if os.geteuid() else "they are kept from root as well"
+        note(f"processes that could not be looked at: {held.unreadable}: {remedy}")
+    return DONE
+
+
+def _grouped(holdings: Iterable[Holding]) -> dict[Device, list[Holding]]:
+    """Return the holdings of each device, devices in the order of their kinds and numbers."""
+    found: dict[Device, list[Holding]] = {}
+    for holding in holdings:
+        found.setdefault(holding.device, []).append(holding)
+    order = sorted(found, key=lambda one: (one.kind == "block", one.major, one.minor, one.path))
+    return {device: found[device] for device in order}
+
+
+def _print(held: Held, *, everything: bool) -> None:
+    from oscope.terminal import aligned, console, grid
+
+    out = console()
+    grouped = _grouped(held.holdings)
+    if not grouped:
+        out.print("no device file is held open")
+        return
+    rows = [
+        (device, holdings)
+        for device, all_of_it in grouped.items()
+        for holdings in ([[one] for one in all_of_it] if everything else [all_of_it])
+    ]
+    columns = [
+        ["device", *(_path(device) for device, _ in rows)],
+        aligned(["number", *(f"{device.major}:{device.minor}" for device, _ in rows)]),
+        ["mode", *(_modes(holdings) for _, holdings in rows)],
+        ["what it is", *(device.identity.purpose for device, _ in rows)],
+        ["processes and descriptors", *(_holders(holdings) for _, holdings in rows)],
+    ]
+    out.print(grid(columns, wrap_last=True))
+
+
+def _path(device: Device) -> str:
+    name = device.identity.name
+    shown = "".join(letter if letter.isprintable() else "?" for letter in device.path)
+    usual = f"/dev/{name}"
+    other = "" if shown in (usual, f"/{name}") else f" = {name}"
+    if len(shown) > LONGEST_PATH:
+        shown = f"…{shown[1 - LONGEST_PATH :]}"
+    return f"{shown}{' (deleted)' if device.is_deleted else ''}{other}"
+
+
+def _modes(holdings: Sequence[Holding]) -> str:
+    return ", ".join(dict.fromkeys(holding.mode for holding in holdings))
+
+
+def _holders(holdings: Sequence[Holding]) -> str:
+    """Tell who holds a device: `bash 1234: 0 1 2`."""
+    told = []
+    grouped = _by_process(holdings)
+    for (pid, command), descriptors in list(grouped.items())[:MOST_PROCESSES]:
+        name = "".join(letter if letter.isprintable() else "?" for letter in command)
+        told.append(f"{name} {pid}: {' '.join(descriptors)}")
+    if (left := len(grouped) - MOST_PROCESSES) > 0:
+        told.append(f"and {left} more")
+    return "; ".join(told)
+
+
+def _by_process(holdings: Iterable[Holding]) -> Mapping[tuple[int, str], list[str]]:
+    found: dict[tuple[int, str], list[str]] = {}
+    for holding in holdings:
+        shown = "mapped" if holding.descriptor is None else str(holding.descriptor)
+        found.setdefault((holding.pid, holding.command), []).append(shown)
+    return found
+
+
+def _to_object(held: Held) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "processes": held.processes,
+        "unreadable": held.unreadable,
+        "devices": [
+            {
+                "path": device.path,
+                "deleted": device.is_deleted,
+                "kind": device.kind,
+                "major": device.major,
+                "minor": device.minor,
+                "name": device.identity.name,
+                "what": device.identity.purpose,
+                "held": [
+                    {
+                        "pid": one.pid,
+                        "command": one.command,
+                        "descriptor": one.descriptor,
+                        "mapped": one.descriptor is None,
+                        "mode": one.mode,
+                    }
+                    for one in holdings
+                ],
+            }
+            for device, holdings in _grouped(held.holdings).items()
+        ],
+    }

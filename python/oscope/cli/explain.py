@@ -1,0 +1,123 @@
+"""`oscope explain`: the system calls of a program, told phase by phase."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
+from oscope.errors import OscopeError, UsageError
+
+if TYPE_CHECKING:
+    from oscope.explain.explanation import Explanation
+
+FILE_WIDTH = 120
+"""Characters in a line of tables that go to a file."""
+
+
+def explain(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="-- COMMAND [ARG]...", help="The command, which is run once.", show_default=False
+        ),
+    ] = None,
+    strace: Annotated[
+        str | None,
+        typer.Option("--strace", metavar="FILE|-", help="Explain what strace wrote, in place of a command."),
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show every call of every process, and tables in full.")
+    ] = False,
+    beside: Annotated[
+        bool,
+        typer.Option("--beside", help="Run the command once more, without strace, and tell its time."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the report to this file.")
+    ] = None,
+    json_file: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE|-", help="Write all that was found; - is standard output."),
+    ] = None,
+) -> int:
+    """Explain the system calls of a program: its start phase by phase, what each call is for, and their sums.
+
+    The command has the terminal; the report follows on standard output once it has ended, unless -o or
+    --json - is given. How the command ended is told in the report: the exit code is 0 where it was explained.
+    """
+    if bool(command) == (strace is not None):
+        raise UsageError(
+            "name one thing to explain, a command or a trace",
+            remedy="oscope explain -- COMMAND ARG…, or oscope explain --strace FILE",
+        )
+    if beside and strace is not None:
+        raise UsageError("--beside runs a command, and --strace has none", remedy="leave one of them out")
+    if output is not None:
+        check_file(output, "-o")
+    if json_file is not None:
+        check_data(json_file, "--json")
+    if command:
+        from oscope.explain import tracing
+
+        found = tracing.run(command, beside=beside)
+    else:
+        found = _read(str(strace))
+    if json_file is not None:
+        _write_json(found, json_file)
+    if output is not None or json_file != STANDARD_OUTPUT:
+        _report(found, everything, output)
+    return DONE
+
+
+def _read(name: str) -> Explanation:
+    from oscope.explain.explanation import explain as explained
+    from oscope.explain.reading import read
+
+    if name == STANDARD_OUTPUT:
+        return explained(read(sys.stdin.buffer, "standard input"), "standard input")
+    if Path(name).is_dir():
+        raise UsageError(f"--strace {name} is a folder", remedy="name a file that strace wrote")
+    try:
+        with Path(name).open("rb") as file:
+            return explained(read(file, name), name)
+    except OSError as error:
+        raise OscopeError(
+            f"{name} cannot be read ({error.strerror})", remedy="name a file that strace -o FILE wrote"
+        ) from error
+
+
+def _write_json(found: Explanation, target: str) -> None:
+    import json
+
+    # A damaged trace holds numbers beyond 64 bits, which orjson refuses.
+    text = json.dumps(found.to_object(), indent=2) + "\n"
+    if target == STANDARD_OUTPUT:
+        sys.stdout.write(text)
+        return
+    from oscope.record import write_whole
+
+    write_whole(Path(target), text.encode())
+
+
+def _report(found: Explanation, everything: bool, output: Path | None) -> None:
+    from rich.console import Console
+
+    from oscope.explain.report import Shown, print_report
+    from oscope.terminal import console
+
+    shown = Shown(everything)
+    if output is None:
+        print_report(found, shown, console())
+        return
+    from oscope.record import write_whole
+
+    text = io.StringIO()
+    out = Console(file=text, width=FILE_WIDTH, highlight=False, markup=False, emoji=False)
+    print_report(found, shown, out)
+    write_whole(output, text.getvalue().encode(errors="backslashreplace"))

@@ -1,0 +1,92 @@
+"""`oscope session`: what a person saw of a recorded terminal session, and recordings themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from oscope.cli.errors import DONE, FAILED, note
+from oscope.cli.options import EVERYWHERE, parse_option
+from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.errors import UsageError
+
+app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
+
+
+@app.callback(invoke_without_command=True)
+def _begin(context: typer.Context) -> None:
+    """Clean what script or asciinema recorded of a terminal, or make such a recording."""
+    if context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@app.command("clean", short_help="Write what a person saw of a recording.", epilog=EVERYWHERE)
+def clean(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="What script or asciinema recorded; - is standard input.")
+    ],
+    target: Annotated[
+        str, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is standard output.")
+    ] = STANDARD_OUTPUT,
+    timing: Annotated[
+        str | None, typer.Option("--timing", metavar="T", help="The timing file that script wrote beside it.")
+    ] = None,
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size", metavar="CxR", help="Columns and rows at its beginning. [default: as it tells]"
+        ),
+    ] = None,
+    marks: Annotated[
+        Literal["lines", "none"],
+        typer.Option("--marks", help="Whether lines frame the last screen of a full-screen program."),
+    ] = "lines",
+) -> int:
+    """Write the text that a person saw: no escape sequences, titles, corrections or redraws.
+
+    A terminal emulator interprets the recording. Of a full-screen program its last screen is left. Where the
+    recording is damaged, what could be read is written, and the exit code is 1.
+    """
+    if not file:
+        raise UsageError("FILE is empty", remedy="name a recording, or - for standard input")
+    if file == timing == "-":
+        raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
+    check_data(target, "-o")
+    from oscope import whole
+    from oscope.recording.clean import clean as write
+    from oscope.recording.events import Size
+
+    wanted = None if size is None else parse_option("--size", Size.parse, size)
+    if target == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        findings = write(file, sys.stdout.buffer, timing=timing, size=wanted, marks=marks)
+    else:
+        with whole.writing(Path(target)) as output:
+            findings = write(file, output, timing=timing, size=wanted, marks=marks)
+    for text in (*findings.notes, *findings.troubles):
+        note(text)
+    return FAILED if findings.troubles else DONE
+
+
+@app.command("record", short_help="Record a session.", epilog=EVERYWHERE)
+def record(
+    file: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, a new one.")],
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[-- COMMAND [ARG]...]", help="The command. [default: your shell]", show_default=False
+        ),
+    ] = None,
+) -> int:
+    """Run a command in a terminal of its own, and keep what it shows as an asciicast, version 2.
+
+    What is typed is kept only as far as it is shown. The exit code is the command's, as a shell tells it.
+    """
+    if not file:
+        raise UsageError("OUT is empty", remedy="name a new file")
+    from oscope.recording import making
+
+    return making.record(Path(file), command or making.shell())

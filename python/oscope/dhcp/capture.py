@@ -1,0 +1,176 @@
+"""Packets that may be DHCP, out of a capture of any size: `oscope-probe dhcp` walks past the others.
+
+Python alone takes longer to step from packet to packet than tcpdump does for its whole work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from oscope.child import Child
+from oscope.errors import OscopeError, ProbeError
+from oscope.locate import find_probe
+
+_EXPLAINED = "its last words: oscope-probe: "
+"""What comes before a reason of the verb's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packet:
+    """A packet from or to port 67 or 68, or a later fragment of one."""
+
+    number: int
+    """From 1 on, as Wireshark and `tcpdump --number` count."""
+    time_ns: int | None
+    """Since 1970 in UTC; None where the capture does not say."""
+    interface: int
+    captured: int
+    """Bytes of it in the capture."""
+    length: int
+    """Bytes that it had on the wire."""
+    link_source: bytes | None
+    """Link-layer address of the sender; None where the capture has no link layer, or no address there."""
+    link_destination: bytes | None
+    """None also for Linux cooked captures, which do not keep it."""
+    vlans: tuple[int, ...]
+    """The outermost first."""
+    source: str
+    destination: str
+    ip_options: int
+    """Bytes of IPv4 options."""
+    fragment: str | None
+    """`first` or `later`; None where the datagram is whole."""
+    protocol: str
+    """`udp` or `tcp`."""
+    source_port: int | None
+    destination_port: int | None
+    missing: int
+    """Bytes of the payload that UDP promises and the packet does not have."""
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Packets that were not understood: why, how many, and the number of the first."""
+
+    why: str
+    packets: int
+    first: int
+
+
+@dataclass(frozen=True)
+class End:
+    """What is known of a capture once all of it was read."""
+
+    format: str
+    """`pcap` or `pcapng`."""
+    packets: int
+    """All of them, DHCP or not."""
+    first_ns: int | None
+    last_ns: int | None
+    not_read: tuple[Counted, ...]
+    """Packets of link types that are not known, and malformed ones."""
+    error: str | None
+    """Where and how the capture is cut or damaged: what is behind that was not read."""
+
+
+class PacketReader(Child):
+    """The running verb, whose input is the capture."""
+
+    subject = "oscope-probe dhcp"
+
+    def __init__(self, path: Path) -> None:
+        """Open the capture; OSError where that fails."""
+        self._path = path
+        with path.open("rb") as file:
+            super().__init__([find_probe(), "dhcp"], stdin=file.fileno())
+
+    def __enter__(self) -> PacketReader:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process if it runs still."""
+        self.kill()
+
+    def events(self) -> Iterator[Packet | End]:
+        """Yield each packet, and the end. OscopeError where the file is no capture that can be read."""
+        ended = False
+        while not ended:
+            lines, ended = self.lines(None)
+            for line in lines:
+                yield _parse(line)
+        if self.wait() == os.EX_OK:
+            return
+        words = self.last_words()
+        _, explained, reason = words.partition(_EXPLAINED)
+        if not explained:
+            raise ProbeError(f"{self.subject} failed{words}", remedy="build it anew with `make setup`")
+        message, _, remedy = reason.partition("; ")
+        raise OscopeError(f"{self._path} {message}", remedy=remedy or None)
+
+
+def read_packets(path: Path) -> Iterator[Packet | End]:
+    """Yield what may be DHCP in a pcap or pcapng file, and `End` at last, also of a capture that is cut.
+
+    Raises OscopeError where the file cannot be opened, or is no capture that can be read.
+    """
+    if path.is_dir():
+        raise OscopeError(f"{path} is a folder", remedy="name a file written by tcpdump -w or Wireshark")
+    try:
+        reader = PacketReader(path)
+    except OSError as error:
+        raise OscopeError(f"{path}: {error.strerror}", remedy="name a packet capture") from error
+    with reader:
+        yield from reader.events()
+
+
+def _parse(line: bytes) -> Packet | End:
+    try:
+        told = json.loads(line)
+        return _end(told["end"]) if "end" in told else _packet(told)
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProbeError(
+            f"oscope-probe dhcp broke the protocol ({error!r})", remedy="build it anew with `make setup`"
+        ) from error
+
+
+def _packet(told: Mapping[str, Any]) -> Packet:
+    link = told["link"]
+    return Packet(
+        number=told["packet"],
+        time_ns=told["time_ns"],
+        interface=told["interface"],
+        captured=told["captured"],
+        length=told["length"],
+        link_source=bytes.fromhex(link.get("source", "")) or None,
+        link_destination=bytes.fromhex(link.get("destination", "")) or None,
+        vlans=tuple(told["vlans"]),
+        source=told["source"],
+        destination=told["destination"],
+        ip_options=told["ip_options"],
+        fragment=told["fragment"],
+        protocol=told["protocol"],
+        source_port=told["source_port"],
+        destination_port=told["destination_port"],
+        missing=told["missing"],
+        payload=bytes.fromhex(told["payload"]),
+    )
+
+
+def _end(told: Mapping[str, Any]) -> End:
+    kinds = [
+        *(Counted(f"link type {one['link_type']}", one["packets"], one["first"]) for one in told["skipped"]),
+        *(Counted(one["why"], one["packets"], one["first"]) for one in told["malformed"]),
+    ]
+    return End(
+        told["format"], told["packets"], told["first_ns"], told["last_ns"], tuple(kinds), told["error"]
+    )

@@ -1,0 +1,1 @@
+"""What a running system has: device files that processes hold open, and network interfaces."""

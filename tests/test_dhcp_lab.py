@@ -1,0 +1,210 @@
+"""The DHCP lab with the real server and real clients: what it tells, and that nothing of it is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli_driver import CommandLine, as_nobody
+from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
+
+CLIENT, SECOND = "00:00:5e:00:53:11", "00:00:5e:00:53:12"
+ADDRESS = "192.0.2.50"
+PATIENCE_S = 60
+
+
+@pytest.fixture
+def oscope(real_probe: Path, tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path, {"OSCOPE_PROBE": str(real_probe), "COLUMNS": "140"})
+
+
+def kinds(scenario: dict[str, Any], client: str) -> list[str]:
+    return [one["kind"] for one in scenario["messages"] if one["client"] == client]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_timeline_agrees_with_the_captures(name: str, played: Lab) -> None:
+    told = played.scenario(name)
+    seen = {end: {one.number: one for one in records(played.frames(name, end))} for end in ENDS}
+    for message in told["messages"]:
+        for end, number in message["packets"].items():
+            record = seen[end].pop(number)
+            assert record.kind == message["kind"]
+            assert record.client.hex(":") == played.told["hosts"][message["client"]]
+            assert message["time_ns"] <= record.time_us * 1000
+        assert message["t_s"] == (message["time_ns"] - told["start_ns"]) / 10**9
+    assert seen == {"client": {}, "server": {}}
+    times = [one["time_ns"] for one in told["messages"]]
+    assert times == sorted(times)
+    assert times[0] > told["steps"][0]["time_ns"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_server_logged_what_its_capture_has(name: str, played: Lab) -> None:
+    log = (played.folder / f"{name}-dnsmasq.log").read_text()
+    logged = re.findall(r" DHCP([A-Z]+)\(eth0\)", log)
+    assert sorted(logged) == sorted(str(one.kind) for one in records(played.frames(name, "server")))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_lease_is_four_messages(name: str, played: Lab) -> None:
+    told = played.scenario(name)
+    assert kinds(told, "client")[:4] == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
+    (line,) = told["leases"][0]["lines"]
+    assert line.split()[1:3] == [CLIENT, ADDRESS]
+
+
+def test_a_renewal_is_asked_of_the_server_and_moves_the_end(played: Lab) -> None:
+    told = played.scenario("renew")
+    rest = kinds(told, "client")[4:]
+    # udhcpc may miss the first reply, and asks once more.
+    assert rest in (["REQUEST", "ACK"], ["REQUEST", "ACK"] * 2)
+    renewal = next(one for one in records(played.frames("renew", "server")) if one.ciaddr == ADDRESS)
+    assert (renewal.kind, renewal.is_from_client) == ("REQUEST", True)
+    before, after = (int(state["lines"][0].split()[0]) for state in told["leases"])
+    assert after > before
+
+
+def test_a_release_frees_the_address_at_once(played: Lab) -> None:
+    told = played.scenario("release")
+    assert kinds(told, "client")[4:] == ["RELEASE"]
+    assert kinds(told, "second") == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
+    assert told["leases"][1]["lines"] == []
+    freed = told["freed"]
+    assert freed["release_received"]
+    assert (freed["in_vain"], freed["last_vain_t_s"]) == (0, None)
+
+
+def test_a_lost_release_keeps_the_address_until_the_lease_ends(played: Lab) -> None:
+    told = played.scenario("lost")
+    (release,) = (one for one in told["messages"] if one["kind"] == "RELEASE")
+    assert list(release["packets"]) == ["client"]
+    assert told["leases"][1]["lines"] == told["leases"][0]["lines"]
+    freed = told["freed"]
+    assert not freed["release_received"]
+    # dnsmasq counts whole seconds: the lease may be seen to end up to one early.
+    assert freed["after_lease_s"] > played.told["lease_s"] - 1
+    found = kinds(told, "second")
+    assert found[-3:] == ["OFFER", "REQUEST", "ACK"]
+    assert found[:-3] == ["DISCOVER"] * (freed["in_vain"] + 1)
+    log = (played.folder / "lost-dnsmasq.log").read_text()
+    assert log.count(f"{SECOND} no address available") == freed["in_vain"] > 0
+    ends = int(told["leases"][0]["lines"][0].split()[0])
+    granted = told["messages"][-1]["time_ns"]
+    assert granted >= ends * 10**9
+    assert freed["given_t_s"] == told["messages"][-1]["t_s"]
+
+
+def test_what_is_printed_is_kept(played: Lab) -> None:
+    assert json.loads((played.folder / "lab.json").read_text()) == played.told
+    assert played.told["schema"] == "oscope.dhcp-lab/1"
+    assert {path.name for path in played.folder.glob("*.pcap")} == {
+        f"{name}-{end}.pcap" for name in SCENARIOS for end in ENDS
+    }
+
+
+def test_two_labs_at_once_print_tables(oscope: CommandLine) -> None:
+    needs_lab()
+    labs = [oscope.start("dhcp", "lab", "release", "-o", f"kept-{index}") for index in range(2)]
+    for index, lab in enumerate(labs):
+        out, err = lab.communicate(timeout=240)
+        assert lab.returncode == 0, err
+        rows = [line.split() for line in out.splitlines()]
+        assert ["release", "reached", "the", "server", "0"] in [row[:5] for row in rows]
+        assert [row[1] for row in rows if len(row) == 5 and row[2] == "client"][:1] == ["DISCOVER"]
+        assert "(e) Does the server acknowledge a release?" in out
+        assert f"wrote kept-{index}: 2 captures" in out
+
+
+def descendants(root: int) -> set[int]:
+    """Return the processes that a process has started, and theirs."""
+    children: dict[int, set[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), set()).add(int(path.parent.name))
+    found, left = set(), {root}
+    while left:
+        left = {child for process in left for child in children.get(process, ())} - found
+        found |= left
+    return found
+
+
+def namespaces(processes: set[int], kind: str) -> set[str]:
+    """Return the namespaces of a kind that processes are in."""
+    found = set()
+    for process in processes:
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/{process}/ns/{kind}"))  # noqa: PTH115 (no file has that name)
+    return found
+
+
+def wait_until(is_done: Any, what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_done():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_nothing_is_left_of_a_lab_that_is_ended(number: int, oscope: CommandLine) -> None:
+    needs_lab()
+    shared = sorted(os.listdir("/dev/shm"))  # noqa: PTH208, S108 (what others keep there)
+    lab = oscope.start("dhcp", "lab", "lost", "-o", "kept")
+    assert lab.stderr is not None
+    for line in lab.stderr:
+        if "the second client asks" in line:
+            break
+    # The server's, those of both clients, and ours, in which the stage is itself.
+    wait_until(lambda: len(namespaces(descendants(lab.pid), "net")) == 4, "all hosts are there")
+    processes = descendants(lab.pid)
+    # Namespaces of networks are kept by processes and by mounts, and these mounts by processes.
+    assert len(namespaces(processes, "mnt") - namespaces({os.getpid()}, "mnt")) == 1
+    lab.send_signal(number)
+    lab.communicate(timeout=PATIENCE_S)
+    assert lab.returncode != 0
+    wait_until(lambda: not any(Path(f"/proc/{one}").exists() for one in processes), "all have ended")
+    assert not (oscope.folder / "kept").exists()
+    assert sorted(os.listdir("/dev/shm")) == shared  # noqa: PTH208, S108
+    links = json.loads(
+        subprocess.run(["ip", "-j", "link"], capture_output=True, check=True, timeout=60).stdout
+    )
+    assert not {"lan", "client", "second", "server"} & {link["ifname"] for link in links}
+
+
+def test_refusals_are_one_line(oscope: CommandLine, real_probe: Path) -> None:
+    (oscope.folder / "full").mkdir()
+    (oscope.folder / "full" / "file").touch()
+    refused = {
+        ("-o", "full"): (2, "--output full is not empty"),
+        ("-o", "absent/deeper"): (2, "does not exist"),
+        ("lend",): (2, "there is no scenario 'lend'"),
+    }
+    for words, (code, told) in refused.items():
+        answer = oscope("dhcp", "lab", *words)
+        assert (answer.code, answer.out) == (code, "")
+        (line,) = answer.err.splitlines()
+        assert told in line
+    with as_nobody(real_probe) as nobody:
+        answer = nobody("dhcp", "lab")
+        assert (answer.code, answer.out) == (1, "")
+        assert answer.err == "oscope: only root makes network namespaces: sudo oscope dhcp lab\n"
+
+
+def test_missing_programs_are_named_with_their_packages(oscope: CommandLine, tmp_path: Path) -> None:
+    needs_lab()
+    answer = oscope("dhcp", "lab", PATH=str(tmp_path))
+    (line,) = answer.err.splitlines()
+    assert answer.code == 1
+    assert "dnsmasq, busybox" in line
+    assert "iproute2 tcpdump dnsmasq-base busybox" in line
+    assert not (oscope.folder / "dhcp-lab").exists()
