@@ -31,6 +31,7 @@ MODULES = (
     "fs",
     "modules",
     "dhcp",
+    "recording",
 )
 
 

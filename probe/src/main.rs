@@ -26,6 +26,7 @@ mod program;
 mod protocol;
 mod region;
 mod registry;
+mod screen;
 mod self_check;
 mod session;
 mod shared_folder;
@@ -75,6 +76,8 @@ enum Verb {
     Send(SendArguments),
     /// Receive files into a folder, each verified before it gets its name; one JSON object a line tells how it goes.
     Receive(ReceiveArguments),
+    /// Interpret what a terminal got, in frames, and write the text that a person saw.
+    Screen(screen::Arguments),
 }
 
 #[derive(Args)]
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
     let verb = match Cli::parse().verb {
         Verb::Send(arguments) => return transfer::verbs::run_send(&arguments),
         Verb::Receive(arguments) => return transfer::verbs::run_receive(&arguments),
+        Verb::Screen(arguments) => return screen::run(&arguments),
         verb => verb,
     };
     match act(verb) {
@@ -132,7 +136,9 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         }
         Verb::Restore => restore(),
         Verb::Dhcp => Ok(capture::run()?),
-        Verb::Send(_) | Verb::Receive(_) => unreachable!("they end with their own status"),
+        Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
+            unreachable!("they end with their own status")
+        }
     }
 }
 

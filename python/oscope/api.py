@@ -12,7 +12,7 @@ from oscope import catalogue, labs, restoring
 from oscope.clocks import Clock
 from oscope.errors import UsageError
 from oscope.execution import execute
-from oscope.experiment import Experiment, Level, Profile
+from oscope.experiment import Experiment, Inspection, Level, Profile
 from oscope.guest.wanted import Where
 from oscope.guest.wanted import place as place_experiments
 from oscope.plan import Amount, make_plan
@@ -63,8 +63,8 @@ class Run:
         self.results = results
 
     def __repr__(self) -> str:
-        """Name the run, its experiments and how many samples it has."""
-        names = ", ".join(e.experiment for e in self.results.experiments)
+        """Name the run, its experiments and inspections, and how many samples it has."""
+        names = ", ".join(self.results.names)
         count = sum(len(p) for e in self.results.experiments for p in e.points)
         return f"<Run {self.id}: {names}, {count} samples>"
 
@@ -81,7 +81,7 @@ class Run:
         return summary_frame(self.results)
 
     def record(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """Return the record (`oscope.record/1`) as plain values; a list of them for several experiments."""
+        """Return the record as plain values (see `oscope.record`); a list of them for several parts."""
         import json
 
         from oscope.record import to_json
@@ -140,7 +140,8 @@ def measure(
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
         for factor, levels in factors.items()
     }
-    placed = place_experiments(_experiments(name), (name,), request.where(), request.profile)
+    experiments, inspections = _parts(name)
+    placed = place_experiments(experiments, (name,), request.where(), request.profile)
     for text in placed.left_out:
         _tell(text)
     plan = make_plan(
@@ -152,6 +153,7 @@ def measure(
         trace=parse_kinds(request.trace) if request.trace else None,
         seed=request.seed,
         guests=placed.guests,
+        inspections=inspections,
     )
     with Store.open(place) as store:
         outcome = execute(plan, store)
@@ -169,7 +171,9 @@ def load_run(run_id: str, place: str | Path | None) -> Run:
         return Run(found, store.results(found))
 
 
-def _experiments(name: str) -> tuple[Experiment, ...]:
+def _parts(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
     if any(lab.name == name for lab in labs.LABS):
-        return labs.lab(name).experiments
-    return (labs.experiment(name),)
+        lab = labs.lab(name)
+        return lab.experiments, lab.inspections
+    found = labs.named(name)
+    return ((found,), ()) if isinstance(found, Experiment) else ((), (found,))

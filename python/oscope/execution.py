@@ -12,6 +12,7 @@ from typing import Literal
 from oscope import catalogue, laboratory
 from oscope.errors import OscopeError, ProbeError, StoreError
 from oscope.guest import Guest
+from oscope.inspecting import inspect_all
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
 from oscope.place import Place
@@ -56,7 +57,9 @@ def execute(
                 check_places(plan, turns)
                 begin(plan, store, turns, listener or Silence(), resume)
                 with failing_told(turns):
-                    _measure(plan, turns)
+                    end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
+                    inspect_all(plan, turns, end)
+                    _measure(plan, turns, end)
                 return finish(turns)
         finally:
             turns.kill()
@@ -149,10 +152,11 @@ def _record_environment_after(turns: Turns) -> None:
         turns.note(f"the environment after the run is not known: {error}")
 
 
-def _measure(plan: Plan, turns: Turns) -> None:
-    """Measure every experiment, each with an equal share of what is left of the budget."""
-    end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
+def _measure(plan: Plan, turns: Turns, end: float | None) -> None:
+    """Measure every experiment, each with an equal share of what is left until `end`."""
     for index, experiment in enumerate(plan.experiments):
+        if turns.interrupted:
+            return
         deadline = float("inf")
         if end is not None:
             left = end - time.monotonic()
@@ -165,8 +169,6 @@ def _measure(plan: Plan, turns: Turns) -> None:
         else:
             _measure_to_precision(plan, experiment, turns, deadline)
         turns.end()
-        if turns.interrupted:
-            return
 
 
 def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:

@@ -1,10 +1,10 @@
-"""What a lab is made of: experiments, their factors, and the answers drawn from them. Plain values."""
+"""What a lab is made of: experiments, inspections, and the answers drawn from them. Plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from oscope.clocks import Clock
 
@@ -72,8 +72,28 @@ class Experiment:
 
 
 @dataclass(frozen=True)
+class Inspection:
+    """What is looked at once and gives an object, not samples; under a name that scripts rely on."""
+
+    name: str
+    """Of no experiment and no other inspection."""
+    title: str
+    question: str
+    inspect: Callable[[Profile], Mapping[str, Any]] = field(compare=False)
+    """Looks at it here and now, and returns a JSON object. OscopeError where that cannot be here.
+
+    The object goes into reports that may be shared: it has no link-layer address in full, no environment
+    variable, and of the processes of others only the names. A KeyboardInterrupt may come at any time.
+    """
+    quick: bool
+    """Whether it is in the quick survey."""
+    quick_share: str
+    """How long it takes there, or why it is not in it."""
+
+
+@dataclass(frozen=True)
 class Lab:
-    """The experiments, questions, tables and figures of one document."""
+    """The experiments, inspections, questions, tables and figures of one document."""
 
     name: str
     title: str
@@ -82,6 +102,12 @@ class Lab:
     experiments: tuple[Experiment, ...]
     sections: Callable[[Results], list[Section]]
     """Answers drawn from the results: what was found, each with its figure and table."""
+    inspections: tuple[Inspection, ...] = ()
     notebook: str | None = None
     clocks: tuple[Clock, ...] = ("wall",)
     """Clocks whose figures the sections can take; experiments measured by another are kept from them."""
+
+    @property
+    def parts(self) -> tuple[Experiment | Inspection, ...]:
+        """All experiments, then all inspections."""
+        return (*self.experiments, *self.inspections)

@@ -19,7 +19,8 @@ def export(results: Results, form: str, destination: str | Path) -> None:
     """Write `results` to a file, whole or not at all; `-` is standard output.
 
     `csv` and `parquet` hold the table of `oscope.frame.to_frame`, `json` the records of `oscope.record`.
-    Raises UsageError for another form, OscopeError where the file cannot be written.
+    Inspections are in the records alone. Raises UsageError for another form and for a table of inspections,
+    OscopeError where the file cannot be written.
     """
     content = _encode(results, form)
     if str(destination) == "-":
@@ -34,6 +35,8 @@ def _encode(results: Results, form: str) -> bytes:
         return to_json(results)
     if form not in FORMATS:
         raise UsageError(f"{form!r} is not a format of export", remedy=f"there is {', '.join(FORMATS)}")
+    if results.inspections and not results.experiments:
+        raise UsageError("an inspection has no samples to make a table of", remedy="--format json has it")
     from oscope.frame import to_frame
 
     frame = to_frame(results)

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from oscope import schema
 from oscope.clocks import counted
 from oscope.plan import Plan, PlannedExperiment
-from oscope.samples import Column, Columns, ExperimentResults, Floats, PointSamples, Results
+from oscope.samples import Column, Columns, ExperimentResults, Floats, Inspected, PointSamples, Results
 
 _CHUNK = 20_000
 _WHOLE = ("block", "process", "boot", "rep", "started_ns", "iterations")
@@ -56,7 +56,30 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
             for row in own
         )
         experiments.append(_assemble(run, plan, experiment, points, events.run))
-    return Results(tuple(experiments))
+    inspections = plan.inspections if only is None else ()
+    return Results(tuple(experiments), tuple(_inspected(run, name, events.run) for name in inspections))
+
+
+def _inspected(run: sa.Row[Any], name: str, events: Mapping[str, list[Any]]) -> Inspected:
+    found = [each for each in events.get("inspection", ()) if each["inspection"] == name]
+    # One that was not reached has no event.
+    data: dict[str, Any] = found[-1] if found else {"skipped": _unmeasured(run.id, events["status"][-1], [])}
+    skip = data.get("skipped") or {}
+    return Inspected(
+        run_id=run.id,
+        inspection=name,
+        title=data.get("title", name),
+        question=data.get("question", ""),
+        started=data.get("started", _started(run)),
+        environment=join_environment(events),
+        result=data.get("result"),
+        skipped=skip.get("reason"),
+        remedy=skip.get("remedy"),
+    )
+
+
+def _started(run: sa.Row[Any]) -> str:
+    return datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat(timespec="seconds")
 
 
 def load_events(connection: sa.Connection, run_id: str) -> _Events:
@@ -91,7 +114,7 @@ def _assemble(
         experiment=experiment.name,
         workload=workload.name,
         workload_version=workload.version,
-        started=datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat(timespec="seconds"),
+        started=_started(run),
         seed=plan.seed,
         points=points,
         metrics={name: metrics[name] for name in experiment.metrics},

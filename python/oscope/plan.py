@@ -11,7 +11,7 @@ from typing import Any
 from oscope import instructions
 from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.errors import UsageError
-from oscope.experiment import Design, Experiment, Level, Profile
+from oscope.experiment import Design, Experiment, Inspection, Level, Profile
 from oscope.guest import Guest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
@@ -91,6 +91,8 @@ class Plan:
     budget_s: float | None
     experiments: tuple[PlannedExperiment, ...]
     covariates: tuple[Covariate, ...] = field(default=())
+    inspections: tuple[str, ...] = ()
+    """Names, in the order in which they are made, before all experiments."""
 
     @property
     def total(self) -> int | None:
@@ -123,6 +125,7 @@ class Plan:
                 for e in self.experiments
             ],
             "covariates": [{"name": c.name, "unit": c.unit, "doc": c.doc} for c in self.covariates],
+            "inspections": list(self.inspections),
         }
 
     @classmethod
@@ -153,6 +156,8 @@ class Plan:
             data["budget_s"],
             experiments,
             covariates,
+            # A run that is older than inspections has none.
+            tuple(data.get("inspections", ())),
         )
 
 
@@ -185,8 +190,9 @@ def make_plan(
     trace: str | None = None,
     seed: int | None = None,
     guests: Mapping[str, Guest] | None = None,
+    inspections: Sequence[Inspection] = (),
 ) -> Plan:
-    """Plan a run of `experiments`.
+    """Plan a run of `experiments` and `inspections`.
 
     `settings` gives a parameter the levels it shall have, as values or as typed, in every experiment whose
     workload has it. `trace` is the tracer under which every experiment is measured as well as without.
@@ -196,6 +202,8 @@ def make_plan(
     amount = amount or Amount()
     amount.check()
     settings = dict(settings or {})
+    if not experiments:
+        _check_unmeasured(settings, amount, trace)
     if trace is not None:
         settings[TRACER.name] = _traced(settings, amount, trace)
     workloads = {
@@ -212,12 +220,21 @@ def make_plan(
     return Plan(
         seed=draw_seed() if seed is None else _check_seed(seed),
         profile=profile,
-        place=" and ".join(sorted({"local" if e.guest is None else "guest" for e in planned})),
+        place=" and ".join(sorted({"local" if e.guest is None else "guest" for e in planned})) or "local",
         precision=amount.precision,
         budget_s=DEFAULT_BUDGET_S if amount.precision and amount.budget_s is None else amount.budget_s,
         experiments=planned,
         covariates=catalogue.covariates,
+        inspections=tuple(inspection.name for inspection in inspections),
     )
+
+
+def _check_unmeasured(settings: Mapping[str, Sequence[Level]], amount: Amount, trace: str | None) -> None:
+    """Raise UsageError for what is asked of samples, in a run that has none."""
+    given = {"--set": settings, "--reps": amount.reps, "--precision": amount.precision, "--trace": trace}
+    for option, value in given.items():
+        if value:
+            raise UsageError(f"{option}: an inspection has no samples", remedy=f"leave out {option}")
 
 
 def _traced(settings: Mapping[str, Sequence[Level]], amount: Amount, trace: str) -> tuple[str, str]:

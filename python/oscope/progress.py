@@ -34,6 +34,9 @@ class Listener(Protocol):
     def progress(self, progress: Progress) -> None:
         """Hear that the samples counted in `progress` are committed."""
 
+    def inspecting(self, name: str) -> None:
+        """Hear that the inspection `name` begins."""
+
     def note(self, text: str) -> None:
         """Hear something that a person should know, in one line."""
 
@@ -45,6 +48,9 @@ class Silence:
         """Ignore it."""
 
     def progress(self, progress: Progress) -> None:
+        """Ignore it."""
+
+    def inspecting(self, name: str) -> None:
         """Ignore it."""
 
     def note(self, text: str) -> None:

@@ -1,27 +1,28 @@
-"""The record (`oscope.record/1`): one experiment's results as a JSON object that explains itself.
+"""The records: one experiment's or inspection's results as a JSON object that explains itself.
 
-`record.schema.json` beside this file describes every field.
+`record.schema.json` beside this file describes every field of an experiment's (`oscope.record/1`),
+`inspection.schema.json` those of an inspection's (`oscope.inspection/1`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
 
-from oscope.errors import OscopeError, UsageError
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope import whole
+from oscope.errors import UsageError
+from oscope.samples import Column, ExperimentResults, Inspected, PointSamples, Results
 from oscope.statistics import summarise_point
 
 SCHEMA = "oscope.record/1"
+INSPECTION_SCHEMA = "oscope.inspection/1"
 _INTEGERS = ("block", "process", "boot", "rep", "started_ns", "iterations")
 _REALS = ("raw", "correction")
 
@@ -57,9 +58,27 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
     }
 
 
+def to_inspection_record(inspected: Inspected) -> dict[str, Any]:
+    """Return the record of one inspection."""
+    found: dict[str, Any] = {"result": inspected.result}
+    if inspected.result is None:
+        found = {"skipped": {"reason": inspected.skipped, "remedy": inspected.remedy}}
+    return {
+        "schema": INSPECTION_SCHEMA,
+        "id": inspected.run_id,
+        "inspection": inspected.inspection,
+        "started": inspected.started,
+        "title": inspected.title,
+        "question": inspected.question,
+        "environment": dict(inspected.environment),
+        **found,
+    }
+
+
 def to_json(results: Results) -> bytes:
-    """Return the records as JSON: one experiment gives an object, several an array. NaN becomes null."""
+    """Return the records as JSON: one part gives an object, several an array. NaN becomes null."""
     records = [to_record(e) for e in results.experiments]
+    records += [to_inspection_record(i) for i in results.inspections]
     return dump(records[0] if len(records) == 1 else records)
 
 
@@ -86,24 +105,8 @@ def write_out(text: bytes, destination: str | Path) -> None:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Put `content` into the file at `path` by renaming a complete one. Raises OscopeError."""
-    try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-            # mkstemp makes files for their owner only; a result is as readable as any other new file.
-            temporary.chmod(0o666 & ~_umask())
-            temporary.replace(path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
-    except OSError as error:
-        raise OscopeError(
-            f"{path} cannot be written ({error.strerror})",
-            remedy="check the folder, its permissions and its space",
-        ) from error
+    with whole.writing(path) as file:
+        file.write(content)
 
 
 def read(path: str | Path) -> Results:
@@ -117,9 +120,20 @@ def read(path: str | Path) -> Results:
     except ValueError as error:
         raise UsageError(f"{path} is not JSON ({error})", remedy="give a file written by --json") from error
     try:
-        return Results(tuple(from_record(r) for r in (data if isinstance(data, list) else [data])))
+        return from_records(data if isinstance(data, list) else [data])
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", remedy=error.remedy) from error
+
+
+def from_records(data: Sequence[Any]) -> Results:
+    """Return the results from which `to_json` made these records. UsageError where one is no such record."""
+    experiments, inspections = [], []
+    for one in data:
+        if isinstance(one, Mapping) and one.get("schema") == INSPECTION_SCHEMA:
+            inspections.append(from_inspection_record(one))
+        else:
+            experiments.append(from_record(one))
+    return Results(tuple(experiments), tuple(inspections))
 
 
 def from_record(data: Mapping[str, Any]) -> ExperimentResults:
@@ -127,8 +141,32 @@ def from_record(data: Mapping[str, Any]) -> ExperimentResults:
     if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
         found = data.get("schema") if isinstance(data, Mapping) else type(data).__name__
         raise UsageError(f"not an {SCHEMA} but {found!r}", remedy="give a file written by --json")
-    try:
+    with _telling_malformed():
         return _read_record(data)
+
+
+def from_inspection_record(data: Mapping[str, Any]) -> Inspected:
+    """Return what `to_inspection_record` made `data` from. UsageError where it is not such a record."""
+    with _telling_malformed():
+        # A record has one of the two.
+        skip = None if "result" in data else data["skipped"]
+        return Inspected(
+            run_id=data["id"],
+            inspection=data["inspection"],
+            title=data["title"],
+            question=data["question"],
+            started=data["started"],
+            environment=data.get("environment", {}),
+            result=None if skip else data["result"],
+            skipped=skip["reason"] if skip else None,
+            remedy=skip["remedy"] if skip else None,
+        )
+
+
+@contextlib.contextmanager
+def _telling_malformed() -> Iterator[None]:
+    try:
+        yield
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise UsageError(
             f"the record is malformed ({error!r})", remedy="write it anew with --json"
@@ -232,9 +270,3 @@ def _empty_point(skip: Mapping[str, Any], metrics: Sequence[str], covariates: Se
         remedy=skip["remedy"],
         **arrays,
     )
-
-
-def _umask() -> int:
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -94,6 +94,8 @@ class Recorder:
         self.boots: list[str | None] = []
         self.finished = 0
         self.total = plan.total
+        self.inspected: set[str] = set()
+        """Inspections that are in the store, also those that were skipped."""
         ids = store.point_ids(run_id)
         covariates = [c.name for c in plan.covariates]
         self.points = {
@@ -129,6 +131,11 @@ class Recorder:
             data["environment"] = dict(environment)
         _check_alike(experiment.name, self._guests[experiment.name], environment)
         self.add_event("boot", data)
+
+    def add_inspection(self, data: Mapping[str, Any]) -> None:
+        """Commit what an inspection gave (see `oscope.store`)."""
+        self.add_event("inspection", data)
+        self.inspected.add(data["inspection"])
 
     def begin_process(self, environment: Mapping[str, Any]) -> None:
         """Count a new probe process, which the next samples are from."""
@@ -170,6 +177,7 @@ class Recorder:
         self._guests = {
             boot["experiment"]: boot["environment"] for boot in events.run["boot"] if "environment" in boot
         }
+        self.inspected = {each["inspection"] for each in events.run["inspection"]}
         for point_id, happened in events.points.items():
             _restore_point(states[point_id], happened)
         return join_environment(events.run)

@@ -149,10 +149,44 @@ class ExperimentResults:
 
 
 @dataclass(frozen=True)
+class Inspected:
+    """What one inspection of a run found, or why it found nothing."""
+
+    run_id: str
+    inspection: str
+    title: str
+    question: str
+    started: str
+    """When it was looked at (UTC, ISO 8601); of one that was not reached, when the run began."""
+    environment: Mapping[str, Any]
+    result: Mapping[str, Any] | None
+    """The inspection's JSON object; None where it is skipped."""
+    skipped: str | None = None
+    """Why nothing was found, if so."""
+    remedy: str | None = None
+
+
+@dataclass(frozen=True)
 class Results:
-    """The experiments of one or several runs, as a report or a lab's answers take them."""
+    """The experiments and inspections of one or several runs, as a report or a lab's answers take them."""
 
     experiments: tuple[ExperimentResults, ...]
+    inspections: tuple[Inspected, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of all experiments, then of all inspections, as often as they are here."""
+        return (*(e.experiment for e in self.experiments), *(i.inspection for i in self.inspections))
+
+    @property
+    def parts(self) -> tuple[ExperimentResults | Inspected, ...]:
+        """All experiments, then all inspections."""
+        return (*self.experiments, *self.inspections)
+
+    def inspected(self, name: str) -> Inspected | None:
+        """Return the latest inspection called `name`, or None if it was not asked for."""
+        found = [i for i in self.inspections if i.inspection == name]
+        return found[-1] if found else None
 
     def get(self, name: str) -> ExperimentResults | None:
         """Return the latest experiment called `name`, or None if it was not run."""

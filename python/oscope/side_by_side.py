@@ -165,6 +165,9 @@ class _Side:
         """Pass it on, with the number of the side."""
         self._together.progress(self._number, progress)
 
+    def inspecting(self, name: str) -> None:
+        """Nothing is inspected side by side."""
+
     def note(self, text: str) -> None:
         """Pass it on."""
         self._together.note(text)

@@ -9,6 +9,7 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `columns`: names that the point's values have beyond those it began with;
+- `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
 - `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number
   of repetitions (`reps`) and what the tracer lost (`losses`).
 """
@@ -49,6 +50,7 @@ class RunEntry:
     profile: str
     place: str
     experiments: tuple[str, ...]
+    """Their names, then those of the inspections."""
     samples: int
 
 
@@ -149,7 +151,8 @@ class Store:
             self._connection.execute(
                 sa.insert(schema.run), {"id": run_id, "started_ns": now, "plan": _dump(plan.to_object())}
             )
-            self._connection.execute(sa.insert(schema.point), points)
+            if points:
+                self._connection.execute(sa.insert(schema.point), points)
             self._add_events(run_id, [Happening("status", "unfinished"), *happenings])
         return run_id
 
@@ -279,6 +282,6 @@ def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
         status=status,
         profile=plan["profile"],
         place=plan["place"],
-        experiments=tuple(e["name"] for e in plan["experiments"]),
+        experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
         samples=samples,
     )

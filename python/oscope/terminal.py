@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from oscope.store import RunEntry
 
 LEAST_WIDTH = 40
+LEAST_PROSE = 30
+"""Columns that sentences have to have, to be broken into them."""
 MOST_ROWS = 24
 """Rows of a report's table that a terminal shows."""
 _UNIT_SPACE = re.compile(
@@ -128,7 +130,11 @@ def print_table(table: document.Table, out: Console) -> None:
     shown = len(columns)
     while shown > 1 and table_width(columns[:shown]) > max(out.width, LEAST_WIDTH):
         shown -= 1
-    out.print(grid(columns[:shown]))
+    # A column of sentences is broken, where there is room; one of names or figures is left out.
+    room = max(out.width, LEAST_WIDTH) - table_width(columns[:shown]) - 2
+    is_broken = room >= LEAST_PROSE and shown < len(columns) and max(map(len, columns[shown])) > LEAST_PROSE
+    shown += is_broken
+    out.print(grid(columns[:shown], wrap_last=is_broken))
     hidden = ", ".join(table.columns[shown:])
     left = len(table.rows) - len(rows)
     for note in (

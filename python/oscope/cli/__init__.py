@@ -49,7 +49,7 @@ COMMANDS = {
     "disk": ("disk:app", "Write, read or fold one file, or find a good size for one."),
     "transfer": ("transfer:app", "Send files to another host, or receive them."),
     "kernel": ("kernel:app", "Build kernels with patches, boot them, and compare them."),
-    "session": ("session:app", "Record a terminal session."),
+    "session": ("session:app", "Clean a recorded terminal session, or record one."),
     "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
     "devices": ("devices:devices", "List the device files that processes hold open."),
     "interfaces": ("interfaces:interfaces", "List the network interfaces, and the default routes."),

@@ -10,6 +10,7 @@ import typer
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,6 +89,8 @@ def ab(
     where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
     amount.check()
     selection, levels = select(names, profile), parse_settings(settings or ())
+    for inspection in selection.inspections:
+        raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
     # Told before kernels are built, which takes minutes.
     make_plans(selection.experiments, ["any"], where, amount, levels)
     with watching() as listener:

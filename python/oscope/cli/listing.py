@@ -15,9 +15,10 @@ _NAME_WIDTH = 12
 
 
 def list_experiments() -> None:
-    """List the labs and their experiments: question, factors with levels, metrics, share of the quick survey.
+    """List the labs: experiments with question, factors, metrics, share of the quick survey; inspections.
 
-    Every name shown can be given to `oscope run`, every factor to its --set.
+    Every name shown can be given to `oscope run`, every factor to its --set. An inspection is looked at once
+    and gives no samples.
     """
     known = catalogue.load()
     width = shutil.get_terminal_size().columns
@@ -35,6 +36,12 @@ def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> 
         yield f"  {experiment.name}: {experiment.title}"
         yield from _wrapped("", experiment.question, width=width)
         yield from describe_experiment(experiment, workloads.get(experiment.workload), width=width)
+    for inspection in lab.inspections:
+        yield ""
+        yield f"  {inspection.name}: {inspection.title}"
+        yield from _wrapped("", inspection.question, width=width)
+        yield from _wrapped("inspection", "looked at once, no samples", width=width)
+        yield from _wrapped("quick", inspection.quick_share, width=width)
     yield ""
 
 

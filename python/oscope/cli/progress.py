@@ -71,6 +71,9 @@ class Notes:
     def progress(self, progress: Progress) -> None:
         """Say nothing."""
 
+    def inspecting(self, name: str) -> None:
+        """Say nothing."""
+
     def note(self, text: str) -> None:
         """Write the note as a line, unless the same was said of another point: the summary names them all."""
         _, _, said = text.partition(": ")
@@ -104,6 +107,11 @@ class Lines(Notes):
             self._told_at = now
             self.note(f"{counted(progress)}: {where(progress, self._experiments)}")
 
+    def inspecting(self, name: str) -> None:
+        """Write what is looked at."""
+        # Not as a note: all of them would say the same.
+        self._write(f"oscope: looking at {name}")
+
 
 class Bar(Notes):
     """Shows a bar with the samples, the time left (or gone, of the budget), and the point under way."""
@@ -130,7 +138,8 @@ class Bar(Notes):
         self._experiments = {experiment.name: experiment for experiment in plan.experiments}
         self.note(f"run {run_id}: {size(plan)}")
         self._bar = _make_bar(plan, self._console)
-        self._task = self._bar.add_task("", total=plan.total, counted="")
+        # A bar of no samples would be full at once; without a total it only moves.
+        self._task = self._bar.add_task("", total=plan.total or None, counted="")
         self._bar.start()
 
     def progress(self, progress: Progress) -> None:
@@ -143,6 +152,11 @@ class Bar(Notes):
                 counted=counted(progress),
             )
 
+    def inspecting(self, name: str) -> None:
+        """Tell what is looked at."""
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=f"looking at {name}")
+
     def _write(self, line: str) -> None:
         """Write the line above the bar."""
         self._console.print(line, soft_wrap=True)
@@ -153,7 +167,9 @@ def _make_bar(plan: Plan, console: Console) -> RichProgress:
     from rich.progress import Progress as RichProgress
 
     clock: tuple[ProgressColumn, ProgressColumn]
-    if plan.total is not None:
+    if plan.total == 0:
+        clock = (TimeElapsedColumn(), TextColumn("so far"))
+    elif plan.total is not None:
         clock = (TimeRemainingColumn(), TextColumn("left"))
     else:
         clock = (TimeElapsedColumn(), TextColumn(f"of at most {format_duration(plan.budget_s or 0)}"))
@@ -170,7 +186,10 @@ def _make_bar(plan: Plan, console: Console) -> RichProgress:
 
 
 def size(plan: Plan) -> str:
-    """Tell how much will be measured."""
+    """Tell how much will be measured, and what is looked at."""
+    looked = ", ".join(plan.inspections)
+    if not plan.experiments:
+        return looked
     names = ", ".join(experiment.name for experiment in plan.experiments)
     points = sum(len(experiment.points) for experiment in plan.experiments)
     until = (
@@ -178,7 +197,8 @@ def size(plan: Plan) -> str:
         if plan.total is not None
         else f"each until half its interval is {format_share(plan.precision or 0)} of the median"
     )
-    return f"{names}: {points} point{'' if points == 1 else 's'}, {until}"
+    measured = f"{names}: {points} point{'' if points == 1 else 's'}, {until}"
+    return f"{looked}; {measured}" if looked else measured
 
 
 def counted(progress: Progress) -> str:

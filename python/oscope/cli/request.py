@@ -9,39 +9,45 @@ from oscope import labs, units
 from oscope.cli.options import parse_option
 from oscope.clocks import Clock
 from oscope.errors import UsageError
-from oscope.experiment import Experiment, Profile
+from oscope.experiment import Experiment, Inspection, Profile
 from oscope.guest.wanted import Where
 from oscope.plan import Amount
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The experiments to run, and what was left out with its reason."""
+    """The experiments and inspections to run, and what was left out with its reason."""
 
     experiments: tuple[Experiment, ...] = ()
     named: tuple[str, ...] = ()
-    """Experiments asked for by their own name: if such a one gives nothing, the command has failed."""
+    """What was asked for by its own name: if such a one gives nothing, the command has failed."""
     left_out: tuple[str, ...] = ()
+    inspections: tuple[Inspection, ...] = ()
 
 
 def select(names: Sequence[str], profile: Profile) -> Selection:
-    """Return the experiments that `names` (of experiments and labs; none: all of them) stand for, each once.
+    """Return what `names` (of experiments, inspections and labs; none: all) stand for, each once.
 
     Raises UsageError with the nearest name for one that is unknown.
     """
-    by_lab = {lab.name: lab.experiments for lab in labs.LABS}
-    chosen: dict[str, Experiment] = {}
+    by_lab = {lab.name: lab.parts for lab in labs.LABS}
+    chosen: dict[str, Experiment | Inspection] = {}
     left_out: list[str] = []
-    named = tuple(labs.experiment(name).name for name in names if name not in by_lab)
+    named = tuple(labs.named(name).name for name in names if name not in by_lab)
     for name in names or by_lab:
-        for experiment in by_lab.get(name) or (labs.experiment(name),):
-            if profile == "quick" and experiment.quick is None and experiment.name not in named:
-                left_out.append(f"{experiment.name} is not in the quick profile: {experiment.quick_share}")
+        for one in by_lab.get(name) or (labs.named(name),):
+            if profile == "quick" and not one.quick and one.name not in named:
+                left_out.append(f"{one.name} is not in the quick profile: {one.quick_share}")
             else:
-                chosen[experiment.name] = experiment
+                chosen[one.name] = one
     if not chosen:
         raise UsageError("nothing is left to run", remedy="use --profile full, or name the experiment itself")
-    return Selection(tuple(chosen.values()), named, tuple(dict.fromkeys(left_out)))
+    return Selection(
+        tuple(one for one in chosen.values() if isinstance(one, Experiment)),
+        named,
+        tuple(dict.fromkeys(left_out)),
+        tuple(one for one in chosen.values() if isinstance(one, Inspection)),
+    )
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:

@@ -31,8 +31,8 @@ def run(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="EXPERIMENT|LAB",
-            help="What to measure (see oscope list); nothing: the whole survey.",
+            metavar="EXPERIMENT|INSPECTION|LAB",
+            help="What to measure or look at (see oscope list); nothing: the whole survey.",
         ),
     ] = None,
     settings: Annotated[
@@ -167,6 +167,7 @@ def run(
         trace=parse_trace(trace),
         seed=seed,
         guests=placed.guests,
+        inspections=selection.inspections,
     )
     selection = replace(
         selection, experiments=placed.experiments, left_out=(*selection.left_out, *placed.left_out)
@@ -269,7 +270,8 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
             f"run {run_id}: {outcome.failures[0]}{more}", remedy=f"the rest is kept: oscope show {run_id}"
         )
     empty = [e.experiment for e in results.experiments if not shown_metrics(e)]
-    missed = [name for name in empty if name in named or len(empty) == len(results.experiments)]
+    empty += [i.inspection for i in results.inspections if i.result is None]
+    missed = [name for name in empty if name in named or len(empty) == len(results.parts)]
     if missed:
         raise OscopeError(
             f"nothing could be measured of {', '.join(missed)}",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.cli.errors import note
 from oscope.cli.options import RunArgument, RunsArgument, Settings
 from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
 
@@ -71,6 +72,9 @@ def export(
     from oscope.export import export as write
 
     write(results, form, target)
+    if form != "json" and results.inspections:
+        names = ", ".join(inspected.inspection for inspected in results.inspections)
+        note(f"left out, since they have no samples: {names}: --format json has them")
 
 
 def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") -> Results:
@@ -80,4 +84,7 @@ def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") ->
 
     with Store.open(store) as opened:
         loaded = [opened.results(run, columns=columns) for run in runs]
-    return Results(tuple(experiment for results in loaded for experiment in results.experiments))
+    return Results(
+        tuple(experiment for results in loaded for experiment in results.experiments),
+        tuple(inspected for results in loaded for inspected in results.inspections),
+    )

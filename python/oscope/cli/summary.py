@@ -13,13 +13,14 @@ from rich.table import Table
 from rich.text import Text
 
 from oscope import digits
-from oscope.clocks import PER, UNIT, UNSEEN_BRIEFLY
+from oscope.clocks import PER, UNIT, UNSEEN_BRIEFLY, clock_of
 from oscope.digits import Scale
+from oscope.labs import LABS
 from oscope.labs.words import counted
 from oscope.report import traces
 from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.report.build import answers
-from oscope.samples import ExperimentResults, PointSamples, Results
+from oscope.samples import ExperimentResults, Inspected, PointSamples, Results
 from oscope.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 
 if TYPE_CHECKING:
@@ -34,25 +35,26 @@ MOST_NOTES = 12
 
 
 def print_results(results: Results, out: Console) -> None:
-    """Print the machine, then a table for each experiment with its notes and what was skipped."""
+    """Print the machine, then the tables of each experiment and inspection, notes and what was skipped."""
     analysed = Analysed.of(results)
     told: list[str] = []
-    for experiment in analysed.experiments:
-        line = machine(experiment.environment) if experiment.environment else ""
+    for part in analysed.parts:
+        line = machine(part.environment) if part.environment else ""
         if line and line not in told:
             told.append(line)
             print_prose(line, out, style="dim")
-            if experiment.clock == "instructions":
+            if clock_of(part.environment) == "instructions":
                 print_prose(f"The clock {UNSEEN_BRIEFLY}.", out, style="dim")
         out.print()
-        print_experiment(analysed, experiment, out)
+        if isinstance(part, Inspected):
+            print_inspected(part, out)
+        else:
+            print_experiment(analysed, part, out)
 
 
 def print_experiment(results: Analysed, experiment: ExperimentResults, out: Console) -> None:
     """Print one experiment: its question, a row for each point, notes, and what was skipped."""
-    heading = prose(f"{experiment.experiment}: {experiment.question or experiment.title}", out.width)
-    heading.stylize("bold", 0, len(experiment.experiment))
-    out.print(heading, soft_wrap=True)
+    _print_heading(experiment.experiment, experiment.question or experiment.title, out)
     varied = experiment.varied()
     fixed = [
         name for name in (experiment.points[0].factors if experiment.points else ()) if name not in varied
@@ -79,6 +81,25 @@ def print_experiment(results: Analysed, experiment: ExperimentResults, out: Cons
         print_prose(line, out)
         if remedy:
             print_remedy(remedy, out)
+
+
+def print_inspected(inspected: Inspected, out: Console) -> None:
+    """Print one inspection: its question and its lab's tables, or why it was skipped."""
+    _print_heading(inspected.inspection, inspected.question or inspected.title, out)
+    if inspected.result is None:
+        print_prose(f"skipped: {inspected.skipped}", out)
+        if inspected.remedy:
+            print_remedy(inspected.remedy, out)
+    for part in answers(Results((), (inspected,)), LABS):
+        for section in part.sections:
+            for table in section.tables:
+                print_table(table, out)
+
+
+def _print_heading(name: str, text: str, out: Console) -> None:
+    heading = prose(f"{name}: {text}", out.width)
+    heading.stylize("bold", 0, len(name))
+    out.print(heading, soft_wrap=True)
 
 
 def print_answers(results: Results, labs: Sequence[Lab], out: Console) -> None:

@@ -63,6 +63,8 @@ def place(
     experiment a use for.
     """
     where.check()
+    if not experiments and where.on not in (None, LOCAL):
+        raise UsageError("inspections are made on this machine", remedy=f"leave out --on {where.on}")
     guests: dict[str, Guest] = {}
     chosen: list[Experiment] = []
     left_out: list[str] = []

@@ -1,4 +1,4 @@
-"""The labs: which experiments there are, and which document each reproduces. Importing this is cheap."""
+"""The labs: which experiments and inspections there are, after which document. Importing this is cheap."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import difflib
 from collections.abc import Iterable
 
 from oscope.errors import UsageError
-from oscope.experiment import Experiment, Lab
-from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, transfer
+from oscope.experiment import Experiment, Inspection, Lab
+from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer
 
-LABS: tuple[Lab, ...] = (syscalls.LAB, memory.LAB, disk.LAB, ipc.LAB, transfer.LAB, kernel.LAB, fs.LAB)
+LABS: tuple[Lab, ...] = (
+    syscalls.LAB,
+    memory.LAB,
+    disk.LAB,
+    ipc.LAB,
+    transfer.LAB,
+    kernel.LAB,
+    fs.LAB,
+    tools.LAB,
+)
 """Every lab, in the order in which lists and reports show them."""
 
 
@@ -30,13 +39,39 @@ def experiment(name: str) -> Experiment:
     """Return the experiment called `name`.
 
     Raises:
-        UsageError: there is none; the nearest name of an experiment or a lab is given.
+        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
 
     """
-    experiments = {each.name: each for one in LABS for each in one.experiments}
-    if name in experiments:
-        return experiments[name]
-    names = [*experiments, *(each.name for each in LABS)]
+    found = named(name)
+    if isinstance(found, Inspection):
+        raise UsageError(f"{name} is an inspection and has no samples", remedy=f"oscope run {name}")
+    return found
+
+
+def inspection(name: str) -> Inspection:
+    """Return the inspection called `name`.
+
+    Raises:
+        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+
+    """
+    found = named(name)
+    if isinstance(found, Experiment):
+        raise UsageError(f"{name} is an experiment and no inspection", remedy=f"oscope run {name}")
+    return found
+
+
+def named(name: str) -> Experiment | Inspection:
+    """Return the experiment or inspection called `name`.
+
+    Raises:
+        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+
+    """
+    known = {each.name: each for one in LABS for each in one.parts}
+    if name in known:
+        return known[name]
+    names = [*known, *(each.name for each in LABS)]
     raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, names))
 
 

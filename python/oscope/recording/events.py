@@ -8,7 +8,7 @@ from typing import Self
 
 from oscope.errors import UsageError
 
-LARGEST = 1000
+LARGEST = 500
 """Columns and rows at most: the probe's emulator takes no more."""
 _SIZE = re.compile(r"(\d{1,9})x(\d{1,9})")
 

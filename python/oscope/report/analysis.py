@@ -27,7 +27,7 @@ class Analysed(Results):
     @classmethod
     def of(cls, results: Results) -> Analysed:
         """Return `results` itself if it already remembers."""
-        return results if isinstance(results, Analysed) else cls(results.experiments)
+        return results if isinstance(results, Analysed) else cls(results.experiments, results.inspections)
 
     def summary(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary | None:
         """Return the summary of `metric` at `point`, or None where no sample has it."""

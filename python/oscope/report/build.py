@@ -81,20 +81,20 @@ def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
 
 def _sections(lab: Lab, results: Analysed) -> list[Section]:
     """Return what `lab` answers from those results whose clock it knows to speak of."""
-    known = tuple(each for each in results.experiments if each.clock in lab.clocks)
-    if not {each.experiment for each in known}.intersection(each.name for each in lab.experiments):
-        return []
-    return lab.sections(replace(results, experiments=known))
+    known = replace(
+        results, experiments=tuple(each for each in results.experiments if each.clock in lab.clocks)
+    )
+    return lab.sections(known) if set(known.names).intersection(part.name for part in lab.parts) else []
 
 
 def labs_run(results: Results, labs: Sequence[Lab]) -> list[Lab]:
-    """Return the labs of which an experiment was run.
+    """Return the labs of which an experiment or inspection was run.
 
     Labs share experiments: a lab of which nothing was run but part of what was run of another one is not
     among them; of two equal ones only the first is.
     """
-    names = {each.experiment for each in results.experiments}
-    run = {lab.name: names.intersection(each.name for each in lab.experiments) for lab in labs}
+    names = set(results.names)
+    run = {lab.name: names.intersection(part.name for part in lab.parts) for lab in labs}
     found: list[Lab] = []
     for lab in labs:
         own = run[lab.name]
@@ -119,18 +119,19 @@ def views(results: Results) -> list[ExperimentView]:
 
 def title(results: Results, labs: Sequence[Lab]) -> str:
     """Return what the page is on: the survey, a lab, or one experiment."""
-    names = [each.experiment for each in results.experiments]
+    names = results.names
     parts = [lab.title for lab in labs_run(results, labs)]
-    runs = {each.run_id for each in results.experiments}
+    runs = {each.run_id for each in results.parts}
     survey = [each.name for lab in labs for each in lab.experiments if each.quick is not None]
     if (
         len(runs) == 1
+        and results.experiments
         and set(survey) <= set(names)
         and results.experiments[0].settings.get("profile") == "quick"
     ):
         return "This machine’s survey"
-    if len(set(names)) == 1 and results.experiments[0].title:
-        return results.experiments[0].title
+    if len(set(names)) == 1 and results.parts[0].title:
+        return results.parts[0].title
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "Measurements"
 
 
@@ -140,9 +141,11 @@ def verdict(results: Results) -> str:
     samples, failed = sum(map(len, points)), sum(len(point.failed) for point in points)
     skipped = sum(point.skipped is not None for point in points)
     empty = sum(point.skipped is None and len(point) == 0 for point in points)
-    parts = [
-        f"{format_count(samples)} samples of {_counted(len(points) - skipped - empty, 'point')} were taken"
-    ]
+    parts = _inspections(results)
+    if results.experiments or not results.inspections:
+        measured = _counted(len(points) - skipped - empty, "point")
+        parts.insert(0, f"{format_count(samples)} samples of {measured} were taken")
+    done = len(parts)
     parts += (
         [f"{_counted(failed, 'sample')} failed and {'is' if failed == 1 else 'are'} left out"]
         if failed
@@ -151,12 +154,22 @@ def verdict(results: Results) -> str:
     parts += [f"{_counted(skipped, 'point')} could not be measured on this machine"] if skipped else []
     parts += [f"{_counted(empty, 'point')} {'was' if empty == 1 else 'were'} not reached"] if empty else []
     parts += _shortfalls(results)
-    told = "; ".join(parts) + "." if len(parts) > 1 else f"{parts[0]}, and everything asked for was measured."
+    whole = len(parts) == done and all(each.result is not None for each in results.inspections)
+    all_there = "everything asked for was measured" if results.experiments else "nothing asked for is missing"
+    told = "; ".join(parts) + (f", and {all_there}." if whole else ".")
     told = " ".join([told, *_repeated(results)])
     wrong = [
         each for each in results.experiments if (each.environment.get("self_check") or {}).get("ok") is False
     ]
     return f"Do not trust these figures: the probe's self-check failed. {told}" if wrong else told
+
+
+def _inspections(results: Results) -> list[str]:
+    """Say how many inspections were made, and how many were not."""
+    made = sum(each.result is not None for each in results.inspections)
+    left = len(results.inspections) - made
+    parts = [f"{_counted(made, 'inspection')} {'was' if made == 1 else 'were'} made"] if made else []
+    return parts + ([f"{_counted(left, 'inspection')} could not be made"] if left else [])
 
 
 def _shortfalls(results: Results) -> list[str]:
@@ -187,7 +200,7 @@ def _shortfalls(results: Results) -> list[str]:
 
 def _repeated(results: Results) -> list[str]:
     """Say from which run the answers are where there is a choice."""
-    counts = Counter(each.experiment for each in results.experiments)
+    counts = Counter(results.names)
     return [
         f"{name} is here from {count} runs; the answers are drawn from the last one given."
         for name, count in counts.items()
@@ -201,19 +214,20 @@ def _counted(number: int, noun: str) -> str:
 
 def _facts(results: Results) -> list[tuple[str, str]]:
     """Return where, when and how, in a few words each."""
-    if not results.experiments:
+    if not results.parts:
         return []
-    first = results.experiments[0]
+    first = results.parts[0]
     environment = first.environment
     model = (environment.get("cpu") or {}).get("model")
     release = (environment.get("kernel") or {}).get("release")
-    runs = list(dict.fromkeys(each.run_id for each in results.experiments))
+    runs = list(dict.fromkeys(each.run_id for each in results.parts))
+    profile = results.experiments[0].settings.get("profile") if results.experiments else None
     facts = [
         ("Processor", model),
         ("Kernel", f"Linux {release}" if release else None),
         ("Hypervisor", environment.get("hypervisor")),
         ("Started", first.started.replace("T", " ").replace("+00:00", " UTC")),
-        ("Profile", first.settings.get("profile")),
+        ("Profile", profile),
         ("Run" if len(runs) == 1 else "Runs", ", ".join(runs)),
     ]
     return [(name, str(value)) for name, value in facts if value]

@@ -143,6 +143,10 @@ def _categories(figure: Figure) -> list[str]:
     return list(dict.fromkeys(name for trace in figure.traces for name in trace["y"]))
 
 
+_SYMBOLS = {"triangle-right": ">", "triangle-left": "<"}
+"""What matplotlib calls a marker."""
+
+
 def _scatter(axes: Axes, trace: Mapping[str, Any], categories: Sequence[str]) -> None:
     role = trace["meta"].get("role", "series")
     y = [categories.index(name) for name in trace["y"]] if categories else trace["y"]
@@ -154,6 +158,9 @@ def _scatter(axes: Axes, trace: Mapping[str, Any], categories: Sequence[str]) ->
     elif role == "estimate":
         style: dict[str, Any] = {"fmt": "D", "markersize": 5, "capsize": 3, "markeredgecolor": "white"}
         axes.errorbar(trace["x"], y, color=INK, label=trace["name"], **_errors(trace), **style)
+    elif trace["mode"] == "text":
+        for x, height, text in zip(trace["x"], y, trace["text"], strict=True):
+            axes.text(x, height, text, ha="center", va="bottom", color=INK, fontsize=8)
     elif trace["mode"] == "lines":
         axes.step(trace["x"], y, where="post", color=colour, label=trace["name"], linewidth=1.4)
     else:
@@ -166,7 +173,7 @@ def _scatter(axes: Axes, trace: Mapping[str, Any], categories: Sequence[str]) ->
             trace["x"],
             y,
             **_errors(trace),
-            fmt=f"o{line}",
+            fmt=f"{_SYMBOLS.get(trace['meta'].get('symbol'), 'o')}{line}",
             color=colour,
             markersize=4,
             capsize=3,

@@ -24,14 +24,15 @@ _CLOCKS: Mapping[str, str] = {
 
 def tables(results: Results) -> list[Table]:
     """Return the settings of every experiment, then machine and instrument of each distinct environment."""
-    found = [_settings(results)]
+    found = [_settings(results)] if results.experiments else []
+    found += [_inspections(results)] if results.inspections else []
     seen: list[Mapping[str, Any]] = []
-    for experiment in results.experiments:
-        environment = experiment.environment
+    for part in results.parts:
+        environment = part.environment
         if not environment or any(_same(environment, other) for other in seen):
             continue
         seen.append(environment)
-        suffix = "" if len(seen) == 1 else f" ({experiment.run_id})"
+        suffix = "" if len(seen) == 1 else f" ({part.run_id})"
         found += [_machine(environment, suffix), _instrument(results, environment, suffix)]
         further = [
             _guest(environment, suffix),
@@ -90,6 +91,15 @@ def _settings_row(experiment: ExperimentResults) -> list[str]:
         format_count(failed),
         experiment.status,
     ]
+
+
+def _inspections(results: Results) -> Table:
+    rows = [
+        [each.inspection, each.run_id, each.started, "done" if each.result is not None else "skipped"]
+        for each in results.inspections
+    ]
+    note = "An inspection looks once and has no samples: what it tells is as it was then."
+    return Table("What was looked at", ["inspection", "run", "when", "outcome"], rows, note=note)
 
 
 def _get(environment: Mapping[str, Any], *path: str) -> Any:

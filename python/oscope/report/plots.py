@@ -2,7 +2,8 @@
 
 A trace says what it is in `meta`: `role` is `series` (the default), `samples` (faint single samples),
 `estimate` (a figure with its interval), `reference` (a document's own figure) or `mark` (a vertical line);
-`colour` is an index into the theme's palette, so that what belongs together looks alike.
+`colour` is an index into the theme's palette, so that what belongs together looks alike; `symbol` is Plotly's
+name of a marker that is no circle. The mode of a `scatter` may be `text` too: words at places.
 """
 
 from __future__ import annotations

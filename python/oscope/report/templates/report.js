@@ -42,7 +42,7 @@
       const ink = theme.named("ink");
       return { ...own, error_x: { ...trace.error_x, color: ink, thickness: 2, width: 6 }, marker: { color: ink, size: 9, symbol: "diamond", line: { color: theme.named("card"), width: 1.5 } } };
     }
-    return { ...own, line: { ...trace.line, color: colour, width: 2 }, marker: { color: colour, size: 7, symbol: meta.role === "reference" ? "x" : "circle" } };
+    return { ...own, line: { ...trace.line, color: colour, width: 2 }, marker: { color: colour, size: 7, symbol: meta.symbol || (meta.role === "reference" ? "x" : "circle") } };
   }
 
   function arranged(layout, theme) {

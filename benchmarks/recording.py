@@ -1,0 +1,129 @@
+"""Cleaning 100 MB of a recorded session: how long it takes, and how much memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bars import BIN, Bar
+
+SIZE = 100 * 10**6
+"""Bytes that the terminal got."""
+WANTED_S = 60.0
+WANTED_MIB = 200
+SESSION = b'Script started on 2026-01-02 03:04:05+00:00 [TERM="xterm" COLUMNS="80" LINES="24"]\n'
+END = b'\nScript done on 2026-01-02 03:04:06+00:00 [COMMAND_EXIT_CODE="0"]\n'
+WORDS = (
+    "kernel",
+    "module",
+    "scheduler",
+    "page",
+    "fault",
+    "of",
+    "the",
+    "in",
+    "socket",
+    "x86_64",
+    "Größe",
+    "日本語",
+)
+
+
+def lines(chance: random.Random) -> Iterator[str]:
+    """Yield what sessions are made of: text, coloured listings, progress bars, corrected lines, a pager."""
+    for number in range(10**9):
+        kind = chance.random()
+        if kind < 0.6:
+            yield " ".join(chance.choices(WORDS, k=chance.randint(3, 18))) + "\r\n"
+        elif kind < 0.8:
+            yield f"\x1b[0;32m-rw-r--r--\x1b[0m 1 root root {number} \x1b[01;34mname{number}\x1b[0m\r\n"
+        elif kind < 0.9:
+            yield "".join(f"\r{10 * step:3} % [{'#' * 2 * step:20}]" for step in range(11)) + "\r\n"
+        elif kind < 0.999:
+            yield "\x1b]0;title\x07$ make -j3\x08 \x082 modules_install\x1b[K\r\n"
+        else:
+            rows = "".join(f"\x1b[{row};1H{chance.choice(WORDS)}\x1b[K" for row in range(1, 25))
+            yield f"\x1b[?1049h{rows}\x1b[24;1H\x1b[K\x1b[?1049l"
+
+
+def write(folder: Path) -> tuple[Path, Path]:
+    """Make a typescript and an asciicast of the same session."""
+    typescript, cast = folder / "typescript", folder / "cast"
+    written = 0
+    with typescript.open("wb") as one, cast.open("wb") as other:
+        one.write(SESSION)
+        other.write(json.dumps({"version": 2, "width": 80, "height": 24}).encode() + b"\n")
+        for text in lines(random.Random(1)):
+            content = text.encode()
+            one.write(content)
+            other.write(json.dumps([written / 1e5, "o", text]).encode() + b"\n")
+            written += len(content)
+            if written >= SIZE:
+                break
+        one.write(END)
+    return typescript, cast
+
+
+def clean(path: Path, target: Path) -> tuple[float, float]:
+    """Clean a recording; return the seconds, and the MiB that its two processes had at most, added up."""
+    begun = time.monotonic()
+    pid = os.posix_spawn(
+        sys.executable,
+        [sys.executable, BIN / "oscope", "session", "clean", str(path), "-o", str(target)],
+        os.environ,
+    )
+    most: dict[int, int] = {}
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            break
+        for process in (pid, *children(pid)):
+            most[process] = max(most.get(process, 0), peak(process))
+        time.sleep(0.05)
+    if status != 0:
+        raise RuntimeError(f"oscope session clean {path} failed")
+    return time.monotonic() - begun, sum(most.values()) / 1024
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that `pid` has started and that still run."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def peak(pid: int) -> int:
+    """Return the most memory that a process has had, in KiB (VmHWM, proc(5)); 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def bars() -> Iterator[Bar]:
+    """Return the seconds and the memory of cleaning 100 MB, as a typescript and as an asciicast."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        texts = []
+        for kind, path in zip(("typescript", "asciicast"), write(folder), strict=True):
+            target = folder / "seen"
+            seconds, memory = clean(path, target)
+            texts.append(target.read_bytes())
+            text = f"{seconds:.1f} s, {SIZE / seconds / 1e6:.1f} MB/s"
+            yield Bar(f"100 MB {kind} cleaned", text, f"at most {WANTED_S:g} s", met=seconds <= WANTED_S)
+            wanted = f"at most {WANTED_MIB} MiB"
+            yield Bar(f"memory for the {kind}", f"{memory:.0f} MiB", wanted, met=memory <= WANTED_MIB)
+        yield Bar("both give the same text", str(texts[0] == texts[1]), "True", met=texts[0] == texts[1])
+
+
+if __name__ == "__main__":
+    for bar in bars():
+        print(f"{bar.name}: {bar.measured} ({bar.wanted}): {'met' if bar.met else 'not met'}")

@@ -1,0 +1,58 @@
+"""Makes the inspections of a run, one after the other, and stores what each gave at once."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from oscope.errors import OscopeError
+from oscope.interruption import Interruption
+from oscope.plan import Plan
+from oscope.turns import Turns
+
+
+def inspect_all(plan: Plan, turns: Turns, end: float | None) -> None:
+    """Make those inspections of `plan` that the run does not have yet; none is begun after `end` (monotonic).
+
+    One that cannot be made is stored as skipped with its remedy. A Ctrl-C ends the one under way, which is
+    then not stored, and interrupts `turns`.
+    """
+    for name in plan.inspections:
+        if name in turns.recorder.inspected:
+            continue
+        if turns.interrupted:
+            return
+        if end is not None and time.monotonic() >= end:
+            turns.note(f"{name}: the budget ran out before its turn")
+            continue
+        turns.listener.inspecting(name)
+        try:
+            with Interruption(_interrupt):
+                found = _inspect(name, plan)
+        except KeyboardInterrupt:
+            turns.interrupt()
+            return
+        turns.recorder.add_inspection(found)
+
+
+def _interrupt() -> None:
+    # What an inspection waits for is a program, not a probe: only an exception ends the waiting.
+    raise KeyboardInterrupt
+
+
+def _inspect(name: str, plan: Plan) -> dict[str, Any]:
+    """Return an inspection as the store has it."""
+    # Imported late: labs are not needed by runs of experiments, whose plans have all.
+    from oscope import labs
+
+    told: dict[str, Any] = {
+        "inspection": name,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    try:
+        inspection = labs.inspection(name)
+        told |= {"title": inspection.title, "question": inspection.question}
+        return told | {"result": inspection.inspect(plan.profile)}
+    except OscopeError as error:
+        return told | {"skipped": {"reason": error.message, "remedy": error.remedy}}

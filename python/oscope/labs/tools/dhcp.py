@@ -1,0 +1,154 @@
+"""Scenarios of DHCP: what was said, the six answers, and when the address was free again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from oscope.dhcp.answers import QUESTIONS
+from oscope.dhcp.lab.plan import CLIENT, SECOND, SERVER
+from oscope.digits import MISSING, format_count, format_value
+from oscope.labs.words import counted
+from oscope.report.document import Figure, Section, Table
+from oscope.report.sequence import Message, sequence
+
+NOT_SHOWN = "no capture shows this"
+_ORDER = ("release", "lost", "renew", "lease")
+"""Scenarios by which a question is answered: the first that shows it."""
+_LANES = (CLIENT.name, SERVER.name, SECOND.name)
+"""The server stands between its clients."""
+_MOST_ALIKE = 2
+"""Messages of one kind and client in a row that are drawn one by one."""
+_MOST_NUMBERS = 8
+
+
+def section(title: str, result: Mapping[str, Any]) -> Section:
+    """Tell the conversations, and what becomes of a release that is lost."""
+    scenarios = {scenario["name"]: scenario for scenario in result["scenarios"]}
+    freed = {name: each["freed"] for name, each in scenarios.items() if each["freed"] is not None}
+    missing = ""
+    if "lost" not in scenarios:
+        lease = format_value(result["lease_s"], 1.0, "s")
+        missing = f"the lost release takes a lease of {lease}: oscope run tools.dhcp --profile full"
+    programs = result["programs"]
+    return Section(
+        title=title,
+        answer=" ".join(_told(each, result["lease_s"]) for each in freed.values()),
+        text=[
+            f"Played in network namespaces by {programs['dnsmasq']} and {programs['udhcpc'].rstrip('.')}.",
+            "The addresses are made up, from those for documentation. Times are since the scenario began.",
+        ],
+        tables=[_answers(scenarios), *([_freed(freed)] if freed else [])],
+        figures=[_figure(scenario, result["hosts"]) for scenario in scenarios.values()],
+        missing=missing,
+    )
+
+
+def _told(freed: Mapping[str, Any], lease_s: float) -> str:
+    waited = format_value(freed["waited_s"], 0.001, "s")
+    if freed["release_received"]:
+        return (
+            f"An address that is given back goes to the next client that asks, {waited} after its first "
+            "question."
+        )
+    after, lease = format_value(freed["after_lease_s"], 0.1, "s"), format_value(lease_s, 1.0, "s")
+    return (
+        f"Where the release is lost, the next client asks {format_count(freed['in_vain'])} times in vain, "
+        f"and gets the address {after} after it was leased: when the lease of {lease} ends."
+    )
+
+
+def _freed(freed: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = [
+        [
+            name,
+            f"{each['leased_t_s']:.3f}",
+            f"{each['released_t_s']:.3f}",
+            "yes" if each["release_received"] else "no: lost",
+            f"{each['asked_t_s']:.3f}",
+            format_count(each["in_vain"]),
+            f"{each['given_t_s']:.3f}",
+            f"{each['after_lease_s']:.3f}",
+        ]
+        for name, each in freed.items()
+    ]
+    columns = [
+        "scenario",
+        "leased [s]",
+        "released [s]",
+        "release arrived",
+        "next client asks [s]",
+        "in vain",
+        "address given [s]",
+        "after it was leased [s]",
+    ]
+    note = (
+        "A client without an address asks about once a second: no time is known better than that. In vain: "
+        "until the server offers the address. Answer (f) counts fewer, since a server, which counts whole "
+        "seconds, may end a lease up to 1 s early."
+    )
+    return Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
+
+
+def _answers(scenarios: Mapping[str, Mapping[str, Any]]) -> Table:
+    rows = []
+    for letter, question in QUESTIONS.items():
+        rows.append([f"({letter})", question, "", ""])
+        candidates = [
+            (name, answer)
+            for name in _ORDER
+            if name in scenarios
+            for answer in scenarios[name]["answers"][SERVER.name]
+            if answer["letter"] == letter
+        ]
+        shown = next(((name, answer) for name, answer in candidates if answer["parts"]), None)
+        if shown is None:
+            why = ": ".join([NOT_SHOWN, *(answer["why_not"] for _, answer in candidates[:1])])
+            rows.append(["", why, MISSING, MISSING])
+            continue
+        name, answer = shown
+        for part in answer["parts"]:
+            rows.append(["", part["text"], name, _numbers(part["packets"])])
+    note = "Packets are those of the scenario's capture at the server's end."
+    return Table("The six answers", ["", "question, and answers", "scenario", "packets"], rows, note=note)
+
+
+def _numbers(packets: Sequence[int]) -> str:
+    more = f" and {len(packets) - _MOST_NUMBERS} more" if len(packets) > _MOST_NUMBERS else ""
+    return f"{', '.join(f'#{number}' for number in packets[:_MOST_NUMBERS])}{more}"
+
+
+def _figure(scenario: Mapping[str, Any], hosts: Mapping[str, str]) -> Figure:
+    messages = scenario["messages"]
+    present = {name for one in messages for name in (one["source"], one["client"])}
+    lanes = [name for name in _LANES if name in present]
+    note = f"In the order of their times, not to scale: {scenario['about']}. # is the server's packet."
+    if any(_is_lost(one) for one in messages):
+        note += " What is lost is as the client's end sent it."
+    named = [f"{name} {hosts[name]}" for name in lanes]
+    return sequence(f"Scenario {scenario['name']}", named, list(_drawn(messages, lanes)), note)
+
+
+def _is_lost(message: Mapping[str, Any]) -> bool:
+    return SERVER.name not in message["packets"]
+
+
+def _drawn(messages: Sequence[Mapping[str, Any]], lanes: Sequence[str]) -> Iterator[Message]:
+    """Yield the arrows; of many alike in a row the first, and how many follow."""
+    for _, group in groupby(messages, key=lambda one: (one["kind"], one["client"], _is_lost(one))):
+        alike = list(group)
+        shown = alike if len(alike) <= _MOST_ALIKE else alike[:1]
+        for one in shown:
+            yield _arrow(one, lanes, f"{one['kind']}{' (lost)' if _is_lost(one) else ''}")
+        if len(alike) > len(shown):
+            more = counted(len(alike) - 1, "more time")
+            yield _arrow(alike[-1], lanes, f"{alike[-1]['kind']}, {more}")
+
+
+def _arrow(one: Mapping[str, Any], lanes: Sequence[str], text: str) -> Message:
+    number = one["packets"].get(SERVER.name)
+    packet = "" if number is None else f"#{number}  "
+    to = one["client"] if one["source"] == SERVER.name else SERVER.name
+    ends = lanes.index(one["source"]), lanes.index(to)
+    return Message(f"{packet}{one['t_s']:.3f} s", *ends, text, _is_lost(one))

@@ -1,0 +1,103 @@
+"""The start of a program: its phases, what the trace proves, and each call."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oscope.digits import MISSING, column, format_count
+from oscope.explain.explanation import UNDER_STRACE
+from oscope.labs.words import counted
+from oscope.report import plots
+from oscope.report.document import Figure, Section, Table
+from oscope.report.plots import Bars
+
+DOCUMENTS_FINDINGS = ("preload", "thread-local-storage")
+"""What the document noted of a trace."""
+_LONGEST = 90
+_TITLES = {"preload": "the preload list", "thread-local-storage": "thread-local storage"}
+
+
+def section(title: str, result: Mapping[str, Any]) -> Section:
+    """Tell the start of the first program of the trace."""
+    program = result["tasks"][0]["programs"][0]
+    phases, findings = program["phases"], program["findings"]
+    command = shlex.join(result["command"])
+    before = sum(phase["calls"] for phase in phases if phase["phase"] not in ("program", "exit"))
+    whole = sum(phase["calls"] for phase in phases)
+    answer = (
+        f"`{command}` makes {counted(whole, 'system call')}, {format_count(before)} before its own first."
+    )
+    named = {finding["name"]: finding for finding in findings}
+    shown = [named[name] for name in DOCUMENTS_FINDINGS if name in named]
+    if shown:
+        answer += " The trace shows what the document noted: " + " ".join(
+            f"{finding['text']} ({_calls(finding)})" for finding in shown
+        )
+    absent = [_TITLES[name] for name in DOCUMENTS_FINDINGS if name not in named]
+    missing = f"the trace shows nothing of {' and '.join(absent)}" if absent else ""
+    others = [
+        f"{each['text']} ({_calls(each)})" for each in findings if each["name"] not in DOCUMENTS_FINDINGS
+    ]
+    return Section(
+        title=title,
+        answer=answer,
+        text=[*others, f"Note: {UNDER_STRACE}."],
+        tables=[_phases(phases), _every_call(result["calls"])],
+        figures=[_figure(phases)],
+        missing=missing,
+    )
+
+
+def _calls(finding: Mapping[str, Any]) -> str:
+    numbers = ", ".join(map(str, finding["calls"]))
+    return f"call{'s' if len(finding['calls']) > 1 else ''} {numbers}"
+
+
+def _phases(phases: Sequence[Mapping[str, Any]]) -> Table:
+    unit, inside = column([phase["time_ns"] for phase in phases], [None] * len(phases), "ns")
+    span_unit, spans = column([phase["span_ns"] for phase in phases], [None] * len(phases), "ns")
+    rows = [
+        [phase["title"], str(phase["calls"]), time, MISSING if phase["span_ns"] is None else span]
+        for phase, time, span in zip(phases, inside, spans, strict=True)
+    ]
+    columns = ["phase", "calls", f"in calls [{unit}]", f"took [{span_unit}]"]
+    note = "Took: from its first call to the next phase. Under strace: to be compared with each other."
+    return Table("By phase", columns, rows, frozenset({1, 2, 3}), note)
+
+
+def _every_call(calls: Sequence[Mapping[str, Any]]) -> Table:
+    rows = [
+        [
+            str(call["number"]),
+            call["call"],
+            MISSING if call["time_ns"] is None else f"{call['time_ns'] / 1e3:.0f}",
+            MISSING if call["at_ns"] is None else f"{call['at_ns'] / 1e6:.3f}",
+            call["purpose"],
+            _written(call),
+        ]
+        for call in calls
+    ]
+    columns = ["#", "call", "took [µs]", "at [ms]", "what it is for", "as strace has it"]
+    return Table("Every call", columns, rows, frozenset({0, 2, 3}))
+
+
+def _written(call: Mapping[str, Any]) -> str:
+    text = f"{call['call']}({', '.join(call['arguments'])})"
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return f"{text} = {call['result']}" if call["result"] else text
+
+
+def _figure(phases: Sequence[Mapping[str, Any]]) -> Figure:
+    timed = [phase for phase in phases if phase["span_ns"] is not None]
+    return plots.bars(
+        "Time by phase",
+        plots.axis("time under strace [ms]"),
+        [phase["title"] for phase in timed],
+        [
+            Bars("from its first call to the next phase", [phase["span_ns"] / 1e6 for phase in timed]),
+            Bars("in its calls", [phase["time_ns"] / 1e6 for phase in timed]),
+        ],
+        "What is not in calls is the program itself, and strace between them.",
+    )
