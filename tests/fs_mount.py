@@ -109,9 +109,12 @@ class Mount:
     def _answers(self) -> bool:
         # A dead mount of before is still there for a while, and answers ENOTCONN;
         # but not to stat(2), of which the kernel may still have the answer.
-        with contextlib.suppress(OSError):
+        try:
             return is_mounted(self.root) and os.statvfs(self.root) is not None
-        return False
+        except PermissionError:
+            return True  # It is another's: whoever may enter it has to wait for the answer.
+        except OSError:
+            return False
 
     def said(self) -> str:
         """Return the log of all its lives."""

@@ -39,9 +39,8 @@ pub use target::Target;
 pub use temporary::{Journal, Temporary, is_temporary};
 
 use fetch::Fetch;
-use in_place::Overwrite;
 use link::Link;
-use put::Replace;
+use put::Putting;
 use talk::{Talk, Trouble};
 
 use crate::failure::Failure;
@@ -208,9 +207,19 @@ impl Remote {
     pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Attributes, PutError> {
         check(&[order.path])?;
         match order.in_place {
-            true => Overwrite::new(&self.link, from, order).run(),
-            false => Replace::new(&self.link, from, order).run(),
+            true => Putting::new(&self.link, from, order).overwrite(),
+            false => Putting::new(&self.link, from, order).replace(),
         }
+    }
+
+    /// Put a small file into an empty one that is there, by one request: two round trips. Others see it empty or whole; `order.in_place`
+    /// does not matter. `None`: the connection broke meanwhile, and what is there may be empty, all of it, or a part.
+    ///
+    /// # Errors
+    /// As for [`Self::put`].
+    pub fn fill(&self, from: &File, order: &Put<'_>) -> Result<Option<Attributes>, PutError> {
+        check(&[order.path])?;
+        Putting::new(&self.link, from, order).fill()
     }
 
     /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its parent.

@@ -44,9 +44,6 @@ impl Server {
             .unwrap();
         // Another user than root, who logs in for a test, has to reach his key and the folders.
         fs::set_permissions(home.path(), Permissions::from_mode(0o755)).unwrap();
-        if Uid::effective().is_root() {
-            fs::create_dir_all("/run/sshd").unwrap();
-        }
         let port = TcpListener::bind("127.0.0.1:0")
             .unwrap()
             .local_addr()
@@ -123,6 +120,10 @@ impl Server {
     /// Listen, on the same port each time.
     pub fn start(&mut self) {
         assert!(self.child.is_none(), "it is started already");
+        if Uid::effective().is_root() {
+            // Each time: other servers of tests take away what they made when they end.
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
         let log = File::options()
             .create(true)
             .append(true)

@@ -87,18 +87,23 @@ impl Record {
         };
         let temporary = cache.join("mount.json.new");
         let link = link_of(&self.mountpoint)?;
-        let act = || {
+        let write = || {
             std::fs::write(&temporary, serde_json::to_vec(&written)?)?;
-            std::fs::rename(&temporary, cache.join(NAME))?;
-            replace_link(cache, &link)
+            std::fs::rename(&temporary, cache.join(NAME))
         };
-        act().map_err(|error| {
+        write().map_err(|error| {
             failed(
                 format!(
                     "the mount cannot be written down in {} ({error})",
                     cache.display()
                 ),
                 "make room, or name another folder with --cache",
+            )
+        })?;
+        replace_link(cache, &link).map_err(|error| {
+            failed(
+                format!("the mount cannot be listed as {} ({error})", link.display()),
+                "make room, or have XDG_CACHE_HOME name a folder of your own",
             )
         })
     }

@@ -11,9 +11,7 @@ use crate::store::{self, Copy, Digest};
 use super::Shared;
 use super::attributes::errno;
 use super::file::{FileNode, Noted, times};
-
-/// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
-const ONE_REQUEST: u64 = 32 << 10;
+use super::filling::{fills_empty, left_by_filling};
 
 /// What is being copied back, from where to where.
 struct Load {
@@ -21,19 +19,13 @@ struct Load {
     base: Option<Version>,
     path: PathBuf,
     attributes: Attributes,
-    in_place: bool,
+    /// It has other names here, whose file it has to stay.
+    linked: bool,
     noted: Noted,
     digest: Digest,
     began: i64,
     /// The server has it, and is only to sync it.
     again: bool,
-}
-
-/// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that others see it
-/// empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename over a file
-/// (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
-fn fills_empty(base: Option<Version>, size: u64) -> bool {
-    base.is_some_and(|base| base.size == 0) && size <= ONE_REQUEST
 }
 
 impl Shared {
@@ -52,40 +44,51 @@ impl Shared {
             return Ok(());
         };
         self.follow_displaced();
+        self.copy_back_now(ino, file, &copy, durable)?;
+        file.state().failed = false;
+        Ok(())
+    }
+
+    fn copy_back_now(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        copy: &Copy,
+        durable: bool,
+    ) -> Result<(), Errno> {
+        let keep = |why: &Errno| self.keep_for_later(ino, file, copy, *why);
         // The number of tries bounds the race with a rename of a folder above.
         for _ in 0..8 {
-            let Some(load) = self
-                .load(ino, file, &copy, durable)
-                .inspect_err(|why| self.keep_for_later(ino, &copy, *why))?
-            else {
+            let Some(load) = self.load(ino, file, copy, durable).inspect_err(keep)? else {
                 return Ok(());
             };
             match self.send(file, &load, durable) {
-                Ok(now) => {
+                Ok(Some(now)) => {
                     self.sent(ino, file, &load, now, durable);
                     return Ok(());
                 }
+                // Cut off: the next try finds what is there.
+                Ok(None) => {}
                 // Another's content is there, after ours was.
                 Err(PutError::Conflict(_)) if load.again => return Ok(()),
                 Err(PutError::Conflict(there)) => {
-                    let cut = load.in_place && file.state().sending.is_some();
-                    if self.was_ours(file, there) || (cut && self.overwrite(file, &load, there)) {
+                    if self.takes_over(file, &load, there).inspect_err(keep)? {
                         continue;
                     }
-                    let diverted = self.divert(ino, file, &load, durable);
-                    return diverted.inspect_err(|why| self.keep_for_later(ino, &copy, *why));
+                    return self.divert(ino, file, &load, durable).inspect_err(keep);
                 }
                 Err(PutError::Errno(why)) => {
                     if why == Errno::ENOENT && self.target(ino, file).as_ref() != Some(&load.path) {
                         continue;
                     }
                     if !load.again {
-                        self.keep_for_later(ino, &copy, why);
+                        keep(&why);
                     }
                     return Err(why);
                 }
             }
         }
+        keep(&Errno::EIO);
         Err(Errno::EIO)
     }
 
@@ -140,7 +143,7 @@ impl Shared {
             base: base.filter(|_| !displaced),
             path,
             attributes,
-            in_place: names > 1 && !diverted,
+            linked: names > 1 && !diverted,
             noted,
             digest,
             began: self.clock.now(),
@@ -154,7 +157,13 @@ impl Shared {
         Some(file.state().diverted.clone().unwrap_or(path))
     }
 
-    fn send(&self, file: &FileNode, load: &Load, durable: bool) -> Result<Attributes, PutError> {
+    /// Puts it on the server. `None`: it was being written into an empty file there when the connection broke.
+    fn send(
+        &self,
+        file: &FileNode,
+        load: &Load,
+        durable: bool,
+    ) -> Result<Option<Attributes>, PutError> {
         let times = times(load.copy.file()).map_err(|error| PutError::Errno(errno(error)))?;
         let version = Version {
             size: load.noted.size(),
@@ -164,45 +173,104 @@ impl Shared {
             // It goes beside whatever is there.
             return Err(PutError::Conflict(None));
         }
-        if let Err(why) = self.store.mark_sending(&load.copy, version) {
+        // After a cut by a rename alone, until it is known to be whole: a server that is held up may go on with what it had received.
+        let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();
+        let filling = fills.then_some(load.digest);
+        if let Err(why) = self.store.mark_sending(&load.copy, version, filling) {
             // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict copy.
             unwritten(load, why);
         }
-        let sent = self.put(load, &load.path, load.base, times, durable);
-        if matches!(sent, Err(PutError::Errno(_))) {
+        let sent = match fills && !load.linked {
+            true => self.fill(load, times, durable),
+            false => self
+                .put(load, &load.path, load.base, times, durable)
+                .map(Some),
+        };
+        if matches!(sent, Ok(None) | Err(PutError::Errno(_))) {
             // It may have been done: the answer alone may be what is missing.
-            file.state().sending = Some(version);
+            let mut state = file.state();
+            state.sending = Some(version);
+            state.filling = filling.or(state.filling);
         }
         sent
     }
 
-    /// Whether what is there is what an earlier copying back left, of which no answer came: then it is the base.
-    fn was_ours(&self, file: &FileNode, there: Option<Attributes>) -> bool {
-        let Some(there) = there.map(|there| there.version()) else {
-            return false;
+    /// Whether what is there, which is not the base, may be replaced after all: it is of our own making, or is saved beside.
+    ///
+    /// # Errors
+    /// The server does not say.
+    fn takes_over(
+        &self,
+        file: &FileNode,
+        load: &Load,
+        there: Option<Attributes>,
+    ) -> Result<bool, Errno> {
+        let cut = load.linked && file.state().sending.is_some();
+        let found = match self.was_ours(file, there) {
+            Some(version) => Some(version),
+            None => match self.was_filled(file, load, there)? {
+                None if cut => self.saved(load, there),
+                version => version,
+            },
         };
-        let mut state = file.state();
-        let ours = state.sending.take() == Some(there);
-        if ours {
-            (state.base, state.acknowledged) = (Some(there), None);
+        let Some(version) = found else {
+            return Ok(false);
+        };
+        {
+            let mut state = file.state();
+            (state.base, state.acknowledged) = (Some(version), None);
         }
-        ours
+        if let Err(why) = self.store.mark_found(&load.copy, version) {
+            unwritten(load, why);
+        }
+        Ok(true)
     }
 
-    /// A writing in place ended without an answer, and what is there now is neither the old nor the new: saves it beside, so that ours
-    /// may be written over it; false if it could not be saved.
-    fn overwrite(&self, file: &FileNode, load: &Load, there: Option<Attributes>) -> bool {
-        let Some(there) = there.filter(|there| there.kind == Kind::File) else {
-            return false;
-        };
-        match super::beside::save_theirs(&self.remote, &self.store, &load.path, &there) {
-            Ok(name) => {
-                log::note(&super::beside::cut_off(&load.path, &name));
-                let mut state = file.state();
-                (state.base, state.acknowledged) = (Some(there.version()), None);
-                true
+    /// The version of what is there if an earlier copying back left it, of which no answer came.
+    fn was_ours(&self, file: &FileNode, there: Option<Attributes>) -> Option<Version> {
+        let there = there?.version();
+        let sending = file.state().sending.take();
+        sending.filter(|version| *version == there)
+    }
+
+    /// The version of what is there if a filling that was cut off left it.
+    fn was_filled(
+        &self,
+        file: &FileNode,
+        load: &Load,
+        there: Option<Attributes>,
+    ) -> Result<Option<Version>, Errno> {
+        let filling = file.state().filling;
+        match (there, filling, load.base) {
+            (Some(there), Some(sent), Some(_)) => {
+                left_by_filling(&self.remote, &load.path, &there, load.copy.file(), sent)
             }
-            Err(_) => false,
+            _ => Ok(None),
+        }
+    }
+
+    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the new: saves it beside,
+    /// so that ours may be written over it; `None` if it could not be saved.
+    fn saved(&self, load: &Load, there: Option<Attributes>) -> Option<Version> {
+        let there = there.filter(|there| there.kind == Kind::File)?;
+        let saved = super::beside::save_theirs(&self.remote, &self.store, &load.path, &there);
+        log::note(&super::beside::cut_off(&load.path, &saved.ok()?));
+        Some(there.version())
+    }
+
+    fn fill(
+        &self,
+        load: &Load,
+        times: (u32, u32),
+        durable: bool,
+    ) -> Result<Option<Attributes>, PutError> {
+        let order = order(load, &load.path, load.base, times, durable);
+        match self.remote.fill(load.copy.file(), &order) {
+            // It was made without leave to be written to (mode 0444): it can yet be replaced.
+            Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
+                self.remote.put(load.copy.file(), &order).map(Some)
+            }
+            answer => answer,
         }
     }
 
@@ -214,25 +282,8 @@ impl Shared {
         times: (u32, u32),
         durable: bool,
     ) -> Result<Attributes, PutError> {
-        let empty = fills_empty(base, load.noted.size());
-        let mut order = Put {
-            path,
-            expected: base,
-            expect_nothing: base.is_none(),
-            mode: load.attributes.mode,
-            owner: Some((load.attributes.uid, load.attributes.gid)),
-            times: Some(times),
-            durable,
-            in_place: (load.in_place && path == load.path) || empty,
-        };
-        match self.remote.put(load.copy.file(), &order) {
-            // It was made without leave to be written to (mode 0444): it can yet be replaced.
-            Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) if empty && !load.in_place => {
-                order.in_place = false;
-                self.remote.put(load.copy.file(), &order)
-            }
-            answer => answer,
-        }
+        let order = order(load, path, base, times, durable);
+        self.remote.put(load.copy.file(), &order)
     }
 
     /// The server has it: writes that down.
@@ -244,7 +295,7 @@ impl Shared {
             state.noted = Some(load.noted);
             state.acknowledged = Some(load.digest);
             state.unsynced = (!durable).then(|| now.version());
-            state.sending = None;
+            (state.sending, state.filling) = (None, None);
             if state.diverted.is_none() {
                 drop(state);
                 self.tree().became(ino, now);
@@ -289,7 +340,8 @@ impl Shared {
     }
 
     /// Not copied back: it must survive here.
-    fn keep_for_later(&self, ino: u64, copy: &Copy, why: Errno) {
+    fn keep_for_later(&self, ino: u64, file: &FileNode, copy: &Copy, why: Errno) {
+        file.state().failed = true;
         let path = self.tree().path(ino);
         if let Some(path) = path {
             self.told.failed(&path, why.desc());
@@ -301,6 +353,25 @@ impl Shared {
                 error.desc()
             ));
         }
+    }
+}
+
+fn order<'a>(
+    load: &Load,
+    path: &'a Path,
+    base: Option<Version>,
+    times: (u32, u32),
+    durable: bool,
+) -> Put<'a> {
+    Put {
+        path,
+        expected: base,
+        expect_nothing: base.is_none(),
+        mode: load.attributes.mode,
+        owner: Some((load.attributes.uid, load.attributes.gid)),
+        times: Some(times),
+        durable,
+        in_place: load.linked && path == load.path,
     }
 }
 

@@ -1,6 +1,5 @@
 //! setattr: size, mode, owner and times.
 
-use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fuser::TimeOrNow;
@@ -45,6 +44,10 @@ impl Shared {
             let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
             return self.change_on_server(ino, &order(wanted, &now, (now.atime, now.mtime)));
         };
+        if wanted.size.is_some() && handle.is_none() {
+            // One that was closed is no writer that would see to it.
+            self.wait_for_release(&file);
+        }
         let _gate = file.gate();
         if let Some(size) = wanted.size {
             let by = handle.and_then(|number| self.handle(number));
@@ -95,7 +98,7 @@ impl Shared {
             mtime: modification,
             ..base
         };
-        if let Err(why) = self.store.mark_sending(&copy, version) {
+        if let Err(why) = self.store.mark_sending(&copy, version, None) {
             log::note(&format!(
                 "cannot write down a new time of {}: {}",
                 copy.path().display(),
@@ -240,30 +243,6 @@ impl Shared {
             // No digest of what the server has is known; the journal tells its version.
             (true, None) => Ok(()),
         }
-    }
-
-    /// Reserves or frees room in a copy (fallocate): done here, copied back with the rest.
-    pub(super) fn allocate(
-        &self,
-        number: u64,
-        mode: i32,
-        offset: i64,
-        length: i64,
-    ) -> Result<(), Errno> {
-        use nix::fcntl::{FallocateFlags, fallocate};
-        let handle = self.handle(number).ok_or(Errno::EBADF)?;
-        let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
-        handle.file.wrote();
-        let attempt = || fallocate(handle.copy.file(), flags, offset, length);
-        match attempt() {
-            Err(Errno::ENOSPC) => {
-                self.store.make_room(u64::try_from(length).unwrap_or(0))?;
-                attempt()
-            }
-            answer => answer,
-        }?;
-        handle.file.writes.fetch_add(1, Ordering::Relaxed);
-        Ok(())
     }
 }
 

@@ -47,6 +47,10 @@ pub struct State {
     pub backing: Option<Arc<BackingId>>,
     /// What a copying back would have left on the server that ended without an answer.
     pub sending: Option<Version>,
+    /// Digest of what was being written into the empty file on the server when that ended without an answer.
+    pub filling: Option<Digest>,
+    /// The last copying back failed: it is tried again by the thread that tends, not by each release.
+    pub failed: bool,
     /// The base is a version that does not tell changes of one second apart, and the server could not be asked.
     pub unasked: bool,
     /// The store has it written down as dirty.

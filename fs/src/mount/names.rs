@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use fuser::RenameFlags;
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, is_temporary};
+use crate::remote::{Attributes, Kind, is_temporary};
 
 use super::Shared;
 use super::doubt::{Doubt, gates};
@@ -113,6 +113,24 @@ impl Shared {
             // Removed on the server while it is in use here: it lives on until it is copied back.
             Err(Errno::ENOENT) if file.is_some_and(|file| file.in_use()) => Ok(()),
             answer => answer.map(drop),
+        }
+    }
+
+    /// Asks the server about a node, again if its path changed meanwhile.
+    pub(super) fn lstat(&self, ino: u64) -> Result<Attributes, Errno> {
+        loop {
+            let (path, changes) = {
+                let tree = self.tree();
+                (tree.path(ino).ok_or(Errno::ESTALE)?, tree.changes(ino))
+            };
+            let answer = self.remote.lstat(&path);
+            let mut tree = self.tree();
+            if tree.path(ino).as_ref() != Some(&path) {
+                continue;
+            }
+            let attributes = answer?;
+            tree.note(ino, attributes, changes);
+            return Ok(attributes);
         }
     }
 
@@ -302,6 +320,13 @@ impl Shared {
             }
         }
         Err(Errno::EIO)
+    }
+
+    /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no program.
+    pub(super) fn may(&self, ino: u64, execute: bool) -> Result<(), Errno> {
+        let (of, _) = self.tree().attributes(ino).ok_or(Errno::ESTALE)?;
+        let program = of.kind != Kind::File || of.mode & 0o111 != 0;
+        (program || !execute).then_some(()).ok_or(Errno::EACCES)
     }
 
     /// The text of a symbolic link.

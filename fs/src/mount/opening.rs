@@ -1,4 +1,4 @@
-//! Open, create and release: a node is bound to a copy at the first open and freed at the last release.
+//! Open and create: a node is bound to a copy at the first open.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -369,114 +369,6 @@ impl Shared {
             }
         }
     }
-
-    /// The kernel let go of a handle: what a shared mapping changed since the last flush goes back now.
-    pub(super) fn release(&self, number: u64) {
-        let Some(handle) = locked(&self.handles).remove(&number) else {
-            return;
-        };
-        let file = &handle.file;
-        let _gate = file.gate();
-        {
-            let mut state = file.state();
-            state.handles -= 1;
-            state.writers -= u32::from(handle.writable);
-            state.flushed.remove(&number);
-        }
-        file.released();
-        self.finish(handle.ino, file);
-    }
-
-    /// With the gate held: copies back what is left when nobody writes any more, and frees the copy when nobody has it open.
-    pub(super) fn finish(&self, ino: u64, file: &FileNode) {
-        let (writers, journalled) = {
-            let state = file.state();
-            (state.writers, state.journalled)
-        };
-        if writers == 0 && journalled {
-            // Asked before the copy is read: what can no longer be written to then is read whole.
-            let mapped = self.still_mapped(file);
-            if self.copy_back(ino, file, false).is_ok() && !mapped {
-                self.settle(ino, file);
-            }
-        }
-        self.free(file);
-    }
-
-    /// With the gate held: nobody can write to the copy, and the server has it.
-    fn settle(&self, ino: u64, file: &FileNode) {
-        let (copy, base, known, diverted) = {
-            let state = file.state();
-            if state.diverted.is_some() && state.handles > 0 {
-                // Forgotten now, what is written through a later open that shares the copy would not be written down.
-                return;
-            }
-            (
-                state.copy.clone(),
-                state.base,
-                state.known,
-                state.diverted.is_some(),
-            )
-        };
-        let (Some(copy), Some(base)) = (copy, base) else {
-            return;
-        };
-        let path = self.tree().path(ino);
-        if let Some(path) = &path {
-            match diverted {
-                // The name stands for the server's version, which is not in the cache.
-                true => self.store.forget(path),
-                false => {
-                    let settled = set_times(copy.file(), (base.mtime, base.mtime)).and_then(|()| {
-                        self.store
-                            .mark_clean(&copy, base, self.clock.can_trust(base.mtime, known))
-                    });
-                    if let Err(error) = settled {
-                        self.told.failed(path, error.desc());
-                        return;
-                    }
-                }
-            }
-        }
-        let mut state = file.state();
-        (state.journalled, state.mapped) = (false, None);
-        (state.noted, state.acknowledged, state.diverted) = (None, None, None);
-        state.suspect = false;
-    }
-
-    /// With the gate held: unbinds the copy if nothing needs it.
-    pub(super) fn free(&self, file: &FileNode) {
-        let copy = {
-            let state = file.state();
-            if state.handles > 0 || state.journalled {
-                return;
-            }
-            state.copy.clone()
-        };
-        let pages = copy.as_ref().and_then(|copy| file.look(copy).ok());
-        let mut state = file.state();
-        (state.copy, state.backing, state.base) = (None, None, None);
-        state.unasked = false;
-        state.pages = pages;
-    }
-
-    /// Asks the server about a node, again if its path changed meanwhile.
-    pub(super) fn lstat(&self, ino: u64) -> Result<Attributes, Errno> {
-        loop {
-            let (path, changes) = {
-                let tree = self.tree();
-                (tree.path(ino).ok_or(Errno::ESTALE)?, tree.changes(ino))
-            };
-            let answer = self.remote.lstat(&path);
-            let mut tree = self.tree();
-            if tree.path(ino).as_ref() != Some(&path) {
-                continue;
-            }
-            let attributes = answer?;
-            tree.note(ino, attributes, changes);
-            return Ok(attributes);
-        }
-    }
 }
 
 /// With the gate held: the node goes on with a copy that an earlier life, or a copying back that failed, left dirty.
@@ -490,6 +382,7 @@ pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     state.suspect = suspect;
     state.copy = Some(entry.copy.clone());
     (state.base, state.sending) = (dirty.base, dirty.sending);
+    state.filling = dirty.filling;
     state.journalled = true;
     state.noted = None;
     state.acknowledged = dirty.digest;

@@ -14,6 +14,7 @@ use super::beside as aside;
 use super::conflict;
 use super::doubt::was_renamed;
 use super::file::{set_times, times};
+use super::filling::left_by_filling;
 use super::report::shown;
 use super::tend::alone_soon;
 
@@ -181,7 +182,7 @@ fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Resul
     }
 }
 
-/// Whether what is there is of our own making: what was being sent, or the very same content.
+/// Whether what is there is of our own making: what was being sent, the beginning of it, or the very same content.
 fn ours(
     remote: &Remote,
     store: &Store,
@@ -191,6 +192,11 @@ fn ours(
     digest: Digest,
 ) -> Result<bool, Errno> {
     if dirty.sending == Some(there.version()) {
+        return Ok(true);
+    }
+    if let Some(sent) = dirty.filling
+        && left_by_filling(remote, entry.path(), there, entry.copy.file(), sent)?.is_some()
+    {
         return Ok(true);
     }
     if there.size != entry.copy.file().metadata().map_err(errno)?.len() {
@@ -204,7 +210,8 @@ fn ours(
 /// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very time after it
 /// has written. After a reboot nothing tells: content may have reached the disk without its times.
 fn untouched(entry: &Entry, dirty: &Dirty) -> bool {
-    let fresh = dirty.sending.is_none() && dirty.digest.is_none() && dirty.settled.is_none();
+    let sent = dirty.sending.is_some() || dirty.filling.is_some() || dirty.digest.is_some();
+    let fresh = !sent && dirty.settled.is_none();
     // An emptied copy was never what the server has.
     let size = entry.copy.file().metadata().map(|found| found.len()).ok();
     let as_the_base = dirty.base.is_some_and(|base| size == Some(base.size));

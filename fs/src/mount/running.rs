@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
 use fuser::{Config, MountOption, SessionACL};
+use nix::unistd::{AccessFlags, access};
 
 use crate::command::log;
 use crate::failure::Failure;
@@ -107,7 +108,7 @@ impl Shared {
                 let mut state = file.state();
                 (state.handles, state.writers) = (0, 0);
             }
-            self.finish(ino, &file);
+            self.retry(ino, &file);
         }
         if let Err(error) = self.store.checkpoint() {
             log::note(&format!("cannot force the cache to disk: {}", error.desc()));
@@ -158,6 +159,11 @@ fn refused(mountpoint: &Path, error: &io::Error) -> Failure {
         Some(libc::ENOENT) => "make the mount point first: mkdir -p",
         Some(libc::ENOTDIR) => "choose a folder",
         Some(libc::EBUSY) => "choose another folder, or unmount what is there",
+        Some(libc::EACCES)
+            if access("/dev/fuse", AccessFlags::R_OK | AccessFlags::W_OK).is_err() =>
+        {
+            "let users open /dev/fuse, as root: chmod 666 /dev/fuse"
+        }
         Some(libc::EACCES | libc::EPERM) => "choose a folder of your own",
         Some(libc::ENOTCONN) => "unmount the dead mount there: oscope-fs umount",
         Some(libc::ENODEV) => "load the kernel's module: modprobe fuse",

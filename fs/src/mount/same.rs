@@ -6,11 +6,12 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::remote::{Attributes, Version};
+use crate::remote::{Attributes, Remote, Version};
 use crate::store::Entry;
 
 use super::Shared;
@@ -60,7 +61,7 @@ impl Shared {
         let path = self.tree().path(ino);
         if let Some(path) = path {
             let found = self.store.make(base.size)?;
-            let got = self.fetched(&path, found.file(), base.size);
+            let got = fetched(&self.remote, &path, found.file(), base.size);
             let same = match got {
                 Ok(got) => same(copy.file(), found.file())?.then_some(got),
                 Err(Errno::EFBIG | Errno::ENOENT) => None,
@@ -77,28 +78,38 @@ impl Shared {
     }
 
     /// The server's attributes if it has the content of a small copy.
-    fn compare(&self, path: &std::path::Path, copy: &File) -> Result<Option<Attributes>, Errno> {
+    fn compare(&self, path: &Path, copy: &File) -> Result<Option<Attributes>, Errno> {
         let size = copy.metadata().map_err(errno)?.len();
         if size > SMALL {
             return Ok(None);
         }
-        let name = CString::new("oscope-fs").map_err(|_| Errno::EINVAL)?;
-        let found = File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?);
-        match self.fetched(path, &found, size) {
+        let found = in_memory()?;
+        match fetched(&self.remote, path, &found, size) {
             Ok(got) => Ok(same(copy, &found)?.then_some(got)),
             Err(Errno::EFBIG) => Ok(None),
             Err(why) => Err(why),
         }
     }
+}
 
-    /// Fetches no more than about `size` bytes; `EFBIG` if there is more.
-    fn fetched(&self, path: &std::path::Path, into: &File, size: u64) -> Result<Attributes, Errno> {
-        let watch = |so_far: u64| match so_far > size {
-            true => Err(Errno::EFBIG),
-            false => Ok(()),
-        };
-        self.remote.fetch(path, into, &watch)
-    }
+/// Fetches no more than about `size` bytes; `EFBIG` if there is more.
+pub(super) fn fetched(
+    remote: &Remote,
+    path: &Path,
+    into: &File,
+    size: u64,
+) -> Result<Attributes, Errno> {
+    let watch = |so_far: u64| match so_far > size {
+        true => Err(Errno::EFBIG),
+        false => Ok(()),
+    };
+    remote.fetch(path, into, &watch)
+}
+
+/// An empty file that is on no disk.
+pub(super) fn in_memory() -> Result<File, Errno> {
+    let name = CString::new("oscope-fs").map_err(|_| Errno::EINVAL)?;
+    Ok(File::from(memfd_create(&*name, MFdFlags::MFD_CLOEXEC)?))
 }
 
 /// A version that no file of a server has: the largest size that a file can have, and one more.

@@ -3,27 +3,22 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use fuser::{
-    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
-use nix::unistd::{Whence, lseek};
-
-use crate::remote::Kind;
+use nix::unistd::Whence;
 
 use super::Shared;
-use super::attributes::errno;
 use super::change::Wanted;
-use super::opening::Opened;
+use super::replies::{reply_attr, reply_created, reply_entry, reply_opened, reply_room, told};
 use super::workers::Workers;
 
 /// The requests' way to the mount's parts.
@@ -65,35 +60,6 @@ impl Session {
         job: impl FnOnce(&Shared) -> Result<u64, Errno> + Send + 'static,
     ) {
         self.later(move |shared| reply_entry(shared, reply, job(shared)));
-    }
-}
-
-fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
-    match found.and_then(|ino| Ok((ino, shared.shown(ino)?))) {
-        Ok((ino, (attr, keep))) => {
-            // Before the reply: the kernel may forget it at once.
-            shared.tree().looked_up(ino);
-            reply.entry(&keep, &attr, Generation(0));
-        }
-        Err(why) => reply.error(told(why)),
-    }
-}
-
-fn reply_attr(shared: &Shared, reply: ReplyAttr, ino: u64, done: Result<(), Errno>) {
-    match done.and_then(|()| shared.shown(ino)) {
-        Ok((attr, keep)) => reply.attr(&keep, &attr),
-        Err(why) => reply.error(told(why)),
-    }
-}
-
-fn told(why: Errno) -> fuser::Errno {
-    fuser::Errno::from_i32(why as i32)
-}
-
-fn pages(right: bool) -> FopenFlags {
-    match right {
-        true => FopenFlags::FOPEN_KEEP_CACHE,
-        false => FopenFlags::empty(),
     }
 }
 
@@ -295,13 +261,8 @@ impl Filesystem for Session {
     fn open(&self, _request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         self.count("open");
         self.later(move |shared| {
-            match shared.open(ino.0, flags.0, |copy| reply.open_backing(copy)) {
-                Ok(Opened::Passthrough(number, backing)) => {
-                    reply.opened_passthrough(FileHandle(number), FopenFlags::empty(), &backing);
-                }
-                Ok(Opened::Daemon(number, right)) => reply.opened(FileHandle(number), pages(right)),
-                Err(why) => reply.error(told(why)),
-            }
+            let done = shared.open(ino.0, flags.0, |copy| reply.open_backing(copy));
+            reply_opened(reply, done);
         });
     }
 
@@ -326,34 +287,7 @@ impl Filesystem for Session {
                     .and_then(|ino| Ok((ino, shared.open(ino, flags, register)?))),
                 made => made,
             };
-            match made.and_then(|(ino, opened)| Ok((ino, shared.shown(ino)?, opened))) {
-                Ok((ino, (attr, keep), opened)) => {
-                    shared.tree().looked_up(ino);
-                    match opened {
-                        Opened::Passthrough(number, backing) => {
-                            let handle = FileHandle(number);
-                            reply.created_passthrough(
-                                &keep,
-                                &attr,
-                                Generation(0),
-                                handle,
-                                FopenFlags::empty(),
-                                &backing,
-                            );
-                        }
-                        Opened::Daemon(number, right) => {
-                            reply.created(
-                                &keep,
-                                &attr,
-                                Generation(0),
-                                FileHandle(number),
-                                pages(right),
-                            );
-                        }
-                    }
-                }
-                Err(why) => reply.error(told(why)),
-            }
+            reply_created(shared, reply, made);
             shared.prepare();
         });
     }
@@ -370,11 +304,7 @@ impl Filesystem for Session {
         reply: ReplyData,
     ) {
         self.count("read");
-        let Some(handle) = self.shared.handle(handle.0) else {
-            reply.error(fuser::Errno::EBADF);
-            return;
-        };
-        match read_whole(handle.copy.file(), offset, size) {
+        match self.shared.read(handle.0, offset, size) {
             Ok(data) => reply.data(&data),
             Err(why) => reply.error(told(why)),
         }
@@ -418,10 +348,7 @@ impl Filesystem for Session {
             reply.ok();
             return;
         }
-        self.empty(reply, move |shared| {
-            let _gate = held.file.gate();
-            shared.copy_back(held.ino, &held.file, false)
-        });
+        self.empty(reply, move |shared| shared.copy_back_of(&held, false));
     }
 
     fn fsync(
@@ -437,10 +364,7 @@ impl Filesystem for Session {
             reply.error(fuser::Errno::EBADF);
             return;
         };
-        self.empty(reply, move |shared| {
-            let _gate = held.file.gate();
-            shared.copy_back(held.ino, &held.file, true)
-        });
+        self.empty(reply, move |shared| shared.copy_back_of(&held, true));
     }
 
     fn release(
@@ -527,24 +451,7 @@ impl Filesystem for Session {
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
         self.count("statfs");
-        self.later(move |shared| match shared.remote.room() {
-            Ok(room) => {
-                let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-                let (block, unit) = (small(room.bsize), small(room.frsize));
-                let name = small(room.namemax);
-                reply.statfs(
-                    room.blocks,
-                    room.bfree,
-                    room.bavail,
-                    room.files,
-                    room.ffree,
-                    block,
-                    name,
-                    unit,
-                );
-            }
-            Err(why) => reply.error(told(why)),
-        });
+        self.later(move |shared| reply_room(reply, shared.remote.room()));
     }
 
     fn access(&self, _request: &Request, ino: INodeNo, mask: AccessFlags, reply: ReplyEmpty) {
@@ -586,58 +493,9 @@ impl Filesystem for Session {
             libc::SEEK_HOLE => Whence::SeekHole,
             _ => return reply.error(fuser::Errno::EINVAL),
         };
-        let found = self
-            .shared
-            .handle(handle.0)
-            .ok_or(Errno::EBADF)
-            .and_then(|held| {
-                // A description of its own: the copy's is shared, its offset too.
-                let file = held.copy.open(OFlag::O_RDONLY).map_err(errno)?;
-                lseek(&file, offset, whence)
-            });
-        match found {
+        match self.shared.seek(handle.0, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(why) => reply.error(told(why)),
         }
-    }
-}
-
-/// As many bytes as are asked for, unless the file ends before.
-fn read_whole(file: &std::fs::File, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
-    let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EINVAL)?];
-    let mut have = 0;
-    while have < data.len() {
-        match file.read_at(&mut data[have..], offset + have as u64) {
-            Ok(0) => break,
-            Ok(count) => have += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(errno(error)),
-        }
-    }
-    data.truncate(have);
-    Ok(data)
-}
-
-impl Shared {
-    fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
-        let handle = self.handle(number).ok_or(Errno::EBADF)?;
-        // Counted on both sides: a copying back in between must see that what it read may be old.
-        handle.file.wrote();
-        let written = match handle.copy.file().write_all_at(data, offset) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
-                self.store.make_room(data.len() as u64)?;
-                handle.copy.file().write_all_at(data, offset)
-            }
-            answer => answer,
-        };
-        handle.file.wrote();
-        written.map_err(errno)
-    }
-
-    /// Whether access(2) may say yes: the server is the judge when it is asked, but what nobody may execute is no program.
-    fn may(&self, ino: u64, execute: bool) -> Result<(), Errno> {
-        let (of, _) = self.tree().attributes(ino).ok_or(Errno::ESTALE)?;
-        let program = of.kind != Kind::File || of.mode & 0o111 != 0;
-        (program || !execute).then_some(()).ok_or(Errno::EACCES)
     }
 }

@@ -103,7 +103,10 @@ impl Shared {
             let _gate = file.gate();
             let due = mapped.is_none_or(|due| due <= Instant::now());
             if file.state().writers == 0 && (due || !self.still_mapped(&file)) {
-                self.finish(ino, &file);
+                match again {
+                    true => self.retry(ino, &file),
+                    false => self.finish(ino, &file),
+                }
             }
         }
         if again {

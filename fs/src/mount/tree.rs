@@ -14,8 +14,10 @@ use crate::remote::{Attributes, Kind};
 use super::file::FileNode;
 
 mod displaced;
+mod listing;
 
 pub use displaced::Displaced;
+use listing::Listing;
 
 /// The number of the mount's own folder.
 pub const ROOT: u64 = 1;
@@ -39,11 +41,6 @@ struct Node {
     file: Option<Arc<FileNode>>,
     /// The name that was taken from it, until its content is beside that.
     displaced_from: Option<PathBuf>,
-}
-
-struct Listing {
-    names: BTreeMap<OsString, Attributes>,
-    known: Instant,
 }
 
 /// Where the counts of own changes stood when the server was asked; see [`Tree::enter`].
@@ -295,61 +292,6 @@ impl Tree {
         found.into_iter().collect()
     }
 
-    /// A listing that may still be shown, as entries of name and attributes.
-    pub fn listing(&self, ino: u64) -> Option<Vec<(OsString, Attributes)>> {
-        let listing = self.fresh_listing(ino)?;
-        Some(
-            listing
-                .names
-                .iter()
-                .map(|(name, of)| (name.clone(), *of))
-                .collect(),
-        )
-    }
-
-    /// The server listed the folder, asked when its changes stood at `changes`; false if it changed since.
-    pub fn listed(&mut self, ino: u64, names: &[(OsString, Attributes)], changes: u64) -> bool {
-        if self.changes(ino) != changes {
-            return false;
-        }
-        let children: Vec<_> = match self.nodes.get(&ino) {
-            Some(node) => node.children.keys().cloned().collect(),
-            None => return true,
-        };
-        let names: BTreeMap<_, _> = names.iter().cloned().collect();
-        for name in children {
-            match names.get(&name) {
-                Some(attributes) => {
-                    self.insert(ino, &name, *attributes);
-                }
-                None => self.lose(ino, &name),
-            }
-        }
-        self.put_listing(ino, names);
-        true
-    }
-
-    /// The folder was made by this mount: it is empty.
-    pub fn list_nothing(&mut self, ino: u64) {
-        self.put_listing(ino, BTreeMap::new());
-    }
-
-    /// The number by which a listed name is shown: that of its node, made if there is none, as old as the listing.
-    /// `None`: this mount has removed the name since it was listed.
-    pub fn number(&mut self, parent: u64, name: &OsStr, attributes: Attributes) -> Option<u64> {
-        if let Some(ino) = self.child(parent, name) {
-            return Some(ino);
-        }
-        let known = match &self.nodes.get(&parent)?.listing {
-            Some(listing) if listing.names.contains_key(name) => Some(listing.known),
-            Some(_) => return None,
-            None => Instant::now().checked_sub(self.keep),
-        };
-        let ino = self.insert(parent, name, attributes);
-        self.node(ino, |node| node.known = known.unwrap_or(node.known));
-        Some(ino)
-    }
-
     /// The handle by which a folder was listed is closed: nodes that were made for it alone go.
     pub fn sweep(&mut self, ino: u64) {
         let children: Vec<u64> = match self.nodes.get(&ino) {
@@ -365,26 +307,6 @@ impl Tree {
     pub fn files(&self) -> Vec<(u64, Arc<FileNode>)> {
         let file = |(ino, node): (&u64, &Node)| Some((*ino, node.file.clone()?));
         self.nodes.iter().filter_map(file).collect()
-    }
-
-    fn put_listing(&mut self, ino: u64, names: BTreeMap<OsString, Attributes>) {
-        let known = Instant::now();
-        self.node(ino, |node| node.listing = Some(Listing { names, known }));
-    }
-
-    fn fresh_listing(&self, ino: u64) -> Option<&Listing> {
-        let listing = self.nodes.get(&ino)?.listing.as_ref()?;
-        (listing.known.elapsed() < self.keep).then_some(listing)
-    }
-
-    fn list_one(&mut self, parent: u64, name: &OsStr, attributes: Attributes) {
-        if let Some(listing) = self
-            .nodes
-            .get_mut(&parent)
-            .and_then(|node| node.listing.as_mut())
-        {
-            listing.names.insert(name.to_owned(), attributes);
-        }
     }
 
     fn node(&mut self, ino: u64, act: impl FnOnce(&mut Node)) {

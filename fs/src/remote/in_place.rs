@@ -1,82 +1,76 @@
 //! A whole file into the one that is there, which stays the same file for its other names.
 //!
-//! Not atomic: others may see it half-written. Where the connection breaks in between it is written anew, without a comparison, for
-//! what is there is then our own beginning.
-
-use std::fs::File;
-use std::path::Path;
-use std::time::{Duration, Instant};
+//! Not atomic: others may see it half-written. Where the connection breaks in between, a file that has other names is written anew, without
+//! a comparison, for what is there is then our own beginning. An empty file that is filled is not: see [`Putting::fill`].
 
 use nix::errno::Errno;
 
-use super::attributes::{Attributes, Change, Kind, Put, PutError, Version};
+use super::attributes::{Attributes, Change, Kind, PutError, Version};
 use super::errno::{Doing, settle};
-use super::link::Link;
-use super::put::{Stop, TRIES, judge, whole};
+use super::operations::{NEW, ask_open};
+use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
 use super::talk::{Said, Talk, Trouble};
 use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
 
-/// One putting of one file in place.
-pub struct Overwrite<'a> {
-    link: &'a Link,
-    from: &'a File,
-    order: &'a Put<'a>,
-    limit: Duration,
-    progress: Instant,
-    begun: bool,
-}
-
-impl<'a> Overwrite<'a> {
-    /// Nothing put as yet.
-    pub fn new(link: &'a Link, from: &'a File, order: &'a Put<'a>) -> Self {
-        Self {
-            link,
-            from,
-            order,
-            limit: link.limits.operation,
-            progress: Instant::now(),
-            begun: false,
-        }
-    }
-
-    /// Put.
-    pub fn run(mut self) -> Result<Attributes, PutError> {
+impl Putting<'_> {
+    /// Put in place, over as many connections as it takes.
+    pub fn overwrite(mut self) -> Result<Attributes, PutError> {
         for _ in 0..TRIES {
-            let deadline = self.progress + self.limit;
-            let session = self.link.session(deadline)?;
-            let mut talk = Talk::new(&session, &self.link.target, deadline);
-            let put = self.once(&mut talk);
-            self.progress = talk.deadline - self.limit;
-            match put {
-                Ok(attributes) => return Ok(attributes),
-                Err(Stop::Conflict(now)) => return Err(PutError::Conflict(now)),
-                Err(Stop::Trouble(Trouble::Errno(error))) => return Err(PutError::Errno(error)),
-                Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => {}
-                Err(Stop::Trouble(Trouble::Late)) => {
-                    session.late(self.limit);
-                    return Err(PutError::Errno(Errno::EIO));
-                }
+            if let Some(attributes) = self.over_one_connection()? {
+                return Ok(attributes);
             }
         }
         Err(PutError::Errno(Errno::EIO))
+    }
+
+    /// Put in place, over one connection from the first write on; `None`: it broke, and what is there by now has to be found out. A server that is
+    /// held up may write what it has received even then: only a rename is safe from that.
+    pub fn fill(mut self) -> Result<Option<Attributes>, PutError> {
+        for _ in 0..TRIES {
+            let put = self.over_one_connection()?;
+            if put.is_some() || self.begun {
+                return Ok(put);
+            }
+        }
+        Err(PutError::Errno(Errno::EIO))
+    }
+
+    /// Put in place; `None`: the connection broke.
+    fn over_one_connection(&mut self) -> Result<Option<Attributes>, PutError> {
+        let deadline = self.progress + self.limit;
+        let session = self.link.session(deadline)?;
+        let mut talk = Talk::new(&session, &self.link.target, deadline);
+        let put = self.once(&mut talk);
+        self.progress = talk.deadline - self.limit;
+        match put {
+            Ok(attributes) => Ok(Some(attributes)),
+            Err(Stop::Conflict(now)) => Err(PutError::Conflict(now)),
+            Err(Stop::Trouble(Trouble::Errno(error))) => Err(PutError::Errno(error)),
+            Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent)) => Ok(None),
+            Err(Stop::Trouble(Trouble::Late)) => {
+                session.late(self.limit);
+                Err(PutError::Errno(Errno::EIO))
+            }
+        }
     }
 
     /// Over one connection. The file is opened while it is looked at: that changes nothing, and what is to be made is made by itself.
     fn once(&mut self, talk: &mut Talk<'_>) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let look = talk.ask_path(kind::LSTAT, path);
-        let open = ask_open(talk, path, flag::WRITE);
+        let open = ask_open(talk, path, flag::WRITE, PRIVATE);
         let there = talk.attributes(look)?;
         let mut opened = talk.handle(open)?;
-        let judged = self.judge(there);
+        let judged = self.may_overwrite(there);
         let mut there = there.ok();
         if let (Err(_), Ok(handle)) = (&judged, &opened) {
             talk.close_quietly(handle);
         }
         judged?;
         if opened == Err(Status::NoSuchFile) {
-            let open = ask_open(talk, path, flag::WRITE | flag::CREATE | flag::EXCLUSIVE);
+            self.begun = true;
+            let open = ask_open(talk, path, NEW, PRIVATE);
             opened = talk.handle(open)?;
             there = None;
         }
@@ -95,7 +89,7 @@ impl<'a> Overwrite<'a> {
     }
 
     /// What is there may be written over: never through a link to elsewhere, else as for every put.
-    fn judge(&self, there: Said<Attributes>) -> Result<(), Stop> {
+    fn may_overwrite(&self, there: Said<Attributes>) -> Result<(), Stop> {
         match there {
             Ok(now) if now.kind == Kind::Folder => Err(Trouble::Errno(Errno::EISDIR).into()),
             Ok(now) if now.kind != Kind::File => Err(Stop::Conflict(Some(now))),
@@ -151,19 +145,4 @@ impl<'a> Overwrite<'a> {
         whole(&made, &sent)?;
         Ok(made)
     }
-}
-
-/// Gather the request to open a file for writing; nobody else reads a new one before it has the mode that it is to have.
-fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32) -> u32 {
-    let full = talk.target.full(path);
-    let private = Change {
-        mode: Some(0o600),
-        ..Change::default()
-    };
-    talk.ask(|id| {
-        Packet::request(kind::OPEN, id)
-            .text(&full)
-            .number(flags)
-            .change(&private)
-    })
 }

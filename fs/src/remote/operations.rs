@@ -17,6 +17,9 @@ use super::wire::{Malformed, Packet, Reader, Status, flag, kind};
 /// READDIR requests under way at once: at first, and at most.
 const LISTING: (usize, usize) = (2, 16);
 
+/// How a file is opened that has to be new.
+pub const NEW: u32 = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
+
 /// What a name stands for.
 pub fn lstat(talk: &mut Talk<'_>, path: &Path) -> Result<Attributes, Trouble> {
     let id = talk.ask_path(kind::LSTAT, path);
@@ -77,20 +80,24 @@ fn names(body: &mut Reader<'_>, found: &mut Vec<(OsString, Attributes)>) -> Resu
     Ok(())
 }
 
-/// A new empty file.
-pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attributes>, Trouble> {
+/// Gather the request to open a file for writing; one that is made by it gets this mode, less the server's umask.
+pub fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32, mode: u32) -> u32 {
     let full = talk.target.full(path);
     let wanted = Change {
         mode: Some(mode),
         ..Change::default()
     };
-    let flags = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
-    let id = talk.ask(|id| {
+    talk.ask(|id| {
         Packet::request(kind::OPEN, id)
             .text(&full)
             .number(flags)
             .change(&wanted)
-    });
+    })
+}
+
+/// A new empty file.
+pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attributes>, Trouble> {
+    let id = ask_open(talk, path, NEW, mode);
     // By its name, as the handle is not known before the answer: the server does one after the other.
     let look = talk.ask_path(kind::LSTAT, path);
     let said = talk.handle(id)?;
@@ -173,19 +180,22 @@ pub fn ask_rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> u32 {
     })
 }
 
+/// The answer to a rename, over what is there or not.
+pub fn renamed(
+    talk: &mut Talk<'_>,
+    id: u32,
+    from: &Path,
+    to: &Path,
+    over: bool,
+) -> Result<(), Trouble> {
+    let said = talk.status(id)?;
+    settle(talk, said, Doing::Rename { from, to, over })
+}
+
 /// Rename over what is there.
 pub fn rename(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Trouble> {
     let id = ask_rename(talk, from, to);
-    let said = talk.status(id)?;
-    settle(
-        talk,
-        said,
-        Doing::Rename {
-            from,
-            to,
-            over: true,
-        },
-    )
+    renamed(talk, id, from, to, true)
 }
 
 /// Rename where nothing is.
@@ -200,16 +210,7 @@ pub fn rename_new(talk: &mut Talk<'_>, from: &Path, to: &Path) -> Result<(), Tro
     }
     let (old, new) = (talk.target.full(from), talk.target.full(to));
     let id = talk.ask(|id| Packet::request(kind::RENAME, id).text(&old).text(&new));
-    let said = talk.status(id)?;
-    settle(
-        talk,
-        said,
-        Doing::Rename {
-            from,
-            to,
-            over: false,
-        },
-    )
+    renamed(talk, id, from, to, false)
 }
 
 /// A symbolic link. OpenSSH takes its text first and its name second, against the draft (its PROTOCOL file, 4.1).

@@ -12,14 +12,17 @@ use nix::errno::Errno;
 use super::attributes::{Attributes, Change, Kind, Put, PutError};
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
-use super::operations::ask_rename;
+use super::operations::{NEW, ask_open, ask_rename, renamed};
 use super::talk::{Said, Talk, Trouble};
 use super::temporary;
 use super::upload::{Sent, Upload};
-use super::wire::{Packet, Status, flag, kind};
+use super::wire::{Packet, Status, kind};
 
 /// How often it is begun anew where the connection breaks.
 pub const TRIES: usize = 5;
+
+/// The mode of what is being written: nobody else reads it before it has the one that it is to have.
+pub const PRIVATE: u32 = 0o600;
 
 /// Why a part of a put ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,15 +59,17 @@ pub fn judge(order: &Put<'_>, now: Said<Attributes>) -> Result<(), Stop> {
 }
 
 /// One putting of one file, over as many connections as it takes.
-pub struct Replace<'a> {
-    link: &'a Link,
-    from: &'a File,
-    order: &'a Put<'a>,
-    limit: Duration,
-    progress: Instant,
+pub struct Putting<'a> {
+    pub(super) link: &'a Link,
+    pub(super) from: &'a File,
+    pub(super) order: &'a Put<'a>,
+    pub(super) limit: Duration,
+    pub(super) progress: Instant,
+    /// In place: something may have been written.
+    pub(super) begun: bool,
 }
 
-impl<'a> Replace<'a> {
+impl<'a> Putting<'a> {
     /// Nothing put as yet.
     pub fn new(link: &'a Link, from: &'a File, order: &'a Put<'a>) -> Self {
         Self {
@@ -73,11 +78,12 @@ impl<'a> Replace<'a> {
             order,
             limit: link.limits.operation,
             progress: Instant::now(),
+            begun: false,
         }
     }
 
-    /// Put.
-    pub fn run(mut self) -> Result<Attributes, PutError> {
+    /// Put, under a temporary name and by a rename.
+    pub fn replace(mut self) -> Result<Attributes, PutError> {
         for _ in 0..TRIES {
             let deadline = self.progress + self.limit;
             let session = self.link.session(deadline)?;
@@ -129,19 +135,7 @@ impl<'a> Replace<'a> {
 
     /// The whole file under its temporary name, with all that it is to have: its attributes.
     fn stage(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<Attributes, Stop> {
-        let full = talk.target.full(temporary);
-        // Nobody else reads it before it has the mode that it is to have.
-        let private = Change {
-            mode: Some(0o600),
-            ..Change::default()
-        };
-        let flags = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
-        let id = talk.ask(|id| {
-            Packet::request(kind::OPEN, id)
-                .text(&full)
-                .number(flags)
-                .change(&private)
-        });
+        let id = ask_open(talk, temporary, NEW, PRIVATE);
         let said = talk.handle(id)?;
         let handle = settle(talk, said, Doing::Make(temporary))?;
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
@@ -218,13 +212,7 @@ impl<'a> Replace<'a> {
         talk.extend(self.limit);
         let to = self.order.path;
         let id = ask_rename(talk, temporary, to);
-        let said = talk.status(id)?;
-        let doing = Doing::Rename {
-            from: temporary,
-            to,
-            over: true,
-        };
-        settle(talk, said, doing)
+        renamed(talk, id, temporary, to, true)
     }
 
     /// After a connection that broke at the rename: whether it was done.

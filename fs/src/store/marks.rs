@@ -75,17 +75,40 @@ impl Store {
         })
     }
 
-    /// Just before a copying back that will leave `version` (the size and time that it sets), see [`Dirty::sending`].
+    /// Just before a copying back that will leave `version` (the size and time that it sets), see [`Dirty::sending`]; `filling`: the digest
+    /// of what goes into an empty file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
-    pub fn mark_sending(&self, copy: &Copy, version: Version) -> Result<(), Errno> {
+    pub fn mark_sending(
+        &self,
+        copy: &Copy,
+        version: Version,
+        filling: Option<Digest>,
+    ) -> Result<(), Errno> {
         self.lock().change(copy, Need::Done, |record| {
             let Some(dirty) = &mut record.dirty else {
                 return false;
             };
-            let old = dirty.sending.replace(version);
-            old != Some(version)
+            let old = (dirty.sending, dirty.filling);
+            dirty.sending = Some(version);
+            dirty.filling = filling.or(dirty.filling);
+            old != (dirty.sending, dirty.filling)
+        })
+    }
+
+    /// What a copying back left on the server, of which no answer came, was found there: that is the base now. A filling stays written
+    /// down: a server that is held up may go on with it.
+    ///
+    /// # Errors
+    /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
+    pub fn mark_found(&self, copy: &Copy, version: Version) -> Result<(), Errno> {
+        self.lock().change(copy, Need::Done, |record| {
+            let Some(dirty) = &mut record.dirty else {
+                return false;
+            };
+            (dirty.base, dirty.sending, dirty.digest) = (Some(version), None, None);
+            true
         })
     }
 
@@ -104,6 +127,7 @@ impl Store {
                 return false;
             };
             (dirty.base, dirty.sending, dirty.digest) = (Some(version), None, Some(digest));
+            dirty.filling = None;
             (record.version, record.trusted) = (Some(version), false);
             true
         })

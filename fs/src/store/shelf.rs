@@ -350,6 +350,7 @@ pub(super) fn fresh_dirty(base: Option<crate::remote::Version>, boot_id: &str) -
     Dirty {
         base,
         sending: None,
+        filling: None,
         digest: None,
         settled: None,
         boot_id: boot_id.to_owned(),

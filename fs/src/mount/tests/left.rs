@@ -164,7 +164,7 @@ fn a_linked_file_whose_writing_was_cut_off_is_made_whole() {
         mtime: base.mtime + 10,
         ..base
     };
-    store.mark_sending(&copy, sending).unwrap();
+    store.mark_sending(&copy, sending, None).unwrap();
     drop(copy);
     fs::write(rig.on("f"), b"new").unwrap();
     let done = recovered(&rig, &store);

@@ -2,9 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
+use std::sync::Arc;
+
+use nix::errno::Errno;
 
 use super::rig::{LIMITS, Rig, number, options, through_daemon, until};
-use crate::mount::{Recovered, recover};
+use crate::mount::opening::Opened;
+use crate::mount::tree::ROOT;
+use crate::mount::{Mounted, Recovered, recover};
 use crate::remote::Remote;
 use crate::store::Store;
 
@@ -96,6 +101,38 @@ fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
         fs::read(rig.on("f")).unwrap() == b"new content"
     });
     until("it is told", || rig.shared().report().failures.is_empty());
+}
+
+#[test]
+fn after_a_close_that_failed_it_is_tried_again_by_who_tends_and_not_by_the_release() {
+    let mut rig = Rig::new(options());
+    rig.serve("f", b"old");
+    let target = rig.server.target(&rig.there);
+    rig.unmount();
+    // Without a kernel and without the thread that tends: each is asked for by itself.
+    let store = Store::open(&rig.cache, &target.key(), 1 << 30).unwrap();
+    let remote = Remote::connect(target, LIMITS).unwrap();
+    let mounted = Mounted::new(Arc::new(remote), Arc::new(store), options());
+    let shared = mounted.shared();
+    let ino = shared.lookup(ROOT, "f".as_ref()).unwrap();
+    let none = |_: &File| Err(std::io::ErrorKind::Unsupported.into());
+    let Ok(Opened::Daemon(number, _)) = shared.open(ino, libc::O_WRONLY, none) else {
+        panic!("it cannot be opened");
+    };
+    shared.write(number, 0, b"new").unwrap();
+    let held = shared.handle(number).unwrap();
+    rig.server.stop();
+    until("it is known to be down", || shared.is_down());
+    assert_eq!(shared.copy_back_of(&held, false), Err(Errno::EIO));
+    rig.server.start();
+    until("it is there again", || !shared.is_down());
+    shared.release(number);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"old");
+    assert_eq!(shared.report().dirty, ["f"]);
+    shared.tend(true);
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
+    assert!(shared.report().dirty.is_empty());
+    assert!(shared.report().failures.is_empty());
 }
 
 #[test]

@@ -115,7 +115,7 @@ fn a_full_disk_does_not_keep_what_is_dirty_from_becoming_clean() {
         .unwrap();
     fill_up(folder.path());
     store.finish_rename(&begun).unwrap();
-    store.mark_sending(&copy, version(3)).unwrap();
+    store.mark_sending(&copy, version(3), None).unwrap();
     store.settle(&copy).unwrap();
     store.mark_acknowledged(&copy, version(3), [7; 16]).unwrap();
     store.mark_clean(&copy, version(3), true).unwrap();

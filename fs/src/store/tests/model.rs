@@ -300,7 +300,11 @@ pub fn perform(
                 .inspect(|entry| write(&entry.copy));
         }
         Step::Sending(name) => {
-            entry(name).inspect(|entry| store.mark_sending(&entry.copy, version(number)).unwrap());
+            entry(name).inspect(|entry| {
+                store
+                    .mark_sending(&entry.copy, version(number), None)
+                    .unwrap()
+            });
         }
         Step::Acknowledged(name) => {
             let digest = [number as u8; 16];

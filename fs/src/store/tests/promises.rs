@@ -106,7 +106,7 @@ fn copying_back_is_written_down_step_by_step() {
             .map(|dirty| (dirty.base, dirty.sending)),
         Some((Some(version(1)), None))
     );
-    store.mark_sending(&entry.copy, version(5)).unwrap();
+    store.mark_sending(&entry.copy, version(5), None).unwrap();
     drop(entry);
     store = next_life(store, folder.path());
     let entry = find(&store, "a").unwrap();
@@ -152,7 +152,7 @@ fn a_copy_of_an_earlier_boot_is_known_and_what_was_settled_can_be_told() {
         changed(&store, "not", "whole?"),
     );
     store.settle(&settled).unwrap();
-    store.mark_sending(&settled, version(3)).unwrap();
+    store.mark_sending(&settled, version(3), None).unwrap();
     drop((settled, not, store));
     let store = open_in_boot(folder.path(), "second");
     let of = |name| find(&store, name).unwrap().dirty.unwrap();

@@ -1,0 +1,89 @@
+//! What a handle can do with the bytes of its copy: read, write, reserve, look for holes, copy back.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering;
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag, fallocate};
+use nix::unistd::{Whence, lseek};
+
+use super::attributes::errno;
+use super::{Handle, Shared};
+
+impl Shared {
+    /// As many bytes as are asked for, unless the file ends before.
+    pub(super) fn read(&self, number: u64, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        read_whole(handle.copy.file(), offset, size)
+    }
+
+    /// Writes to the copy.
+    pub(super) fn write(&self, number: u64, offset: u64, data: &[u8]) -> Result<(), Errno> {
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        // Counted on both sides: a copying back in between must see that what it read may be old.
+        handle.file.wrote();
+        let written = match handle.copy.file().write_all_at(data, offset) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+                self.store.make_room(data.len() as u64)?;
+                handle.copy.file().write_all_at(data, offset)
+            }
+            answer => answer,
+        };
+        handle.file.wrote();
+        written.map_err(errno)
+    }
+
+    /// Reserves or frees room in a copy (fallocate): done here, copied back with the rest.
+    pub(super) fn allocate(
+        &self,
+        number: u64,
+        mode: i32,
+        offset: i64,
+        length: i64,
+    ) -> Result<(), Errno> {
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        let flags = FallocateFlags::from_bits(mode).ok_or(Errno::EOPNOTSUPP)?;
+        handle.file.wrote();
+        let attempt = || fallocate(handle.copy.file(), flags, offset, length);
+        match attempt() {
+            Err(Errno::ENOSPC) => {
+                self.store.make_room(u64::try_from(length).unwrap_or(0))?;
+                attempt()
+            }
+            answer => answer,
+        }?;
+        handle.file.writes.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Where data or a hole begins (`SEEK_DATA`, `SEEK_HOLE`).
+    pub(super) fn seek(&self, number: u64, offset: i64, whence: Whence) -> Result<i64, Errno> {
+        let handle = self.handle(number).ok_or(Errno::EBADF)?;
+        // A description of its own: the copy's is shared, its offset too.
+        let file = handle.copy.open(OFlag::O_RDONLY).map_err(errno)?;
+        lseek(&file, offset, whence)
+    }
+
+    /// Copies back what a handle's file has changed.
+    pub(super) fn copy_back_of(&self, held: &Handle, durable: bool) -> Result<(), Errno> {
+        let _gate = held.file.gate();
+        self.copy_back(held.ino, &held.file, durable)
+    }
+}
+
+fn read_whole(file: &File, offset: u64, size: u32) -> Result<Vec<u8>, Errno> {
+    let mut data = vec![0; usize::try_from(size).map_err(|_| Errno::EINVAL)?];
+    let mut have = 0;
+    while have < data.len() {
+        match file.read_at(&mut data[have..], offset + have as u64) {
+            Ok(0) => break,
+            Ok(count) => have += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(errno(error)),
+        }
+    }
+    data.truncate(have);
+    Ok(data)
+}

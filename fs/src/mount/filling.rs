@@ -1,0 +1,62 @@
+//! A small content that is written into an empty file of the server, in place, and what is left of that by a cut.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+
+use crate::remote::{Attributes, Kind, Remote, Version};
+use crate::store::{self, Digest};
+
+use super::attributes::errno;
+use super::same::{fetched, in_memory};
+
+/// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
+const ONE_REQUEST: u64 = 32 << 10;
+
+/// Whether a content may be written into the file that is there: an empty one, filled by a single request, so that others see it
+/// empty or whole. That saves a round trip of three, and spares the server's disk the flush of a rename over a file
+/// (fs/ext4/namei.c, ext4_rename: ext4_alloc_da_blocks).
+pub fn fills_empty(base: Option<Version>, size: u64) -> bool {
+    base.is_some_and(|base| base.size == 0) && size <= ONE_REQUEST
+}
+
+/// The version of what the server has now (`there`) if a filling that was cut off has left it: a beginning of the copy, or all that was
+/// sent (`sent` is its digest) though the copy was changed since. The copy may replace it: whoever wrote it, nothing is lost.
+///
+/// # Errors
+/// EIO: the server does not say.
+pub fn left_by_filling(
+    remote: &Remote,
+    path: &Path,
+    there: &Attributes,
+    copy: &File,
+    sent: Digest,
+) -> Result<Option<Version>, Errno> {
+    if there.kind != Kind::File || there.size > ONE_REQUEST {
+        return Ok(None);
+    }
+    let found = in_memory()?;
+    let got = match fetched(remote, path, &found, there.size) {
+        // Another was here since: it is longer, removed, or not for us to read.
+        Err(Errno::EFBIG | Errno::ENOENT | Errno::EACCES) => return Ok(None),
+        got => got?,
+    };
+    let ours =
+        begins_with(copy, &found).map_err(errno)? || store::digest(&found).map_err(errno)? == sent;
+    Ok(ours.then(|| got.version()))
+}
+
+fn begins_with(whole: &File, beginning: &File) -> io::Result<bool> {
+    let size = beginning.metadata()?.len();
+    if whole.metadata()?.len() < size {
+        return Ok(false);
+    }
+    let read = |file: &File| {
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
+        file.read_exact_at(&mut bytes, 0).map(|()| bytes)
+    };
+    Ok(read(whole)? == read(beginning)?)
+}

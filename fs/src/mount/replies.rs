@@ -1,0 +1,109 @@
+//! How the kernel is answered.
+
+use fuser::{
+    FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEntry, ReplyOpen, ReplyStatfs,
+};
+use nix::errno::Errno;
+
+use crate::remote::Statvfs;
+
+use super::Shared;
+use super::opening::Opened;
+
+/// A node that was found or made.
+pub fn reply_entry(shared: &Shared, reply: ReplyEntry, found: Result<u64, Errno>) {
+    match found.and_then(|ino| Ok((ino, shared.shown(ino)?))) {
+        Ok((ino, (attr, keep))) => {
+            // Before the reply: the kernel may forget it at once.
+            shared.tree().looked_up(ino);
+            reply.entry(&keep, &attr, Generation(0));
+        }
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+/// The attributes of a node after what was done to it.
+pub fn reply_attr(shared: &Shared, reply: ReplyAttr, ino: u64, done: Result<(), Errno>) {
+    match done.and_then(|()| shared.shown(ino)) {
+        Ok((attr, keep)) => reply.attr(&keep, &attr),
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+/// As fuser has it.
+pub fn told(why: Errno) -> fuser::Errno {
+    fuser::Errno::from_i32(why as i32)
+}
+
+/// Whether the kernel may keep its own pages of a file.
+fn pages(right: bool) -> FopenFlags {
+    match right {
+        true => FopenFlags::FOPEN_KEEP_CACHE,
+        false => FopenFlags::empty(),
+    }
+}
+
+/// A file that was opened.
+pub fn reply_opened(reply: ReplyOpen, done: Result<Opened, Errno>) {
+    match done {
+        Ok(Opened::Passthrough(number, backing)) => {
+            reply.opened_passthrough(FileHandle(number), FopenFlags::empty(), &backing);
+        }
+        Ok(Opened::Daemon(number, right)) => reply.opened(FileHandle(number), pages(right)),
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+/// A file that was made and opened.
+pub fn reply_created(shared: &Shared, reply: ReplyCreate, made: Result<(u64, Opened), Errno>) {
+    match made.and_then(|(ino, opened)| Ok((ino, shared.shown(ino)?, opened))) {
+        Ok((ino, (attr, keep), opened)) => {
+            shared.tree().looked_up(ino);
+            match opened {
+                Opened::Passthrough(number, backing) => {
+                    let handle = FileHandle(number);
+                    reply.created_passthrough(
+                        &keep,
+                        &attr,
+                        Generation(0),
+                        handle,
+                        FopenFlags::empty(),
+                        &backing,
+                    );
+                }
+                Opened::Daemon(number, right) => {
+                    reply.created(
+                        &keep,
+                        &attr,
+                        Generation(0),
+                        FileHandle(number),
+                        pages(right),
+                    );
+                }
+            }
+        }
+        Err(why) => reply.error(told(why)),
+    }
+}
+
+/// The room of the server's file system.
+pub fn reply_room(reply: ReplyStatfs, room: Result<Statvfs, Errno>) {
+    match room {
+        Ok(room) => {
+            let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+            let (block, unit) = (small(room.bsize), small(room.frsize));
+            let name = small(room.namemax);
+            reply.statfs(
+                room.blocks,
+                room.bfree,
+                room.bavail,
+                room.files,
+                room.ffree,
+                block,
+                name,
+                unit,
+            );
+        }
+        Err(why) => reply.error(told(why)),
+    }
+}
