@@ -56,8 +56,8 @@ def _no_line(factors: Mapping[str, Level]) -> bool:
     return factors["system"] == LOCAL and float(factors["delay"]) > 0
 
 
-def _design(blocks: int, **factors: tuple[Level, ...]) -> Design:
-    return Design(factors=factors, reps=blocks, blocks=blocks)
+def _design(**factors: tuple[Level, ...]) -> Design:
+    return Design(factors=factors, reps=5, blocks=5)
 
 
 COMPARE = Experiment(
@@ -65,9 +65,7 @@ COMPARE = Experiment(
     workload="fs.compare",
     title="oscope-fs beside sshfs, NFS and the local one",
     question="Which file system is fastest for which work, by the delay of the line, and why?",
-    # What is counted repeats from boot to boot to a thousandth: three boots show that it does.
     full=_design(
-        3,
         system=SYSTEMS,
         operation=OPERATIONS,
         delay=DELAYS,
@@ -76,7 +74,7 @@ COMPARE = Experiment(
         directory=(GUEST_DISK,),
     ),
     quick=None,
-    quick_share="not in the survey: takes a kernel (`oscope kernel build`) and an hour or two of emulation",
+    quick_share="not in the survey: takes a kernel (`oscope kernel build`) and hours of emulation",
     metrics=METRICS,
     exclude=_no_line,
     guest=GuestWanted("base", "instructions"),
@@ -87,11 +85,9 @@ ON_THIS_MACHINE = Experiment(
     workload="fs.compare",
     title="The same on this machine, without NFS",
     question="How near to the local file system does oscope-fs come under this machine's own kernel?",
-    full=_design(5, system=HERE, operation=OPERATIONS, delay=(0.0,), size=(OWN_SIZE,), files=(OWN_FILES,)),
-    quick=_design(
-        3, system=HERE, operation=FEW_OPERATIONS, delay=(0.0,), size=(FEW_SIZE,), files=(FEW_FILES,)
-    ),
-    quick_share="15 points 3 times each, 8 MiB or 50 files",
+    full=_design(system=HERE, operation=OPERATIONS, delay=(0.0,), size=(OWN_SIZE,), files=(OWN_FILES,)),
+    quick=_design(system=HERE, operation=FEW_OPERATIONS, delay=(0.0,), size=(FEW_SIZE,), files=(FEW_FILES,)),
+    quick_share="15 points 5 times each, 8 MiB or 50 files",
     metrics=METRICS,
     exclude=_no_line,
 )
