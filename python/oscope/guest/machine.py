@@ -37,6 +37,14 @@ _SHOW_MODULES = (
     f"mount -t 9p -o ro,trans=virtio,version=9p2000.L {_TAG} {initramfs.MODULES}",
 )
 
+_STREAMS_BACK = (
+    "if [ -t 1 ]; then p() { for d in /sys/class/virtio-ports/*; do read -r n < $d/name; "
+    '[ "$n" != virtme.$1 ] || echo /dev/${d##*/}; done; }; '
+    'exec < "$(p stdin)" > "$(p stdout)" 2> "$(p stderr)"; fi'
+)
+"""virtme-ng's first process gives a command the console where udev is late with the names of the ports: a
+slow guest's output would be lost. The ports themselves are there."""
+
 _EXACT_CPU = "max,-rdrand,-rdseed"
 _CPU = {"kvm": "host", "tcg": "max"}
 _BOARD = "q35,sata=off,smbus=off,i8042=off"
@@ -169,7 +177,7 @@ def for_command(wanted: Wanted, command: Sequence[str], status: Path) -> Machine
 
 def _script(wanted: Wanted, command: Sequence[str]) -> str:
     """Return what the shell of virtme-ng's first process is given; it is short of room."""
-    steps = []
+    steps = [_STREAMS_BACK]
     if wanted.modules is not None:
         # A command that needs none is run all the same: mount tells why there are none.
         steps.append(" && ".join(_SHOW_MODULES))
