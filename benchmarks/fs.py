@@ -207,10 +207,14 @@ def model(server: SshServer) -> Bar:
     done, differences = 0, 0
     begin = time.monotonic()
     for number, options in enumerate(_WAYS):
-        # In memory: what is judged is what it does, and a disk would only make it wait.
-        with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+        # The server's folder in memory: what is judged is what it does, and a disk would only make it wait. The cache not:
+        # there is no passthrough in memory.
+        with (
+            tempfile.TemporaryDirectory(dir="/dev/shm") as name,
+            tempfile.TemporaryDirectory() as home,
+        ):
             folder = _made(Path(name) / "served")
-            with by_oscope_fs(server, Path(name) / "home", folder, *options) as place:
+            with by_oscope_fs(server, Path(home) / "home", folder, *options) as place:
                 share = (number + 1) * OPERATIONS // len(_WAYS)
                 for seed in itertools.count(1000 * number):
                     if done >= share or differences >= 5:

@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::errno::Errno;
+use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
 
 pub use copy::Copy;
 pub use digest::digest;
@@ -34,6 +35,9 @@ pub use types::{CopyId, Digest, Dirty, Entry, Kept, Rename};
 use crate::failure::Failure;
 use folder::{Folder, Need, errno};
 use shelf::Shelf;
+
+/// linux/magic.h; nix has no name for it.
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
 /// One cache folder, locked for as long as this lives. Used from many threads at once.
 #[derive(Debug)]
@@ -230,6 +234,13 @@ impl Store {
         let bytes = load::settled_bytes(sequence)?;
         self.lock()
             .write_making_room("", "settled", &bytes, true, None, Need::Refusable)
+    }
+
+    /// Whether the folder lies in memory. Such file systems do not tell of every store through a mapping: a page that was read stays writable,
+    /// and no time is set when it is written to (`vma_wants_writenotify`, mm/vma.c: there is nothing to write back).
+    pub fn lies_in_memory(&self) -> bool {
+        let kind = statfs(self.lock().folder.path()).map(|found| found.filesystem_type());
+        kind.is_ok_and(|kind| kind == TMPFS_MAGIC || kind == RAMFS_MAGIC)
     }
 
     fn lock(&self) -> MutexGuard<'_, Shelf> {

@@ -79,6 +79,10 @@ impl Filesystem for Session {
         }
         if !self.shared.options.passthrough {
             self.shared.told.no_passthrough("it is switched off");
+        } else if self.shared.store.lies_in_memory() {
+            // With the kernel's own pages each change of a mapping comes as a write.
+            let why = "the cache lies in memory, where not every store through a mapping is told";
+            self.shared.told.no_passthrough(why);
         } else if config
             .add_capabilities(InitFlags::FUSE_PASSTHROUGH)
             .is_err()

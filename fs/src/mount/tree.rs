@@ -19,6 +19,9 @@ mod listing;
 pub use displaced::Displaced;
 use listing::Listing;
 
+/// Bytes of a name that every common file system takes (NAME_MAX, linux/limits.h).
+const ORDINARY_NAME: usize = 255;
+
 /// The number of the mount's own folder.
 pub const ROOT: u64 = 1;
 
@@ -120,6 +123,8 @@ impl Tree {
         };
         let known = listing.known;
         match listing.names.get(name).copied() {
+            // Such a name may be too long, which only the server can say: no listing tells it from one that is not there.
+            None if name.len() > ORDINARY_NAME => Cached::Unknown,
             None => Cached::Nothing,
             Some(attributes) => {
                 let ino = self.insert(parent, name, attributes);

@@ -26,8 +26,13 @@ fn names_may_be_any_bytes() {
         assert_eq!(fs::read(rig.on(name)).unwrap(), name.as_bytes());
         assert!(listed(&rig, "").contains(name));
     }
+    let long = rig.at(OsStr::from_bytes(&[b'n'; 256]));
+    assert_eq!(number(File::create(&long)), libc::ENAMETOOLONG);
+    // Nor does a listing that lacks it make it one that is only not there.
+    listed(&rig, "");
+    assert_eq!(number(fs::metadata(&long)), libc::ENAMETOOLONG);
     assert_eq!(
-        number(File::create(rig.at(OsStr::from_bytes(&[b'n'; 256])))),
+        number(File::options().write(true).open(&long)),
         libc::ENAMETOOLONG
     );
 }
