@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ BIN = Path(sys.executable).parent
 CPU = max(os.sched_getaffinity(0))
 PROBE = BIN / "oscope-probe"
 LIMIT_S = 300.0
+_LOOK_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,38 @@ def in_turns(
                 for side in (0, 1) if step % 2 else (1, 0):
                     found[side].append(turns[side]())
     return found
+
+
+def peak_memory(process: subprocess.Popen[bytes]) -> int:
+    """Wait for a process; return the most memory that it and its children have had, added up, in bytes.
+
+    It is looked at while they run (VmHWM, proc(5)): what wait4(2) tells counts also what the process that
+    started them had, of which each is a copy until it executes its own program.
+    """
+    most: dict[int, int] = {}
+    while process.poll() is None:
+        for pid in (process.pid, *_children(process.pid)):
+            # The last look counts: before a child executes its program, it has the memory of its parent.
+            most[pid] = _peak(pid) or most.get(pid, 0)
+        time.sleep(_LOOK_S)
+    return sum(most.values())
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that `pid` has started and that still run."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _peak(pid: int) -> int:
+    """Return the most memory that a process has had since it executed its program; 0 once it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
 
 
 def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:

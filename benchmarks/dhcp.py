@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import struct
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bars import BIN, Bar, interleaved, ratio
+from bars import BIN, Bar, interleaved, peak_memory, ratio
 
 SIZE = 1 << 30
 SHARE = 1000
@@ -74,16 +73,15 @@ def ours(path: Path) -> float:
 
 
 def memory(path: Path, found: int) -> int:
-    """Return the largest resident size of the command or its child, in bytes, and check what it found."""
+    """Return the most memory of the command and its child, added up, in bytes, and check what it found."""
     words = [str(BIN / "oscope"), "dhcp", str(path)]
     with tempfile.TemporaryFile() as out, subprocess.Popen(words, stdout=out) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        peak = peak_memory(process)
         out.seek(0)
         told = out.readline().decode().split(" DHCP ")[0]
     if process.returncode != 0 or int("".join(filter(str.isdigit, told))) != found:
         raise RuntimeError(f"oscope dhcp found {told} messages, not {found}")
-    return usage.ru_maxrss * 1024
+    return peak
 
 
 def bars() -> Iterator[Bar]:

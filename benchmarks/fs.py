@@ -207,8 +207,8 @@ def model(server: SshServer) -> Bar:
     done, differences = 0, 0
     begin = time.monotonic()
     for number, options in enumerate(_WAYS):
-        # The server's folder in memory: what is judged is what it does, and a disk would only make it wait. The cache not:
-        # there is no passthrough in memory.
+        # The server's folder in memory: what is judged is what it does, and a disk would only make it wait.
+        # The cache not: there is no passthrough in memory.
         with (
             tempfile.TemporaryDirectory(dir="/dev/shm") as name,
             tempfile.TemporaryDirectory() as home,

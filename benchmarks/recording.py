@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import random
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bars import BIN, Bar
+from bars import BIN, Bar, peak_memory
 
 SIZE = 100 * 10**6
 """Bytes that the terminal got."""
@@ -73,39 +73,12 @@ def write(folder: Path) -> tuple[Path, Path]:
 def clean(path: Path, target: Path) -> tuple[float, float]:
     """Clean a recording; return the seconds, and the MiB that its two processes had at most, added up."""
     begun = time.monotonic()
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, BIN / "oscope", "session", "clean", str(path), "-o", str(target)],
-        os.environ,
-    )
-    most: dict[int, int] = {}
-    while True:
-        ended, status = os.waitpid(pid, os.WNOHANG)
-        if ended:
-            break
-        for process in (pid, *children(pid)):
-            most[process] = max(most.get(process, 0), peak(process))
-        time.sleep(0.05)
-    if status != 0:
+    words = [sys.executable, BIN / "oscope", "session", "clean", path, "-o", target]
+    with subprocess.Popen(words) as process:
+        memory = peak_memory(process)
+    if process.returncode != 0:
         raise RuntimeError(f"oscope session clean {path} failed")
-    return time.monotonic() - begun, sum(most.values()) / 1024
-
-
-def children(pid: int) -> list[int]:
-    """Return the processes that `pid` has started and that still run."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def peak(pid: int) -> int:
-    """Return the most memory that a process has had, in KiB (VmHWM, proc(5)); 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+    return time.monotonic() - begun, memory / 2**20
 
 
 def bars() -> Iterator[Bar]:

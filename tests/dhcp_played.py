@@ -17,7 +17,7 @@ from scapy.utils import RawPcapReader
 
 from cli_driver import CommandLine
 
-SCENARIOS = ("lease", "renew", "release", "lost")
+SCENARIOS = ("lease", "renew", "t1", "release", "lost")
 ENDS = ("client", "server")
 Frames = list[tuple[float, bytes]]
 

@@ -19,7 +19,10 @@ from typing import BinaryIO
 SFTP_SERVER = "/usr/lib/openssh/sftp-server"
 """Where Debian and Ubuntu have it."""
 LIMIT_S = 60.0
-_WRITE, _FSTAT = 6, 8
+_WRITE, _FSTAT, _REALPATH, _NAME = 6, 8, 16, 104
+_ID = b"\xff\xff\xff\xff"
+_LAST = struct.pack(">IB4sI1s", 10, _REALPATH, _ID, 1, b".")
+"""A question of our own, with an id that the other side does not get to."""
 
 
 def main(folder: Path) -> None:
@@ -27,14 +30,14 @@ def main(folder: Path) -> None:
     server = subprocess.Popen([SFTP_SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert server.stdin is not None
     assert server.stdout is not None
-    silent = threading.Event()
-    answers = threading.Thread(target=_pass_on, args=(server.stdout, silent), daemon=True)
+    silent, done = threading.Event(), threading.Event()
+    answers = threading.Thread(target=_pass_on, args=(server.stdout, silent, done), daemon=True)
     answers.start()
     while (packet := _packet(sys.stdin.buffer)) is not None:
         moment = _awaited(folder) if packet[4] == _WRITE else None
         if moment is not None:
             silent.set()
-            _hold(server, packet, moment)
+            _hold(server, packet, moment, done)
             (folder / "held").touch()
             while sys.stdin.buffer.read1(1 << 16):
                 pass
@@ -45,7 +48,7 @@ def main(folder: Path) -> None:
     answers.join(LIMIT_S)
 
 
-def _hold(server: subprocess.Popen[bytes], packet: bytes, moment: str) -> None:
+def _hold(server: subprocess.Popen[bytes], packet: bytes, moment: str, done: threading.Event) -> None:
     """Have the server do as much of a write as is wanted."""
     assert server.stdin is not None
     if moment != "nothing":
@@ -53,7 +56,10 @@ def _hold(server: subprocess.Popen[bytes], packet: bytes, moment: str) -> None:
     while moment == "all" and packet[4] != _FSTAT:
         packet = _packet(sys.stdin.buffer) or bytes(4) + bytes([_FSTAT])
         _send(server.stdin, packet)
-    # At the end of its input it ends, when all is done.
+    # At the end of its input it ends, though it may not have done all that it has read.
+    _send(server.stdin, _LAST)
+    if not done.wait(LIMIT_S):
+        raise TimeoutError(f"{SFTP_SERVER} does not answer")
     server.stdin.close()
     server.wait(LIMIT_S)
 
@@ -90,11 +96,16 @@ def _send(stream: BinaryIO, packet: bytes) -> None:
     stream.flush()
 
 
-def _pass_on(answers: BinaryIO, silent: threading.Event) -> None:
+def _pass_on(answers: BinaryIO, silent: threading.Event, done: threading.Event) -> None:
+    held = b""
     while (some := os.read(answers.fileno(), 1 << 16)) != b"":
         if not silent.is_set():
             sys.stdout.buffer.write(some)
             sys.stdout.buffer.flush()
+            continue
+        held += some
+        if bytes([_NAME]) + _ID in held:
+            done.set()
 
 
 if __name__ == "__main__":

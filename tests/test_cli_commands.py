@@ -16,7 +16,19 @@ import pytest
 
 from cli_driver import ROOT, CommandLine, described
 
-COMMANDS = ("run", "list", "runs", "show", "compare", "report", "export", "doctor")
+COMMANDS = (
+    "run",
+    "list",
+    "runs",
+    "show",
+    "compare",
+    "gate",
+    "history",
+    "explain-variation",
+    "report",
+    "export",
+    "doctor",
+)
 OPTIONS = {
     "run": (
         "--set",
@@ -34,6 +46,8 @@ OPTIONS = {
         "--verbose",
     ),
     "compare": ("--by", "--threshold", "--allow"),
+    "gate": ("--max-regression", "--metric", "--allow", "--strict", "--json"),
+    "history": ("--metric", "--point", "--since", "--json", "--figure"),
     "report": ("-o",),
     "export": ("--format", "-o"),
     "doctor": ("--json",),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -125,6 +126,32 @@ def test_devices_of_other_mount_namespaces_are_told(oscope: CommandLine, tmp_pat
         found = held_by(oscope, pid)
     assert found[held[f"{hidden}/own"]][1] == "zero"
     assert not list(hidden.iterdir())
+
+
+@needs_root
+@pytest.mark.skipif(not Path("/dev/fuse").exists(), reason="the kernel has no FUSE")
+def test_a_file_system_whose_server_does_not_answer_holds_nothing_up(
+    oscope: CommandLine, tmp_path: Path
+) -> None:
+    at = tmp_path / "stuck"
+    at.mkdir()
+    words = ("unshare", "--mount", sys.executable, Path(__file__).with_name("stuck_fuse.py"), at)
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        pid, descriptor = map(int, server.stdout.readline().split())
+        try:
+            server.send_signal(signal.SIGSTOP)
+            stopped = held_by(oscope, pid)
+            # Who asks in the usual way waits in vain: the file system is stuck indeed.
+            with pytest.raises(subprocess.TimeoutExpired):
+                subprocess.run(["stat", "-L", f"/proc/{pid}/fd/{descriptor - 1}"], timeout=1, check=False)
+            server.kill()
+            server.wait(timeout=60)
+            dead = held_by(oscope, pid)
+        finally:
+            server.kill()
+            os.kill(pid, signal.SIGKILL)
+    assert stopped == dead == {descriptor: ("/dev/null", "null", "w", False)}
 
 
 @pytest.mark.skipif(shutil.which("lsof") is None, reason="lsof is not installed")

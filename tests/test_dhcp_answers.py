@@ -59,6 +59,28 @@ def test_a_release_that_is_lost(tmp_path: Path) -> None:
     assert found["f"].packets == (4, 5, 6, 7, 8, 9, 11)
 
 
+def test_a_question_just_before_the_lease_ends_is_in_vain_too(tmp_path: Path) -> None:
+    course = Course()
+    lease(course, 0, 1, 7)
+    for at_s in (15, 60, 119.5):
+        course.add(at_s, from_client(2, "discover", xid=10))
+    # The client asks on in the same transaction until it is answered.
+    lease(course, 120.5, 2, 10)
+    (part,) = answered(write(tmp_path / "capture", course))["f"].parts
+    assert "asks in vain (3 DISCOVER), and #9 gives it" in part.text
+    assert part.packets == (4, 5, 6, 7, 9)
+
+
+def test_a_question_long_before_the_answer_is_in_vain_where_the_last_one_is_missing(tmp_path: Path) -> None:
+    course = Course()
+    lease(course, 0, 1, 7)
+    course.add(15, from_client(2, "discover", xid=10))
+    lease(course, 121, 2, 10)
+    del course.packets[5]
+    (part,) = answered(write(tmp_path / "capture", course))["f"].parts
+    assert "asks in vain (1 DISCOVER), and #6 gives it" in part.text
+
+
 def test_a_release_that_never_reached_the_capture(tmp_path: Path) -> None:
     course = dropped()
     del course.packets[4]

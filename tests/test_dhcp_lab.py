@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scapy.layers.inet import IP
+from scapy.layers.l2 import Ether
 
 from cli_driver import CommandLine, as_nobody
 from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
@@ -24,7 +26,7 @@ PATIENCE_S = 60
 
 @pytest.fixture
 def oscope(real_probe: Path, tmp_path: Path) -> CommandLine:
-    return CommandLine(tmp_path, {"OSCOPE_PROBE": str(real_probe), "COLUMNS": "140"})
+    return CommandLine(tmp_path, {"OSCOPE_PROBE": str(real_probe), "COLUMNS": "80"})
 
 
 def kinds(scenario: dict[str, Any], client: str) -> list[str]:
@@ -70,6 +72,22 @@ def test_a_renewal_is_asked_of_the_server_and_moves_the_end(played: Lab) -> None
     assert rest in (["REQUEST", "ACK"], ["REQUEST", "ACK"] * 2)
     renewal = next(one for one in records(played.frames("renew", "server")) if one.ciaddr == ADDRESS)
     assert (renewal.kind, renewal.is_from_client) == ("REQUEST", True)
+    before, after = (int(state["lines"][0].split()[0]) for state in told["leases"])
+    assert after > before
+
+
+def test_a_client_renews_by_itself_at_half_of_its_lease(played: Lab) -> None:
+    told = played.scenario("t1")
+    assert kinds(told, "client")[4:6] == ["REQUEST", "ACK"]
+    found = records(played.frames("t1", "server"))
+    granted, renewal = found[3], found[4]
+    assert (renewal.kind, renewal.ciaddr, renewal.is_from_client) == ("REQUEST", ADDRESS, True)
+    # The server alone is asked, and not by the lab: no step of it follows the first lease.
+    frame = Ether(played.frames("t1", "server")[renewal.number - 1][1])
+    assert frame[IP].dst == "192.0.2.1"
+    assert granted.lease_s == played.told["lease_s"]
+    # Not before T1, of which udhcpc counts whole seconds: what a busy machine adds is not told here.
+    assert renewal.time_us - granted.time_us > (played.told["lease_s"] / 2 - 1) * 10**6
     before, after = (int(state["lines"][0].split()[0]) for state in told["leases"])
     assert after > before
 
@@ -120,7 +138,9 @@ def test_two_labs_at_once_print_tables(oscope: CommandLine) -> None:
         assert lab.returncode == 0, err
         rows = [line.split() for line in out.splitlines()]
         assert ["release", "reached", "the", "server", "0"] in [row[:5] for row in rows]
-        assert [row[1] for row in rows if len(row) == 5 and row[2] == "client"][:1] == ["DISCOVER"]
+        found = [row for row in rows if len(row) == 5 and row[1:3] == ["#1", "#1"]]
+        assert [row[3:] for row in found] == [["client", "DISCOVER"]]
+        assert re.fullmatch(r"\d+\.\d{3}", found[0][0])
         assert "(e) Does the server acknowledge a release?" in out
         assert f"wrote kept-{index}: 2 captures" in out
 

@@ -86,16 +86,15 @@ def lost(kinds: Records, acks: Records, released: Records) -> Iterator[tuple[int
     """Yield the packets which show that a lease's address came back only when it ended."""
     for given in next_given(kinds, acks):
         since = max(one.number for one in (*acks, *released))
+        # It asks every second: the last one is answered, whatever became of the one that really was.
         in_vain = [
-            one.number
+            one
             for one in kinds
-            if (one.kind, one.client) == ("DISCOVER", given.client)
-            and one.number > since
-            and one.time_us < end_us(acks[-1])
-        ]
-        if given.time_us >= end_us(acks[-1]) and in_vain:
-            numbers = [acks[-1].number, *(one.number for one in released[:1]), *in_vain, given.number]
-            yield tuple(sorted(numbers))
+            if (one.kind, one.client) == ("DISCOVER", given.client) and since < one.number < given.number
+        ][:-1]
+        if given.time_us >= end_us(acks[-1]) and any(one.time_us < end_us(acks[-1]) for one in in_vain):
+            shown = [acks[-1], *released[:1], *in_vain, given]
+            yield tuple(sorted(one.number for one in shown))
 
 
 def check(content: bytes, left: Records, last_us: int, path: Path) -> Found:
@@ -117,6 +116,7 @@ def last_of(frames: Frames) -> int:
 WHOLE = {
     "lease": {"client": "abc", "server": "abc"},
     "renew": {"client": "abc", "server": "abc"},
+    "t1": {"client": "abc", "server": "abc"},
     "release": {"client": "abcde", "server": "abcde"},
     "lost": {"client": "abcdef", "server": "abcf"},
 }
@@ -151,7 +151,8 @@ def test_the_words_of_the_answers(played: Lab) -> None:
     assert "was not lost" in words("release", "f")
     assert "though the server received it" not in words("lost", "e")
     assert "keeps 192.0.2.50 until the lease of 2 min ends: the release" in words("lost", "f")
-    assert "has no effect, 00:00:5e:00:53:12 asks in vain" in words("lost", "f")
+    in_vain = played.scenario("lost")["freed"]["in_vain"]
+    assert f"has no effect, 00:00:5e:00:53:12 asks in vain ({in_vain} DISCOVER)" in words("lost", "f")
 
 
 def wrapped(name: str, frames: Frames, found: Records) -> tuple[bytes, Records]:

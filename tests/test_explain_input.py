@@ -15,7 +15,7 @@ import traced_program
 from cli_driver import CommandLine
 from explained import BEST, explained, names, strace
 from oscope.errors import UsageError
-from oscope.explain import reading
+from oscope.explain import line, reading
 from oscope.explain.line import parse, split_arguments
 from oscope.explain.report import plain
 
@@ -204,6 +204,42 @@ def test_lines_are_taken_apart_whatever_stands_in_them() -> None:
     assert parse("main(1) returned").kind in ("cut", "other")
 
 
+def test_arguments_are_split_alike_in_both_ways() -> None:
+    """Plain arguments are split by one pattern, others by following the brackets: who may not differ."""
+    parts = (
+        '"',
+        "\\",
+        "a",
+        "/",
+        "*",
+        "<",
+        ">",
+        "-",
+        "=",
+        ",",
+        " ",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        "->",
+        "<<",
+        "\n",
+    )
+    whole = ('"x, y"', "</a/b, c>", "{a=1, b}", "[1, 2]", "/* 3 */", "...", "O_RDONLY|O_CLOEXEC")
+    chance = random.Random(5)
+    plain = 0
+    for _ in range(20_000):
+        text = "".join(chance.choices((*parts, *whole), k=chance.randint(0, 10)))
+        assert split_arguments(text) == line._split_slowly(text), text
+    for text in ('AT_FDCWD</x-y>, "/a, b", O_RDONLY', '3</a[1]>, "", {st_mode=S_IFREG|0644, ...}, 0', ", ,"):
+        assert split_arguments(text) == line._split_slowly(text)
+        plain += line._PLAIN_ARGUMENT.match(text) is not None
+    assert plain == 3
+
+
 def test_numbers_of_all_kinds_are_read() -> None:
     long = "9" * 6000
     found = explained(
@@ -261,6 +297,8 @@ def test_requests_that_cannot_be_are_one_line(oscope: CommandLine) -> None:
         (("--strace", "plain", "--", "true"), "name one thing"),
         (("--strace", "plain", "--beside"), "--beside"),
         (("--", "no-such-command"), "no such command"),
+        (("--", ""), "oscope explain -- COMMAND"),
+        (("--", "", "true"), "oscope explain -- COMMAND"),
         (("--", "./plain"), "may not be executed"),
         (("-o", "no/folder/report", "--", "true"), "does not exist"),
         (("--json", "no/folder/found", "--", "true"), "does not exist"),

@@ -181,7 +181,7 @@ def test_the_plot_names_the_axis_once(whole: ExperimentResults) -> None:
 def test_a_comparison_shows_the_difference(width: int) -> None:
     a, b = pair(5)
     out = Console(file=io.StringIO(), width=width)
-    print_comparison(a, compare_results(a, b), out)
+    print_comparison(a, compare_results(a, b, allow=("kernel",)), out)
     text = " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
     assert (
         "B (20260101-000001-bbbb, kernel my_precious) against A (20260101-000000-aaaa, kernel base)" in text
@@ -195,7 +195,7 @@ def test_a_comparison_shows_the_difference(width: int) -> None:
 def test_the_command_compares_records_of_two_kernels(oscope: CommandLine) -> None:
     for name, each in zip(("a.json", "b.json"), pair(0), strict=True):
         record.write(Results((each,)), oscope.folder / name)
-    answer = oscope("compare", "a.json", "b.json")
+    answer = oscope("compare", "a.json", "b.json", "--allow", "kernel")
     assert answer.code == 0
     assert "no difference found in 2 of 2" in " ".join(answer.out.split())
 

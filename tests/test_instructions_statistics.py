@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from synthetic_instructions import SOME, pair, point, results
 
 ALL = tuple(tuple(range(10)) for _ in range(5))
 
+compared = partial(compare_results, allow=("kernel",))
+
 
 @pytest.fixture(autouse=True)
 def _no_warning() -> object:
@@ -27,7 +30,7 @@ def _no_warning() -> object:
 
 
 def headline(a: ExperimentResults, b: ExperimentResults) -> ComparedMetric:
-    rows = compare_results(a, b).rows
+    rows = compared(a, b).rows
     return next(row for row in rows if row.metric == "instructions")
 
 
@@ -127,11 +130,11 @@ def test_many_points_do_not_weaken_what_does_not_vary() -> None:
     calls = [f"call{i}" for i in range(20)]
     a = results(*(point(call, 236, SOME) for call in calls))
     b = results(*(point(call, 241, SOME) for call in calls), kernel="other", run="20260101-000001-bbbb")
-    assert {(row.different, row.matters) for row in compare_results(a, b).rows} == {("yes", "yes")}
+    assert {(row.different, row.matters) for row in compared(a, b).rows} == {("yes", "yes")}
 
 
 def test_what_was_left_out_is_told_for_each_side() -> None:
-    caveats = compare_results(*pair(5)).caveats
+    caveats = compared(*pair(5)).caveats
     assert "A: 3 of 50 samples had an interrupt in them and are left out" in caveats
     assert "B: 2 of 50 samples had an interrupt in them and are left out" in caveats
 
@@ -139,7 +142,7 @@ def test_what_was_left_out_is_told_for_each_side() -> None:
 def test_a_side_full_of_interrupts_makes_the_other_keep_its_own() -> None:
     a, b = pair(0)
     b = replace(b, points=(point("getppid", 236, ALL),))
-    found = compare_results(a, b)
+    found = compared(a, b)
     assert (
         "A: 3 of 50 samples had an interrupt in them; the other side has too few without, so all are used"
         in found.caveats
@@ -153,7 +156,7 @@ def test_a_side_full_of_interrupts_makes_the_other_keep_its_own() -> None:
 def test_a_side_that_tells_of_no_interrupts_is_named_as_the_reason() -> None:
     a, b = pair(0)
     bare = replace(b.points[0], covariates={"interrupts": np.full(50, np.nan)})
-    caveats = compare_results(a, replace(b, points=(bare,))).caveats
+    caveats = compared(a, replace(b, points=(bare,))).caveats
     assert any("the other side does not tell of interrupts, so all are used" in caveat for caveat in caveats)
 
 
@@ -162,13 +165,13 @@ def test_boots_that_repeat_are_told_once_to_be_one_course_of_events(k: int) -> N
     calls = ("getppid", "getpid")
     a = results(*(point(call, 236, SOME) for call in calls))
     b = results(*(point(call, 236 + k, SOME) for call in calls), kernel="other", run="r2")
-    assert compare_results(a, b).caveats.count(ONE_COURSE) == 1
+    assert compared(a, b).caveats.count(ONE_COURSE) == 1
 
 
 def test_boots_that_differ_are_no_single_course_of_events() -> None:
     a = results(point("getppid", 236, SOME, boot_effect=(0, 3, 1, 8, 2)))
     b = results(point("getppid", 236, SOME, boot_effect=(5, 1, 0, 2, 7)), kernel="other", run="r2")
-    assert ONE_COURSE not in compare_results(a, b).caveats
+    assert ONE_COURSE not in compared(a, b).caveats
 
 
 @pytest.mark.parametrize("name", ["cpu_instructions", "instructions of the walk (cpu_instructions)"])
@@ -233,7 +236,7 @@ def test_boots_that_differ_give_an_interval_with_the_difference_in_it() -> None:
 def test_one_boot_a_side_is_no_evidence_of_what_boots_do() -> None:
     a = results(point("getppid", 236, ((),)))
     b = results(point("getppid", 237, ((),)), kernel="other", run="r2")
-    found = compare_results(a, b)
+    found = compared(a, b)
     assert found.rows[0].different == "cannot tell"
     assert any("one process" in caveat for caveat in found.caveats)
 
@@ -259,8 +262,14 @@ def test_the_clocks_are_never_compared() -> None:
     assert caught.value.remedy == "the two clocks do not count the same; measure both with one"
 
 
+def test_other_kernels_are_refused_unless_they_are_the_question() -> None:
+    with pytest.raises(UsageError, match=r"kernel differs .base .* and my_precious") as caught:
+        compare_results(*pair(0))
+    assert caught.value.remedy == "--allow kernel compares them if that is the question"
+
+
 def test_kernels_may_differ_and_are_named() -> None:
-    found = compare_results(*pair(0))
+    found = compared(*pair(0))
     assert found.label_a == "20260101-000000-aaaa, kernel base"
     assert found.label_b == "20260101-000001-bbbb, kernel my_precious"
     assert any(c.startswith("the kernels differ: A ran base") for c in found.caveats)
@@ -278,7 +287,7 @@ def test_kernels_may_differ_and_are_named() -> None:
 def test_guests_of_another_make_are_refused_unless_allowed(change: dict[str, object], what: str) -> None:
     a, b = pair(0, **change)
     with pytest.raises(UsageError, match=f"{what} differs"):
-        compare_results(a, b)
+        compared(a, b)
     assert any(what in caveat for caveat in compare_results(a, b, allow=("machine",)).caveats)
 
 
@@ -286,7 +295,7 @@ def test_a_guest_is_another_machine() -> None:
     a, b = pair(0)
     a = replace(a, environment={key: value for key, value in a.environment.items() if key != "guest"})
     with pytest.raises(UsageError, match="machine differs") as caught:
-        compare_results(a, b)
+        compared(a, b)
     assert "a guest is another machine" in (caught.value.remedy or "")
     assert any("guest" in caveat for caveat in compare_results(a, b, allow=("machine",)).caveats)
 
@@ -296,7 +305,7 @@ def test_counts_that_are_multiples_are_compared_by_their_ratio() -> None:
     waits = (1.0, 1.02, 0.99, 1.01, 0.98)
     a = results(point("getppid", 5_000_000, SOME, boot_effect=[5_000_000 * (each - 1) for each in waits]))
     b = results(point("getppid", 236, SOME), kernel="other", run="20260101-000001-bbbb")
-    (row,) = (each for each in compare_results(a, b).rows if each.metric == "instructions")
+    (row,) = (each for each in compared(a, b).rows if each.metric == "instructions")
     assert row.ratio == pytest.approx(236 / 5_000_000, rel=0.02)
     assert 0 < row.ci95[0] < row.ratio < row.ci95[1] < 2 * row.ratio
     assert (row.different, row.matters) == ("yes", "yes")

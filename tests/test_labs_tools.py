@@ -159,10 +159,10 @@ class TestInterfaces:
             "name": "enx525400xxxxxx",
             "link_address": "52:54:00:xx:xx:xx",
             "addresses": [
-                "fe80:0000:0000:0000:5054:00ff:fexx:xxxx",
+                "fe80::5054:ff:fexx:xxxx",
                 "fd00::2",
                 "192.0.2.2",
-                "fe80:0000:0000:0000:5054:00ff:fexx:xxxx",
+                "fe80::5054:ff:fexx:xxxx",
             ],
             "mtu": 1500,
         }

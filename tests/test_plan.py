@@ -16,7 +16,8 @@ from oscope import catalogue as catalogues
 from oscope.catalogue import Catalogue, Parameter, check_level, format_level
 from oscope.errors import ProbeError, UsageError
 from oscope.experiment import Design
-from oscope.plan import DEFAULT_BUDGET_S, Amount, Plan, make_plan, schedule
+from oscope.plan import DEFAULT_BUDGET_S, Amount, Plan, make_plan
+from oscope.schedule import schedule
 
 CATALOGUE = catalogues.parse(orjson.loads(orjson.dumps(DESCRIPTION)))
 

@@ -13,9 +13,10 @@ from oscope import turns
 from oscope.catalogue import Catalogue, load
 from oscope.errors import ProbeError, UsageError
 from oscope.execution import Outcome, _reached, execute
-from oscope.plan import Amount, Plan, make_plan, schedule
+from oscope.plan import Amount, Plan, make_plan
 from oscope.progress import Progress
 from oscope.samples import ExperimentResults
+from oscope.schedule import schedule
 from oscope.store import Store
 
 

@@ -177,3 +177,32 @@ def test_equal_input_gives_equal_output() -> None:
     values = random.normal(0, 1, 500) + given["run_delay_ns"]
     block = np.arange(500) // 50
     assert repr(attribute(values, given, block)) == repr(attribute(values, given, block))
+
+
+def test_what_only_the_own_cpu_time_goes_with_is_told_apart() -> None:
+    random = np.random.default_rng(5)
+    count = 2000
+    delayed = 20 * (random.random(count) < 0.3)
+    given = covariates(random, count)
+    block = np.repeat(np.arange(20), count // 20)
+    computed = given | {"user_us": 100 + delayed + random.normal(0, 1, count), "system_us": np.zeros(count)}
+    values = 100 + delayed + random.normal(0, 3, count)
+    found = attribute(values, computed, block)
+    assert found.causes == ()
+    truth = np.var(delayed) / np.var(values)
+    assert found.own == pytest.approx(truth, abs=0.05)
+    waited = attribute(values, computed | {"user_us": random.normal(100, 1, count)}, block)
+    assert waited.own < 0.02
+    assert np.isnan(attribute(values, {"interrupts": given["interrupts"]}, block).own)
+
+
+def test_own_cpu_time_that_a_cause_explains_is_that_causes() -> None:
+    random = np.random.default_rng(6)
+    count = 2000
+    given = covariates(random, count)
+    faults = random.poisson(2, count).astype(float)
+    time = 100 + 5 * faults + random.normal(0, 1, count)
+    more = {"minor_faults": faults, "user_us": np.full(count, 50.0), "system_us": 5 * faults}
+    found = attribute(time, given | more, np.repeat(np.arange(20), count // 20))
+    assert [cause.name for cause in found.causes] == ["minor_faults"]
+    assert found.own < 0.02

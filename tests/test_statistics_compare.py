@@ -175,6 +175,37 @@ def test_unlike_results_are_refused(change: dict[str, object], message: str) -> 
     assert caught.value.remedy
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"release": "6.2.0"}, "kernel release differs (6.1.0 and 6.2.0)"),
+        ({"version": "#2"}, "kernel build differs (#1 and #2)"),
+        ({"cmdline": "quiet " * 20 + "nokaslr"}, "command line differs (without that and nokaslr)"),
+    ],
+)
+def test_another_kernel_is_refused_unless_allowed(change: dict[str, str], told: str) -> None:
+    a, b = sides()
+    kernel = {"release": "6.1.0", "version": "#1", "cmdline": "quiet " * 20}
+    a = replace(a, environment={**a.environment, "kernel": kernel})
+    b = replace(b, environment={**b.environment, "kernel": kernel | change})
+    with pytest.raises(UsageError, match="cannot compare: kernel") as caught:
+        compare_results(a, b)
+    assert told in caught.value.message
+    caveats = compare_results(a, b, allow={"kernel"}).caveats
+    assert any(caveat.startswith("the kernels differ: A ran ") for caveat in caveats)
+    # Another machine has a kernel of its own.
+    assert compare_results(a, b, allow={"machine"}).caveats == caveats
+    same = compare_results(a, replace(b, environment=a.environment))
+    assert not any("kernel" in caveat for caveat in same.caveats)
+
+
+def test_rows_beside_are_corrected_for_too() -> None:
+    alone, among = (compare_results(*sides(ratio=1.05), beside=rows).rows[0] for rows in (0, 19))
+    assert among.p == alone.p
+    assert among.p_holm == pytest.approx(min(1.0, 20 * alone.p_holm))
+    assert among.detectable > alone.detectable
+
+
 def test_another_machine_may_be_allowed() -> None:
     a, b = sides()
     other = replace(b, environment={"machine": "1", "clock": {"kind": "tsc"}})

@@ -9,16 +9,21 @@ fail() { say "$1: $2"; exit 1; }
 
 # Debian packages: a command that shows that the package is there, and the package.
 wanted=()
-want() { command -v "$1" >/dev/null 2>&1 || wanted+=("$2"); }
+want() {
+  # Debian has these folders on the path of root alone.
+  (PATH="$PATH:/usr/sbin:/sbin" && command -v "$1" >/dev/null 2>&1) || wanted+=("$2")
+}
 want gcc gcc
 want make make
-python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
+[ -x .venv/bin/python ] || python3 -c 'import ensurepip' 2>/dev/null || wanted+=(python3-venv)
 if [ "$purpose" != run ]; then
   want chromium chromium
   want chromedriver chromium-driver
   want fio fio
   want bpftrace bpftrace
   want strace strace
+  # Tests that make histories of sources.
+  want git git
   want perf linux-perf
   want valgrind valgrind
   # Kernels for guests, and what boots them.

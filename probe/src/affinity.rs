@@ -16,6 +16,27 @@ pub fn allowed() -> Result<Vec<usize>, Failure> {
     Ok(members(&current()?))
 }
 
+/// The CPUs that are there and switched on, in rising order.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel does not tell, or not as `Documentation/admin-guide/cputopology.rst` has it.
+pub fn online() -> Result<Vec<usize>, Failure> {
+    let path = "/sys/devices/system/cpu/online";
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::system(&format!("reading {path}"), error))?;
+    parse_list(&text).ok_or_else(|| Failure::failed(format!("{path} is {text:?}")))
+}
+
+/// CPUs as the kernel lists them, such as `0-2,5`; `None` if it is no such list.
+pub fn parse_list(text: &str) -> Option<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cpus.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+    }
+    Some(cpus)
+}
+
 /// Keep the calling thread on `cpu` from now on.
 ///
 /// # Errors
@@ -115,6 +136,15 @@ mod tests {
         drop(spread);
         assert_eq!(allowed().unwrap(), [all[0]]);
         assert!(Pinned::over(&[]).is_err());
+    }
+
+    #[test]
+    fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
+        assert_eq!(parse_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
+        assert_eq!(parse_list("\n"), Some(vec![]));
+        assert_eq!(parse_list("0-x"), None);
+        let online = online().unwrap();
+        assert!(allowed().unwrap().iter().all(|cpu| online.contains(cpu)));
     }
 
     #[test]

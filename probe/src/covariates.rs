@@ -7,6 +7,8 @@
 //! Migrations come from `/proc/thread-self/sched`, not from perf's software event: an open perf event makes every context switch of the
 //! thread dearer (a pipe round trip by some 15 %), and would so change what is measured.
 
+pub mod canary;
+mod descriptions;
 mod parse;
 mod sources;
 
@@ -19,102 +21,9 @@ use serde_json::{Map, Value, json};
 use crate::affinity;
 use crate::clock::reading::current_cpu;
 use crate::counters::Counters;
+use canary::Canary;
+use descriptions::DESCRIPTIONS;
 use sources::Sources;
-
-/// Name, unit and meaning of every covariate.
-const DESCRIPTIONS: [(&str, &str, &str); 19] = [
-    (
-        "run_delay_ns",
-        "ns",
-        "Time the thread was ready to run and waited for a CPU (schedstat).",
-    ),
-    (
-        "voluntary_switches",
-        "count",
-        "Times the thread gave up its CPU to wait (getrusage).",
-    ),
-    (
-        "involuntary_switches",
-        "count",
-        "Times the thread was taken off its CPU (getrusage).",
-    ),
-    (
-        "minor_faults",
-        "count",
-        "Page faults of the thread without input or output (getrusage).",
-    ),
-    (
-        "major_faults",
-        "count",
-        "Page faults of the thread that read from a device (getrusage).",
-    ),
-    (
-        "user_us",
-        "us",
-        "Time in user mode (getrusage); kernels without full accounting split it from system time by sampling at ticks.",
-    ),
-    (
-        "system_us",
-        "us",
-        "Time in the kernel (getrusage); see user_us.",
-    ),
-    (
-        "migrations",
-        "count",
-        "Times the thread was moved to another CPU (se.nr_migrations of /proc/thread-self/sched).",
-    ),
-    ("cpu", "number", "The CPU at the end of the repetition."),
-    (
-        "cpu_changed",
-        "0/1",
-        "1 if the repetition ended on another CPU than it began on.",
-    ),
-    (
-        "interrupts",
-        "count",
-        "Interrupts of all kinds on the pinned CPU, or on all CPUs where none is pinned (/proc/interrupts).",
-    ),
-    (
-        "timer_interrupts",
-        "count",
-        "Interrupts of the CPU's own timer, counted like interrupts.",
-    ),
-    (
-        "steal_ticks",
-        "10 ms",
-        "Time the hypervisor took from the pinned CPU, or from all, in ticks of 10 ms (/proc/stat).",
-    ),
-    (
-        "frequency_khz",
-        "kHz",
-        "Frequency of the pinned CPU right after the repetition, not a difference (cpufreq); null where none is pinned.",
-    ),
-    (
-        "counters_active",
-        "1",
-        "Part of the repetition for which the hardware counters were active; below 0.99 their counts are left out.",
-    ),
-    (
-        "instructions",
-        "count",
-        "Instructions completed by the thread (hardware counter).",
-    ),
-    (
-        "cpu_cycles",
-        "count",
-        "Core clock cycles of the thread, which follow the frequency, unlike the clock's (hardware counter).",
-    ),
-    (
-        "cache_misses",
-        "count",
-        "Misses of the last cache the processor counts (hardware counter).",
-    ),
-    (
-        "branch_misses",
-        "count",
-        "Branches predicted wrongly (hardware counter).",
-    ),
-];
 
 /// Covariates as `describe` shows them: name, unit, doc.
 #[must_use]
@@ -139,6 +48,8 @@ pub struct Covariates<'a> {
     cpu: Option<usize>,
     sources: Sources,
     counters: &'a Counters,
+    canary: Option<&'a Canary>,
+    memory_wait_ns: Option<u64>,
     before: Option<Snapshot>,
 }
 
@@ -147,6 +58,10 @@ pub struct Covariates<'a> {
 struct Snapshot {
     interrupts: Option<parse::Interrupts>,
     steal: Option<u64>,
+    busy_elsewhere_ns: Option<u64>,
+    runnable_others: Option<u64>,
+    memory_pressure_us: Option<u64>,
+    io_pressure_us: Option<u64>,
     run_delay: Option<u64>,
     migrations: Option<u64>,
     usage: Option<Usage>,
@@ -154,20 +69,24 @@ struct Snapshot {
 }
 
 impl<'a> Covariates<'a> {
-    /// Open the sources for the calling thread, pinned to `cpu` or to none, with `counters` that this thread opened.
+    /// Open the sources for the calling thread, pinned to `cpu` or to none, with `counters` that this thread opened, and the canary if one is to
+    /// be walked.
     #[must_use]
-    pub fn open(cpu: Option<usize>, counters: &'a Counters) -> Self {
+    pub fn open(cpu: Option<usize>, counters: &'a Counters, canary: Option<&'a Canary>) -> Self {
         let (sources, _) = Sources::open(cpu);
         Self {
             cpu,
             sources,
             counters,
+            canary,
+            memory_wait_ns: None,
             before: None,
         }
     }
 
     /// Take the state before a repetition; the hardware counters are switched on last.
     pub fn before(&mut self) {
+        self.memory_wait_ns = self.canary.map(Canary::walk);
         let mut snapshot = Snapshot::default();
         self.read_tables(&mut snapshot);
         self.read_thread(&mut snapshot);
@@ -193,6 +112,7 @@ impl<'a> Covariates<'a> {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), json!(value))),
         );
+        values.insert("memory_wait_ns".to_owned(), json!(self.memory_wait_ns));
         values.insert("frequency_khz".to_owned(), json!(self.sources.frequency()));
         values.extend(
             self.counters
@@ -206,7 +126,9 @@ impl<'a> Covariates<'a> {
     /// The system's tables: some 10 µs each, more on machines with many CPUs.
     fn read_tables(&self, snapshot: &mut Snapshot) {
         snapshot.interrupts = self.sources.interrupts(self.cpu);
-        snapshot.steal = self.sources.steal(self.cpu);
+        (snapshot.steal, snapshot.busy_elsewhere_ns) = self.sources.stat(self.cpu);
+        (snapshot.memory_pressure_us, snapshot.io_pressure_us) = self.sources.pressure_us();
+        snapshot.runnable_others = self.sources.runnable_others();
         snapshot.migrations = self.sources.migrations();
     }
 
@@ -221,7 +143,12 @@ impl<'a> Covariates<'a> {
 impl Snapshot {
     /// Every difference that both snapshots allow; a count that went backwards is none.
     fn since(&self, before: &Self) -> Vec<(&'static str, Option<u64>)> {
-        let timer = |snapshot: &Self| snapshot.interrupts.and_then(|interrupts| interrupts.timer);
+        let interrupts = |kind: fn(&parse::Interrupts) -> Option<u64>| {
+            difference(
+                before.interrupts.as_ref().and_then(kind),
+                self.interrupts.as_ref().and_then(kind),
+            )
+        };
         let usage = |field: fn(&Usage) -> i64| {
             difference(
                 before.usage.as_ref().map(field),
@@ -257,15 +184,37 @@ impl Snapshot {
                     .as_ref()
                     .map(|_| u64::from(self.cpu != before.cpu)),
             ),
+            ("interrupts", interrupts(|counts| Some(counts.all))),
+            ("timer_interrupts", interrupts(|counts| counts.timer)),
             (
-                "interrupts",
-                difference(
-                    before.interrupts.map(|interrupts| interrupts.all),
-                    self.interrupts.map(|interrupts| interrupts.all),
-                ),
+                "reschedule_interrupts",
+                interrupts(|counts| counts.other_cpus),
             ),
-            ("timer_interrupts", difference(timer(before), timer(self))),
+            (
+                "device_interrupts",
+                interrupts(|counts| Some(counts.devices)),
+            ),
             ("steal_ticks", difference(before.steal, self.steal)),
+            (
+                "neighbour_ns",
+                difference(before.busy_elsewhere_ns, self.busy_elsewhere_ns),
+            ),
+            (
+                "runnable_others",
+                before
+                    .runnable_others
+                    .zip(self.runnable_others)
+                    .map(|(one, other)| one + other),
+            ),
+            ("block_inputs", usage(Usage::block_reads)),
+            (
+                "memory_pressure_us",
+                difference(before.memory_pressure_us, self.memory_pressure_us),
+            ),
+            (
+                "io_pressure_us",
+                difference(before.io_pressure_us, self.io_pressure_us),
+            ),
         ]
     }
 }
@@ -283,7 +232,8 @@ mod tests {
 
     fn taken(cpu: Option<usize>, work: impl FnOnce()) -> Map<String, Value> {
         let counters = Counters::open();
-        let mut covariates = Covariates::open(cpu, &counters);
+        let canary = Canary::new().expect("there is the memory");
+        let mut covariates = Covariates::open(cpu, &counters, Some(&canary));
         covariates.before();
         work();
         covariates.after()

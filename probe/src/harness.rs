@@ -11,8 +11,10 @@ use crate::cancel;
 use crate::clock::{Clock, ClockKind, instructions, reading};
 use crate::counters::Counters;
 use crate::covariates::Covariates;
+use crate::covariates::canary::Canary;
 use crate::description::Metric;
 use crate::error::Failure;
+use crate::inject::delay::Injected;
 use crate::parameters;
 use crate::protocol::{Event, Placement, Request, Sample};
 use crate::region::{Mark, Region};
@@ -24,12 +26,17 @@ const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
 const COUNTED: u64 = 1000;
 const LONG_NS: f64 = 1e6;
 
+/// What a sample of a request with `inject` has beside the covariates: the delay of all its iterations together that was in the measured region.
+pub const INJECTED_NS: &str = "injected_ns";
+
 /// What all requests of a session share.
 pub struct Instrument {
     /// The calibrated clock.
     pub clock: Clock,
     /// The hardware counters that proved themselves.
     pub counters: Counters,
+    /// What tells how long loads wait; `None` with the clock of instructions, to which waiting is nothing.
+    pub canary: Option<Canary>,
     /// The CPUs allowed to the probe when it started, in rising order.
     pub allowed: Vec<usize>,
     /// What is measured or made once, for all requests.
@@ -40,10 +47,15 @@ impl Instrument {
     /// Prove the counters; take the rest as given.
     ///
     /// # Errors
-    /// `Failure::Failed` if the allowed CPUs cannot be read.
+    /// `Failure::Failed` if the allowed CPUs cannot be read; `Failure::Unavailable` where there is no memory for the canary.
     pub fn new(clock: Clock) -> Result<Self, Failure> {
+        let canary = match clock.kind {
+            ClockKind::Instructions => None,
+            ClockKind::Tsc | ClockKind::MonotonicRaw => Some(Canary::new()?),
+        };
         Ok(Self {
             clock,
+            canary,
             counters: Counters::open(),
             allowed: affinity::allowed()?,
             shared: Shared::default(),
@@ -104,12 +116,18 @@ pub fn run<W: Workload>(
         &instrument.allowed,
         &instrument.shared,
     );
+    let injected = request
+        .inject
+        .as_ref()
+        .map(|wanted| Injected::new(wanted, &instrument.clock))
+        .transpose()?;
     let workload = W::prepare(typed, &context)?;
     let mut bench = Bench {
         workload,
         metrics: description.metrics,
-        covariates: Covariates::open(cpu, &instrument.counters),
+        covariates: Covariates::open(cpu, &instrument.counters, instrument.canary.as_ref()),
         clock: &instrument.clock,
+        injected,
         request,
         deadline: deadline(started, request.time_limit_s),
         told: BTreeSet::new(),
@@ -134,6 +152,7 @@ struct Bench<'a, W> {
     metrics: Vec<Metric>,
     covariates: Covariates<'a>,
     clock: &'a Clock,
+    injected: Option<Injected>,
     request: &'a Request,
     deadline: Option<Instant>,
     told: BTreeSet<String>,
@@ -238,9 +257,16 @@ impl<W: Workload> Bench<'_, W> {
         }
         let started_ns = reading::realtime();
         let mut region = Region::marked(self.clock, mark);
+        if let Some(injected) = &mut self.injected {
+            region.delay(injected.next_ticks(started_ns, iterations));
+        }
         self.covariates.before();
         let ran = self.workload.run(iterations, &mut region);
-        let covariates = self.covariates.after();
+        let mut covariates = self.covariates.after();
+        if let Some(ticks) = region.injected() {
+            let injected_ns = self.clock.nanoseconds(ticks as f64);
+            covariates.insert(INJECTED_NS.to_owned(), Value::from(injected_ns));
+        }
         if cancel::requested() {
             return Ok(None);
         }

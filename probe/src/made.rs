@@ -6,6 +6,7 @@
 //!
 //! Processes are not in it: the kernel ends those of a dead owner (PR_SET_PDEATHSIG), and what lies in a control group goes with the group.
 
+pub mod affinity;
 pub mod folder;
 mod group;
 mod journal;

@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod guest_init;
 mod harness;
+mod inject;
 mod input;
 mod made;
 mod names;
@@ -33,6 +34,7 @@ mod shared_folder;
 mod steps;
 mod transfer;
 mod transfer_device;
+mod tune;
 mod workload;
 mod workloads;
 mod xor;
@@ -76,6 +78,13 @@ enum Verb {
     Send(SendArguments),
     /// Receive files into a folder, each verified before it gets its name; one JSON object a line tells how it goes.
     Receive(ReceiveArguments),
+    /// Hold settings of this machine until standard input ends, then put them back; without any, tell what there is.
+    Tune {
+        /// Settings, as NAME=VALUE.
+        settings: Vec<String>,
+    },
+    /// Disturb this machine on purpose, in phases; one JSON object a line tells when.
+    Inject(inject::Arguments),
     /// Interpret what a terminal got, in frames, and write the text that a person saw.
     Screen(screen::Arguments),
 }
@@ -136,6 +145,8 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         }
         Verb::Restore => restore(),
         Verb::Dhcp => Ok(capture::run()?),
+        Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
+        Verb::Tune { settings } => tune::run(&settings),
         Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
             unreachable!("they end with their own status")
         }
@@ -168,6 +179,7 @@ fn description() -> Value {
         "probe": Probe::THIS,
         "workloads": workloads,
         "covariates": covariates::describe(),
+        "causes": inject::describe(),
     })
 }
 

@@ -5,12 +5,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::Failure;
+use crate::inject::delay::Wanted;
 use crate::names;
 
 /// Name and version of the wire.
 pub const SCHEMA: &str = "oscope.probe/1";
 
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "id",
     "workload",
     "params",
@@ -20,6 +21,7 @@ const FIELDS: [&str; 9] = [
     "min_time_ns",
     "cpu",
     "time_limit_s",
+    "inject",
 ];
 /// Longest calibration target: ten minutes.
 const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
@@ -45,6 +47,8 @@ pub struct Request {
     pub cpu: Placement,
     /// Stop between repetitions after this many seconds.
     pub time_limit_s: Option<f64>,
+    /// A delay to inject into the measured region on purpose.
+    pub inject: Option<Wanted>,
 }
 
 /// Which CPU a request runs on.
@@ -112,6 +116,11 @@ fn from_fields(fields: &mut Map<String, Value>) -> Result<Request, Failure> {
             .unwrap_or(1_000_000),
         cpu: placement(optional(fields, "cpu", "a CPU number, -1 or null")?)?,
         time_limit_s: optional(fields, "time_limit_s", "a number of seconds, or null")?,
+        inject: optional(
+            fields,
+            "inject",
+            "an object of delay_ns, drift_ns_per_s, since_ns, seed, on and off",
+        )?,
     };
     within_bounds(&request)?;
     Ok(request)
@@ -176,7 +185,7 @@ fn within_bounds(request: &Request) -> Result<(), Failure> {
             format!("must be above 0 and at most 1e9, not {limit}"),
         ));
     }
-    Ok(())
+    request.inject.as_ref().map_or(Ok(()), Wanted::check)
 }
 
 /// Who is measuring.

@@ -2,6 +2,7 @@
 
 use std::hint::black_box;
 
+use crate::cancel;
 use crate::clock::{Clock, ClockKind, reading};
 use crate::error::Failure;
 
@@ -54,6 +55,10 @@ pub struct Region<'a> {
     /// The two readings of the last measurement, in ticks.
     readings: Option<(u64, u64)>,
     measurements: u32,
+    /// Ticks to wait on purpose behind the work; `None` where nothing is injected, which is another path than waiting for 0.
+    delay: Option<u64>,
+    /// Ticks that were waited for on purpose.
+    injected: u64,
 }
 
 /// What a region has measured, to be handed from a child process to its parent.
@@ -61,6 +66,7 @@ pub struct Region<'a> {
 pub struct Measured {
     readings: Option<(u64, u64)>,
     measurements: u32,
+    injected: u64,
 }
 
 impl<'a> Region<'a> {
@@ -76,7 +82,19 @@ impl<'a> Region<'a> {
             mark,
             readings: None,
             measurements: 0,
+            delay: None,
+            injected: 0,
         }
+    }
+
+    /// Wait for so many ticks behind the work, before the clock is read for the second time.
+    pub fn delay(&mut self, ticks: u64) {
+        self.delay = Some(ticks);
+    }
+
+    /// Ticks that the work was followed by on purpose; `None` where nothing is injected.
+    pub fn injected(&self) -> Option<u64> {
+        self.delay.map(|_| self.injected)
     }
 
     /// Do `work` between the marks and the clock's two readings, and give back what it gave.
@@ -84,6 +102,9 @@ impl<'a> Region<'a> {
     /// Inside the clock: `work`, and the readings' own cost, which [`Region::corrected`] takes off. Outside: the marks.
     #[inline(always)]
     pub fn measure<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        if let Some(ticks) = self.delay {
+            return self.measure_delayed(ticks, work);
+        }
         self.measurements += 1;
         self.mark.begin();
         // The kind of clock is decided out here, so that nothing but the work lies between the two readings.
@@ -104,11 +125,39 @@ impl<'a> Region<'a> {
         result
     }
 
+    /// As [`Region::measure`], with a wait behind the work. It is a function of its own, so that what is between the two readings elsewhere is the
+    /// same with it and without.
+    #[cold]
+    #[inline(never)]
+    fn measure_delayed<T>(&mut self, ticks: u64, work: impl FnOnce() -> T) -> T {
+        self.measurements += 1;
+        self.mark.begin();
+        let (begin, result, end) = match self.clock.kind {
+            ClockKind::Tsc | ClockKind::Instructions => {
+                let begin = reading::tsc_begin();
+                let result = work();
+                wait(ticks, reading::tsc_begin);
+                (begin, result, reading::tsc_end().0)
+            }
+            ClockKind::MonotonicRaw => {
+                let begin = reading::monotonic_raw();
+                let result = work();
+                wait(ticks, reading::monotonic_raw);
+                (begin, result, reading::monotonic_raw())
+            }
+        };
+        self.mark.end();
+        self.readings = Some((begin, end));
+        self.injected += ticks;
+        result
+    }
+
     /// What was measured so far.
     pub fn measured(&self) -> Measured {
         Measured {
             readings: self.readings,
             measurements: self.measurements,
+            injected: self.injected,
         }
     }
 
@@ -116,6 +165,7 @@ impl<'a> Region<'a> {
     pub fn take_over(&mut self, measured: Measured) {
         self.readings = measured.readings;
         self.measurements = measured.measurements;
+        self.injected = measured.injected;
     }
 
     /// The marks of this region.
@@ -173,6 +223,16 @@ impl<'a> Region<'a> {
         metrics.extend(self.clock.cycles(each).map(|cycles| ("cycles", cycles)));
         Ok(metrics)
     }
+}
+
+/// Wait busily for so many ticks of this clock, or until a signal comes; not at all for 0.
+#[inline(always)]
+fn wait(ticks: u64, now: impl Fn() -> u64) {
+    if ticks == 0 {
+        return;
+    }
+    let began = now();
+    while now().wrapping_sub(began) < ticks && !cancel::requested() {}
 }
 
 #[cfg(test)]
@@ -240,6 +300,22 @@ mod tests {
         copy.measure(|| ());
         region.take_over(copy.measured());
         assert!(region.raw().unwrap_err().to_string().contains("2 times"));
+    }
+
+    #[test]
+    fn a_delay_is_inside_the_clock_and_told() {
+        let clock = clock();
+        let mut region = Region::new(&clock);
+        assert_eq!(region.injected(), None);
+        region.delay(2_000_000);
+        assert_eq!(region.measure(|| 7), 7);
+        // The test's clock has ticks of a nanosecond.
+        assert!(region.raw().unwrap() >= 2_000_000);
+        assert_eq!(region.injected(), Some(2_000_000));
+        let mut parent = Region::new(&clock);
+        parent.delay(2_000_000);
+        parent.take_over(region.measured());
+        assert_eq!(parent.injected(), Some(2_000_000));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,18 +89,18 @@ class Run:
         record: dict[str, Any] | list[dict[str, Any]] = json.loads(to_json(self.results))
         return record
 
-    def compare(self, other: Run, *, experiment: str | None = None) -> Comparison:
+    def compare(self, other: Run, *, experiment: str | None = None, allow: Iterable[str] = ()) -> Comparison:
         """Compare an experiment of this run (before) with the same one of `other` (after).
 
-        `experiment` may be left out where the runs share just one. Raises UsageError where they cannot be
-        compared.
+        `experiment` may be left out where the runs share just one. `allow` may hold "machine" and "kernel",
+        which else must be the same. Raises UsageError where they cannot be compared.
         """
         from oscope.statistics import compare_results
 
         mine = {e.experiment: e for e in self.results.experiments}
         theirs = {e.experiment: e for e in other.results.experiments}
         name = _shared(mine, theirs, experiment)
-        return compare_results(mine[name], theirs[name])
+        return compare_results(mine[name], theirs[name], allow=allow)
 
     def plot(self, *, experiment: str | None = None) -> Figure:
         """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""

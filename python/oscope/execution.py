@@ -5,23 +5,26 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from oscope import catalogue, laboratory
 from oscope.errors import OscopeError, ProbeError, StoreError
 from oscope.guest import Guest
+from oscope.injection.during import Disturbing
 from oscope.inspecting import inspect_all
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
 from oscope.place import Place
 from oscope.placement import Placement
-from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment, passes
+from oscope.plan import MINIMUM_BLOCKS, Plan, PlannedExperiment
 from oscope.progress import Listener, Silence
 from oscope.recorder import PointState, Recorder, check_resumable
 from oscope.samples import ExperimentResults
+from oscope.schedule import passes
 from oscope.store import Happening, Store
+from oscope.tuning import tuned
 from oscope.turns import Turns
 from oscope.units import format_duration, format_share
 
@@ -50,13 +53,16 @@ def execute(
     if plan.precision is not None:
         # Loaded now, since it takes as long as measuring a fast point.
         import oscope.statistics  # noqa: F401
-    with Placement() as placement:
+    # Before the first probe, which tells of the machine as it is measured.
+    with tuned(plan.tuned) as held, Placement() as placement:
         turns = make_turns(placement)
         try:
-            with Interruption(turns.interrupt):
+            with Interruption(turns.interrupt), Disturbing(plan.injection, placement) as disturbing:
                 check_places(plan, turns)
                 begin(plan, store, turns, listener or Silence(), resume)
-                with failing_told(turns):
+                if held:
+                    turns.recorder.add_event("tuned", [asdict(one) for one in held])
+                with failing_told(turns), disturbing.of(turns):
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
                     inspect_all(plan, turns, end)
                     _measure(plan, turns, end)

@@ -134,9 +134,20 @@ def _assemble(
             "budget_s": plan.budget_s,
             "notes": list(events.get("note", ())),
             "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
+            **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
+            # Only of runs that were disturbed on purpose.
+            **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
         },
         factor_types={p.name: p.type for p in workload.parameters},
     )
+
+
+def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return what disturbed a run, with its phases: a resumed run has those of each of its parts."""
+    parts = events.get("injected", ())
+    places = [part["injector"] for part in parts if part["injector"]]
+    phases = [phase for part in parts for phase in part["phases"]]
+    return {**planned, "injector": places[-1] if places else None, "phases": phases}
 
 
 def join_environment(events: Mapping[str, list[Any]], experiment: str | None = None) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""What will be measured, how often and in which order: values from which a run can be repeated or resumed."""
+"""What will be measured and how often: values from which a run can be repeated or resumed."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -93,6 +92,10 @@ class Plan:
     covariates: tuple[Covariate, ...] = field(default=())
     inspections: tuple[str, ...] = ()
     """Names, in the order in which they are made, before all experiments."""
+    injection: Mapping[str, Any] | None = None
+    """What disturbs the run on purpose (see `oscope.injection.wanted`); None: nothing."""
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the machine that are held meanwhile (see `oscope.tuning`): name -> value."""
 
     @property
     def total(self) -> int | None:
@@ -126,6 +129,8 @@ class Plan:
             ],
             "covariates": [{"name": c.name, "unit": c.unit, "doc": c.doc} for c in self.covariates],
             "inspections": list(self.inspections),
+            **({} if self.injection is None else {"injection": dict(self.injection)}),
+            **({"tuned": dict(self.tuned)} if self.tuned else {}),
         }
 
     @classmethod
@@ -158,26 +163,9 @@ class Plan:
             covariates,
             # A run that is older than inspections has none.
             tuple(data.get("inspections", ())),
+            data.get("injection"),
+            data.get("tuned", {}),
         )
-
-
-@dataclass(frozen=True)
-class Turn:
-    """A point's turn in a block."""
-
-    point: int
-    """Index in the experiment's points."""
-    reps: int
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Turns taken one after the other by one probe process, under one tracer or none."""
-
-    block: int
-    tracer: str
-    """A level of the factor `tracer`."""
-    turns: tuple[Turn, ...]
 
 
 def make_plan(
@@ -262,47 +250,9 @@ def draw_seed() -> int:
     return secrets.randbelow(2**32)
 
 
-def schedule(plan: Plan, experiment: PlannedExperiment, block: int) -> tuple[Turn, ...]:
-    """Return the order of all points in `block`, and how many samples each gets.
-
-    The order is a random permutation that depends on the seed, the experiment's name and the block alone, so
-    that a resumed run keeps the schedule of the unbroken one, and a run with the same seed repeats it.
-    """
-    import numpy as np
-
-    # A digest, since Python's own hash of a text differs from process to process.
-    name = int.from_bytes(hashlib.sha256(experiment.name.encode()).digest()[:8], "big")
-    order = np.random.default_rng([plan.seed, name, block]).permutation(len(experiment.points))
-    reps = experiment.block_reps(block)
-    return tuple(Turn(int(point), reps) for point in order)
-
-
 def counts_instructions(experiment: PlannedExperiment) -> bool:
     """Say whether it is measured in guests by the instructions clock."""
     return experiment.guest is not None and experiment.guest.clock == "instructions"
-
-
-def passes(plan: Plan, experiment: PlannedExperiment, blocks: Iterable[int]) -> Iterator[Pass]:
-    """Yield the passes over the points in `blocks`, in the order in which they are to be made.
-
-    Several tracers take their turns in random order within a block. A single one is attached but once: its
-    blocks lie together in the middle of the others, so that a steady drift hits both sides alike.
-    """
-    each = [list(_by_tracer(experiment, block, schedule(plan, experiment, block))) for block in blocks]
-    if len({tracer_of(point) for point in experiment.points} | {UNTRACED}) != 2:
-        yield from itertools.chain.from_iterable(each)
-        return
-    untraced = [one for block in each for one in block if one.tracer == UNTRACED]
-    traced = [one for block in each for one in block if one.tracer != UNTRACED]
-    half = (len(untraced) + 1) // 2
-    yield from (*untraced[:half], *traced, *untraced[half:])
-
-
-def _by_tracer(experiment: PlannedExperiment, block: int, order: Sequence[Turn]) -> Iterator[Pass]:
-    levels = dict.fromkeys(tracer_of(experiment.points[turn.point]) for turn in order)
-    for level in levels:
-        own = (turn for turn in order if tracer_of(experiment.points[turn.point]) == level)
-        yield Pass(block, level, tuple(own))
 
 
 def _check_seed(seed: int) -> int:

@@ -34,10 +34,15 @@ class Request:
     min_time_ns: int = 1_000_000
     cpu: int | None = None
     time_limit_s: float | None = None
+    inject: Mapping[str, object] | None = None
+    """A delay to inject into the measured region on purpose."""
 
     def to_line(self) -> bytes:
         """Return the request as one line of JSON."""
-        return orjson.dumps(self) + b"\n"
+        fields = dict(vars(self))
+        if self.inject is None:
+            del fields["inject"]
+        return orjson.dumps(fields) + b"\n"
 
 
 class Probe(Child):

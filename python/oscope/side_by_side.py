@@ -14,8 +14,9 @@ from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
 from oscope.interruption import Interruption
 from oscope.placement import Placement
-from oscope.plan import Pass, Plan, PlannedExperiment, counts_instructions, passes
+from oscope.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.progress import Listener, Progress, Silence
+from oscope.schedule import Pass, passes
 from oscope.store import Store
 from oscope.turns import Turns
 

@@ -6,6 +6,9 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `environment`, `environment_after`, `laboratory`: objects, at each start and end;
 - `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
 - `interleaved`: ids of the runs, itself among them, whose blocks took turns;
+- `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
+  (where each cause acted, or null) and the `phases` of each (see `oscope.injection`);
+- `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `columns`: names that the point's values have beyond those it began with;

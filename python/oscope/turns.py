@@ -12,10 +12,11 @@ from oscope.guest import Guest
 from oscope.locate import ask
 from oscope.place import Local, Place
 from oscope.placement import Placement
-from oscope.plan import Pass, PlannedExperiment, counts_instructions
+from oscope.plan import PlannedExperiment, counts_instructions
 from oscope.probe import Probe, Request
 from oscope.progress import Listener, Progress
 from oscope.recorder import PointState, Recorder
+from oscope.schedule import Pass
 from oscope.trace.attachment import Attachment
 from oscope.trace.factor import TRACER, tracer_of
 from oscope.trace.tracer import TraceUnavailable
@@ -55,6 +56,8 @@ class Turns:
         self.failures: list[str] = []
         """What went wrong, a line each."""
         self.interrupted = False
+        self.make_inject: Callable[[], Mapping[str, object] | None] = lambda: None
+        """Returns what the next request injects into its measured region."""
         self.recorder: Recorder
         self.listener: Listener
         self._probe = self._local.start()
@@ -239,6 +242,7 @@ class Turns:
             # Where instructions are counted the probe decides alike each time, and boots do the same.
             iterations=None if counts_instructions(point.experiment) else point.iterations,
             min_time_ns=point.experiment.min_time_ns,
+            inject=self.make_inject(),
         )
         self._tell_progress(point, block)
         answers = probe.run(request, silence_limit_s=self._place.slowness * _silence_limit_s(point, request))

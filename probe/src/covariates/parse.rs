@@ -7,7 +7,14 @@ pub struct Interrupts {
     pub all: u64,
     /// Of the CPU's own timer; `None` where the table has no such line.
     pub timer: Option<u64>,
+    /// From other CPUs: to reschedule, to call a function, to flush the TLB; `None` where the table has no such line.
+    pub other_cpus: Option<u64>,
+    /// Of devices: the lines that have a number for a name.
+    pub devices: u64,
 }
+
+/// What names the lines of x86 that other CPUs send (`arch_show_interrupts` in `arch/x86/kernel/irq.c`). Those of ARM begin with `IPI`.
+const FROM_OTHER_CPUS: [&str; 3] = ["RES", "CAL", "TLB"];
 
 /// Reads `/proc/interrupts`: the column of `cpu`, or all columns.
 ///
@@ -31,6 +38,8 @@ pub fn interrupts(table: &str, cpu: Option<usize>) -> Option<Interrupts> {
     let mut total = Interrupts {
         all: 0,
         timer: None,
+        other_cpus: None,
+        devices: 0,
     };
     for (label, rest) in lines.filter_map(|line| line.split_once(':')) {
         let label = label.trim();
@@ -45,11 +54,15 @@ pub fn interrupts(table: &str, cpu: Option<usize>) -> Option<Interrupts> {
         let count = counts.map_while(Result::ok).sum::<u64>();
         total.all += count;
         // x86 has a line of its own; ARM names the timer after the counts.
-        if label == "LOC"
+        let timer = label == "LOC"
             || rest.ends_with("arch_timer")
-            || rest.ends_with("Local timer interrupts")
-        {
+            || rest.ends_with("Local timer interrupts");
+        if timer {
             *total.timer.get_or_insert(0) += count;
+        } else if FROM_OTHER_CPUS.contains(&label) || label.starts_with("IPI") {
+            *total.other_cpus.get_or_insert(0) += count;
+        } else if label.bytes().all(|byte| byte.is_ascii_digit()) {
+            total.devices += count;
         }
     }
     Some(total)
@@ -63,6 +76,54 @@ pub fn steal(stat: &str, cpu: Option<usize>) -> Option<u64> {
         .lines()
         .find(|line| line.split(' ').next() == Some(&name))?;
     line.split_whitespace().nth(8)?.parse().ok()
+}
+
+/// Ticks of 10 ms in which the CPUs other than `cpu` were busy, from `/proc/stat`: all their time but that idle, waiting for input or stolen.
+///
+/// The columns `guest` and `guest_nice` are in `user` and `nice` already (proc_stat(5)). `None` where there is no other CPU.
+#[must_use]
+pub fn busy_elsewhere(stat: &str, cpu: usize) -> Option<u64> {
+    let mut total = None;
+    for line in stat.lines().skip(1) {
+        let Some((number, columns)) = line
+            .strip_prefix("cpu")
+            .and_then(|rest| rest.split_once(' '))
+        else {
+            break;
+        };
+        if number.parse() == Ok(cpu) {
+            continue;
+        }
+        let times: Vec<u64> = columns
+            .split_whitespace()
+            .take(7)
+            .map_while(|word| word.parse().ok())
+            .collect();
+        let [user, nice, system, _idle, _iowait, interrupts, soft] = times[..] else {
+            return None;
+        };
+        *total.get_or_insert(0) += user + nice + system + interrupts + soft;
+    }
+    total
+}
+
+/// Threads that run or are ready to, on the whole machine and without the one that reads, from `/proc/loadavg` (proc_loadavg(5)).
+#[must_use]
+pub fn runnable_others(loadavg: &str) -> Option<u64> {
+    let (running, _) = loadavg.split_whitespace().nth(3)?.split_once('/')?;
+    Some(running.parse::<u64>().ok()?.saturating_sub(1))
+}
+
+/// Time for which some task stalled, in µs, from a file of `/proc/pressure` (`Documentation/accounting/psi.rst`).
+#[must_use]
+pub fn stalled_us(pressure: &str) -> Option<u64> {
+    let some = pressure
+        .lines()
+        .find_map(|line| line.strip_prefix("some "))?;
+    let total = some
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("total="));
+    total?.parse().ok()
 }
 
 /// Time spent waiting for a CPU while ready to run, in ns, from a `schedstat` file of `/proc`.
@@ -124,7 +185,8 @@ mod tests {
     use super::*;
 
     const X86: &str = "           CPU0       CPU1       \n 24:          1          0  IO-APIC   5-edge      ACPI:Ged\n\
-        NMI:          0          0   Non-maskable interrupts\nLOC:      16557      17577   Local timer interrupts\nERR:          5\nMIS:          7\n";
+        NMI:          0          0   Non-maskable interrupts\nLOC:      16557      17577   Local timer interrupts\n\
+        RES:         10       1000   Rescheduling interrupts\nCAL:         20       1000   Function call interrupts\nERR:          5\nMIS:          7\n";
     const ARM: &str = "           CPU0       CPU1       CPU2\n 11:        100        200        300     GICv3  27 Level     arch_timer\n\
         IPI0:         4         5         6       Rescheduling interrupts\nErr:          7\n";
 
@@ -133,22 +195,28 @@ mod tests {
         assert_eq!(
             interrupts(X86, Some(0)),
             Some(Interrupts {
-                all: 16558,
-                timer: Some(16557)
+                all: 16588,
+                timer: Some(16557),
+                other_cpus: Some(30),
+                devices: 1,
             })
         );
         assert_eq!(
             interrupts(X86, Some(1)),
             Some(Interrupts {
-                all: 17577,
-                timer: Some(17577)
+                all: 19577,
+                timer: Some(17577),
+                other_cpus: Some(2000),
+                devices: 0,
             })
         );
         assert_eq!(
             interrupts(X86, None),
             Some(Interrupts {
-                all: 34135,
-                timer: Some(34134)
+                all: 36165,
+                timer: Some(34134),
+                other_cpus: Some(2030),
+                devices: 1,
             })
         );
     }
@@ -159,7 +227,9 @@ mod tests {
             interrupts(ARM, Some(2)),
             Some(Interrupts {
                 all: 306,
-                timer: Some(300)
+                timer: Some(300),
+                other_cpus: Some(6),
+                devices: 0,
             })
         );
     }
@@ -171,7 +241,9 @@ mod tests {
             interrupts(table, Some(2)),
             Some(Interrupts {
                 all: 9,
-                timer: Some(9)
+                timer: Some(9),
+                other_cpus: None,
+                devices: 0,
             })
         );
         assert_eq!(interrupts(table, Some(1)), None);
@@ -183,7 +255,9 @@ mod tests {
             interrupts("  CPU0\n 1: 3 x\n", None),
             Some(Interrupts {
                 all: 3,
-                timer: None
+                timer: None,
+                other_cpus: None,
+                devices: 3,
             })
         );
         assert_eq!(interrupts("", None), None);
@@ -199,6 +273,32 @@ mod tests {
         assert_eq!(steal(STAT, Some(10)), Some(99));
         assert_eq!(steal(STAT, Some(1)), None);
         assert_eq!(steal("cpu 1 2 3 4\n", None), None);
+    }
+
+    #[test]
+    fn busy_time_elsewhere_leaves_out_what_idles_waits_and_was_stolen() {
+        assert_eq!(busy_elsewhere(STAT, 0), Some(1 + 2 + 3 + 6 + 7));
+        assert_eq!(busy_elsewhere(STAT, 10), Some(866 + 866 + 17));
+        assert_eq!(
+            busy_elsewhere("cpu 1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 7\nintr 1\n", 0),
+            None
+        );
+        assert_eq!(busy_elsewhere("cpu 1\ncpu0 1\ncpu1 1 2\n", 0), None);
+    }
+
+    #[test]
+    fn who_reads_is_not_among_the_others_that_run() {
+        assert_eq!(runnable_others("6.40 5.63 3.17 8/139 1742\n"), Some(7));
+        assert_eq!(runnable_others("0.00 0.00 0.00 0/139 1742\n"), Some(0));
+        assert_eq!(runnable_others("0.00 0.00"), None);
+    }
+
+    #[test]
+    fn a_stall_is_that_of_some_task() {
+        let told = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=27891394\n";
+        assert_eq!(stalled_us(told), Some(29_592_301));
+        assert_eq!(stalled_us("full avg10=0.00 total=3\n"), None);
+        assert_eq!(stalled_us(""), None);
     }
 
     #[test]

@@ -5,17 +5,31 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::parse;
+use crate::affinity;
 use crate::environment;
 
 const INTERRUPTS: &str = "/proc/interrupts";
 const STAT: &str = "/proc/stat";
+const LOADAVG: &str = "/proc/loadavg";
+const MEMORY_PRESSURE: &str = "/proc/pressure/memory";
+const IO_PRESSURE: &str = "/proc/pressure/io";
 const SCHEDSTAT: &str = "/proc/thread-self/schedstat";
 const SCHED: &str = "/proc/thread-self/sched";
+
+const UNMASKED: &str = "mount /proc as root, without a mask";
+const WITH_PRESSURE: &str = "run a kernel with CONFIG_PSI, booted with psi=1";
+/// Nanoseconds of a tick of `/proc/stat` (USER_HZ is 100 on every architecture that the probe is built for).
+const TICK_NS: u64 = 10_000_000;
 
 /// The open files of one thread; `None` where one is not to be had.
 pub struct Sources {
     interrupts: Option<File>,
     stat: Option<File>,
+    /// Whether what `stat` says of stolen time means anything.
+    tells_steal: bool,
+    loadavg: Option<File>,
+    memory_pressure: Option<File>,
+    io_pressure: Option<File>,
     schedstat: Option<File>,
     frequency: Option<File>,
     sched: Option<File>,
@@ -36,14 +50,19 @@ impl Sources {
         let mut sources = Self {
             interrupts: open(
                 INTERRUPTS,
-                &["interrupts", "timer_interrupts"],
-                "mount /proc as root, without a mask",
+                &[
+                    "interrupts",
+                    "timer_interrupts",
+                    "reschedule_interrupts",
+                    "device_interrupts",
+                ],
+                UNMASKED,
             ),
-            stat: open(
-                STAT,
-                &["steal_ticks"],
-                "mount /proc as root, without a mask",
-            ),
+            stat: open(STAT, &["steal_ticks", "neighbour_ns"], UNMASKED),
+            tells_steal: true,
+            loadavg: open(LOADAVG, &["runnable_others"], UNMASKED),
+            memory_pressure: open(MEMORY_PRESSURE, &["memory_pressure_us"], WITH_PRESSURE),
+            io_pressure: open(IO_PRESSURE, &["io_pressure_us"], WITH_PRESSURE),
             schedstat: open(
                 SCHEDSTAT,
                 &["run_delay_ns"],
@@ -80,7 +99,7 @@ impl Sources {
         match self.steal(None).map(steal_untold) {
             Some(None) => {}
             Some(Some(reason)) => {
-                self.stat = None;
+                self.tells_steal = false;
                 missing.insert("steal_ticks".to_owned(), reason);
             }
             None if self.stat.is_some() => {
@@ -89,15 +108,47 @@ impl Sources {
             }
             None => {}
         }
-        if self.interrupts.is_some()
-            && self
-                .interrupts(cpu)
-                .is_none_or(|table| table.timer.is_none())
-        {
-            let reason = format!(
-                "{INTERRUPTS} has no line that is known to be the timer's; the count of all interrupts holds it"
-            );
-            missing.insert("timer_interrupts".to_owned(), reason);
+        if let Some(table) = self.interrupts(cpu) {
+            let lines = [
+                ("timer_interrupts", table.timer, "the timer's"),
+                ("reschedule_interrupts", table.other_cpus, "other CPUs'"),
+            ];
+            for (name, _, whose) in lines.into_iter().filter(|(_, count, _)| count.is_none()) {
+                let reason = format!(
+                    "{INTERRUPTS} has no line that is known to be {whose}; the count of all interrupts holds it"
+                );
+                missing.insert(name.to_owned(), reason);
+            }
+        }
+        self.doubt_the_rest(cpu, missing);
+    }
+
+    fn doubt_the_rest(&mut self, cpu: Option<usize>, missing: &mut BTreeMap<String, String>) {
+        if self.stat.is_some() && self.busy_elsewhere_ns(cpu).is_none() {
+            let several = affinity::online().is_ok_and(|online| online.len() > 1);
+            let reason = match (cpu, several) {
+                (None, _) => "no CPU is pinned, so that there are no others; pin one",
+                (_, false) => "there is no other CPU; use a machine with several",
+                _ => "/proc/stat does not tell of all CPUs; use Linux 2.6.11 or later",
+            };
+            missing.insert("neighbour_ns".to_owned(), reason.to_owned());
+        }
+        // A kernel that was booted with psi=0 has the files, and refuses to read them.
+        for (file, name, path) in [
+            (
+                &mut self.memory_pressure,
+                "memory_pressure_us",
+                MEMORY_PRESSURE,
+            ),
+            (&mut self.io_pressure, "io_pressure_us", IO_PRESSURE),
+        ] {
+            if file.is_some() && stalled(file.as_ref()).is_none() {
+                *file = None;
+                missing.insert(
+                    name.to_owned(),
+                    format!("cannot read {path}; {WITH_PRESSURE}"),
+                );
+            }
         }
     }
 
@@ -107,8 +158,37 @@ impl Sources {
     }
 
     /// Ticks stolen from `cpu`, or from all CPUs.
-    pub fn steal(&self, cpu: Option<usize>) -> Option<u64> {
+    fn steal(&self, cpu: Option<usize>) -> Option<u64> {
         parse::steal(&read(self.stat.as_ref()?)?, cpu)
+    }
+
+    /// How long the CPUs other than `cpu` were busy, in ns.
+    fn busy_elsewhere_ns(&self, cpu: Option<usize>) -> Option<u64> {
+        let ticks = parse::busy_elsewhere(&read(self.stat.as_ref()?)?, cpu?)?;
+        Some(ticks * TICK_NS)
+    }
+
+    /// Ticks stolen from `cpu` or from all CPUs, and how long the others were busy in ns, from one reading.
+    pub fn stat(&self, cpu: Option<usize>) -> (Option<u64>, Option<u64>) {
+        let Some(text) = self.stat.as_ref().and_then(read) else {
+            return (None, None);
+        };
+        let steal = self.tells_steal.then(|| parse::steal(&text, cpu)).flatten();
+        let busy = cpu.and_then(|cpu| parse::busy_elsewhere(&text, cpu));
+        (steal, busy.map(|ticks| ticks * TICK_NS))
+    }
+
+    /// Threads of the machine that run or are ready to, without this one.
+    pub fn runnable_others(&self) -> Option<u64> {
+        parse::runnable_others(&read(self.loadavg.as_ref()?)?)
+    }
+
+    /// How long some task of the machine stalled for want of memory, and waiting for input or output, in µs.
+    pub fn pressure_us(&self) -> (Option<u64>, Option<u64>) {
+        (
+            stalled(self.memory_pressure.as_ref()),
+            stalled(self.io_pressure.as_ref()),
+        )
     }
 
     /// How long the thread has waited for a CPU, in ns.
@@ -125,6 +205,10 @@ impl Sources {
     pub fn frequency(&self) -> Option<u64> {
         read(self.frequency.as_ref()?)?.trim().parse().ok()
     }
+}
+
+fn stalled(file: Option<&File>) -> Option<u64> {
+    parse::stalled_us(&read(file?)?)
 }
 
 /// The whole text of an open file of `/proc`, from its start.

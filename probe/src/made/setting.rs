@@ -1,5 +1,6 @@
 //! Settings of the kernel that are borrowed: set for a request, and put back as they were, also after a kill.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Made;
 use super::thing::{Outcome, Thing, strange};
 use crate::error::{Failure, words};
+use crate::tune;
 
 /// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
@@ -16,7 +18,11 @@ pub const MY_PRECIOUS_LOG: &str = "/proc/sys/kernel/my_precious_log";
 pub const RECLAIM_REFERENCED: &str = "/proc/sys/vm/reclaim_referenced";
 /// Which parts of the multi-generational LRU are on, as bits; bit 0 is the LRU itself (Documentation/admin-guide/mm/multigen_lru.rst).
 pub const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
-/// The settings that may be changed here.
+/// The CPUs that may take an interrupt (Documentation/core-api/irq/irq-affinity.rst).
+const AFFINITY: &str = "smp_affinity_list";
+/// No kernel has more (NR_CPUS of x86 is 8192 at most).
+const MOST_CPUS: u32 = 1 << 16;
+/// The settings that may be changed here, beside those of [`tune`].
 const SETTINGS: [&str; 4] = [PAGE_CLUSTER, MY_PRECIOUS_LOG, RECLAIM_REFERENCED, LRU_GEN];
 
 /// Have the kernel's setting at `path` be `value` until what is returned is dropped; `None` where it is so already.
@@ -30,8 +36,8 @@ pub fn borrow(path: &Path, value: &str, remedy: &str) -> Result<Option<Made>, Fa
         }
         _ => Failure::system(&format!("reading {}", path.display()), error),
     })?;
-    let before = before.trim().to_owned();
-    if before == value {
+    let before = chosen(before.trim()).to_owned();
+    if before == value || path.ends_with(AFFINITY) && same(path, &before, value) {
         return Ok(None);
     }
     let made = Made::announce(Thing::Setting {
@@ -88,16 +94,42 @@ pub fn put_back(path: &Path, before: &str, set: &str) -> Result<Outcome, Failure
     Ok(Outcome::Undone)
 }
 
+/// What is chosen in a text such as `always [madvise] never`; else the text.
+pub fn chosen(text: &str) -> &str {
+    let bracketed = text
+        .split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text, |(value, _)| value)
+}
+
+/// The CPUs of a list such as `0,2-3`; `None` for another text.
+pub fn cpus(text: &str) -> Option<BTreeSet<u32>> {
+    let mut found = BTreeSet::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u32, u32) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        if first > last || last > MOST_CPUS {
+            return None;
+        }
+        found.extend(first..=last);
+    }
+    Some(found)
+}
+
 /// Whether the path is that of a setting; in tests also below another folder than the root.
 fn is_ours(path: &Path) -> bool {
     SETTINGS.iter().any(|known| {
         Path::new(known) == path || cfg!(test) && path.ends_with(known.trim_start_matches('/'))
-    })
+    }) || tune::is_tunable(path)
 }
 
 /// Whether two texts mean one value. What the kernel shows of the LRU depends on the processor beside what was written, so that only the bit of
 /// the LRU itself is compared.
 fn same(path: &Path, one: &str, other: &str) -> bool {
+    let (one, other) = (chosen(one), chosen(other));
+    if path.ends_with(AFFINITY) {
+        return cpus(one).is_some() && cpus(one) == cpus(other);
+    }
     if path.ends_with(LRU_GEN.trim_start_matches('/')) {
         return lru_is_on(one).is_some() && lru_is_on(one) == lru_is_on(other);
     }
@@ -197,5 +229,17 @@ pub mod tests {
         assert!(same(path, "0x0003", "0x0007") && same(path, "0x0000", "0x0002"));
         assert!(!same(path, "0x0007", "0x0000") && !same(path, "y", "y"));
         assert!(!same(Path::new(PAGE_CLUSTER), "3", "0"));
+    }
+
+    #[test]
+    fn the_choice_among_several_and_lists_of_cpus_are_compared_by_what_they_mean() {
+        let thp = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
+        assert!(same(thp, "always [madvise] never", "madvise"));
+        assert!(!same(thp, "always [madvise] never", "always"));
+        let affinity = Path::new("/proc/irq/24/smp_affinity_list");
+        assert!(same(affinity, "0-2", "0,1,2") && !same(affinity, "0", "1"));
+        for none in ["", "a", "1-", "3-1", "0,,1", "0-99999999"] {
+            assert_eq!(cpus(none), None, "{none}");
+        }
     }
 }

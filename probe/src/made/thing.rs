@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use super::{group, setting, swap_area};
+use super::{affinity, group, setting, swap_area};
 use crate::environment;
 use crate::error::{Failure, words};
 use crate::transfer_device;
@@ -76,6 +76,17 @@ pub enum Thing {
         /// What it was set to.
         set: String,
     },
+    /// The CPUs that another thread may run on.
+    Affinity {
+        /// Its number.
+        thread: i32,
+        /// When it started, in clock ticks after boot.
+        started: u64,
+        /// What they were.
+        before: Vec<usize>,
+        /// To one of which they were narrowed.
+        narrow: Vec<usize>,
+    },
 }
 
 /// A zram device.
@@ -113,6 +124,12 @@ impl Thing {
             Self::Group { path } => remove_group(path),
             Self::Module { name } => transfer_device::modules::unload(name),
             Self::Setting { path, before, set } => setting::put_back(path, before, set),
+            Self::Affinity {
+                thread,
+                started,
+                before,
+                narrow,
+            } => affinity::put_back(*thread, *started, before, narrow),
         }
     }
 
@@ -144,6 +161,9 @@ impl fmt::Display for Thing {
             Self::Module { name } => write!(to, "kernel module {name}"),
             Self::Setting { path, before, .. } => {
                 write!(to, "setting {} = {before}", path.display())
+            }
+            Self::Affinity { thread, before, .. } => {
+                write!(to, "thread {thread} on CPUs {before:?}")
             }
         }
     }

@@ -146,6 +146,12 @@ impl Mapping {
         judge(mapped(start, bytes)?, bytes, self.pages)
     }
 
+    /// The memory, to be read.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping lives as long as `self`, is readable, and no reference to change it can be there beside this one.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.bytes) }
+    }
+
     /// The memory.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is that long, writable and, being all zeros at first, initialised; it is borrowed from its only owner.

@@ -40,6 +40,15 @@ COMMANDS = {
     "runs": ("stored:list_runs", "List the runs in the store."),
     "show": ("stored:show", "Show the summary of a run."),
     "compare": ("comparison:compare", "Tell whether two runs differ, and whether it matters."),
+    "explain-variation": (
+        "variation:explain_variation",
+        "Tell what makes the samples of a run vary.",
+    ),
+    "gate": ("gate:gate", "Exit with 1 if a run is proven worse than a baseline: for CI."),
+    "history": (
+        "history:history",
+        "Show the stored runs of an experiment over time, and where they changed.",
+    ),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
@@ -52,6 +61,8 @@ COMMANDS = {
     "session": ("session:app", "Clean a recorded terminal session, or record one."),
     "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
     "devices": ("devices:devices", "List the device files that processes hold open."),
+    "inject": ("inject:inject", "Disturb this machine on purpose, and tell when."),
+    "tune": ("tune:tune", "List what of this machine can be set steadier, or run a command so."),
     "interfaces": ("interfaces:interfaces", "List the network interfaces, and the default routes."),
     "dhcp": ("dhcp:app", "Tell what a packet capture shows of DHCP, or play the conversation."),
 }
@@ -60,6 +71,7 @@ _SETTINGS: dict[str, dict[str, object]] = {
     # What follows the name of the command's own command is not Oscope's.
     "trace": {"allow_interspersed_args": False},
     "explain": {"allow_interspersed_args": False},
+    "tune": {"allow_interspersed_args": False},
     # All words are the program's, which has a help of its own.
     "fs": {"allow_interspersed_args": False, "ignore_unknown_options": True, "help_option_names": []},
 }

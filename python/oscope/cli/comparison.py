@@ -49,21 +49,21 @@ def compare(
     ] = None,
     allow: Annotated[
         list[str] | None,
-        typer.Option("--allow", metavar="machine", help="Compare although the machine differs."),
+        typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
     ] = None,
 ) -> int:
     """Compare B with A: is there a difference, and does its size matter? Yes, no, or cannot tell.
 
     Where no difference is found, the smallest one that would have been is told. Results of different workload
-    versions, of different clocks and, unless allowed, of different machines are refused.
+    versions, of different clocks and, unless allowed, of different machines or kernels are refused.
     """
     if (b is None) == (by is None):
         raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
     settings: Settings = context.obj
     limit = parse_share("--threshold", threshold or DEFAULT_THRESHOLD)
-    first = _read(a, settings.store)
+    first = read_results(a, settings.store)
     if b is not None:
-        compared = _between(first, _read(b, settings.store), limit, allow or ())
+        compared = _between(first, read_results(b, settings.store), limit, allowed(allow or ()))
     else:
         compared = _within(first, by or "", limit)
     from oscope import terminal
@@ -78,7 +78,7 @@ def compare(
     return DONE
 
 
-def _read(text: str, store: str | None) -> Results:
+def read_results(text: str, store: str | None) -> Results:
     """Return the results that `text` names: a record file, else a run in the store."""
     path = Path(text)
     if path.is_file():
@@ -90,6 +90,11 @@ def _read(text: str, store: str | None) -> Results:
             f"there is no record file {text}", remedy="give a file written by --json, or a run (oscope runs)"
         )
     return load([text], store, columns="metrics")
+
+
+def allowed(texts: Sequence[str]) -> list[str]:
+    """Read `--allow machine,kernel`, given any number of times; what it may hold is checked later."""
+    return [part.strip() for text in texts for part in text.split(",")]
 
 
 def _between(
@@ -135,11 +140,17 @@ def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
     kind = experiment.factor_types.get(factor)
     levels = {point.factors[factor]: None for point in experiment.points if factor in point.factors}
     for level in levels:
-        written = {str(level), level_text(level, kind)}
-        if text in written or _same_size(level, text):
+        if stands_for(text, level, kind):
             return level
     known = ", ".join(level_text(level, kind) for level in levels)
     raise UsageError(f"{experiment.experiment}: no points with {factor}={text}", remedy=f"there is {known}")
+
+
+def stands_for(text: str, level: Level, kind: str | None) -> bool:
+    """Say whether `text` is the `level` of a factor of this type, as typed, stored or shown."""
+    from oscope.report.analysis import level_text
+
+    return text in {str(level), level_text(level, kind)} or _same_size(level, text)
 
 
 def _same_size(level: Level, text: str) -> bool:

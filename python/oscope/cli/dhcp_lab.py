@@ -19,7 +19,7 @@ def lab(
         list[str] | None,
         typer.Argument(
             metavar="[SCENARIO]...",
-            help="lease, renew, release or lost. [default: all of them]",
+            help="lease, renew, t1, release or lost. [default: all of them]",
             show_default=False,
         ),
     ] = None,
@@ -33,12 +33,13 @@ def lab(
 ) -> int:
     """Have dnsmasq lend an address to udhcpc, in network namespaces of their own, captured at both ends.
 
-    lease: a client gets an address. renew: it renews its lease. release: it gives the address back, and a
-    second client asks for it. lost: the release is lost on the way; the second client gets the address only
-    when the lease ends, which takes 2 minutes, the shortest that dnsmasq lends for.
+    lease: a client gets an address. renew: it is told to renew its lease, and does so at once. t1: it renews
+    it by itself, at half of its time. release: it gives the address back, and a second client asks for it.
+    lost: the release is lost on the way; the second client gets the address only when the lease ends, which
+    takes 2 minutes, the shortest that dnsmasq lends for.
 
-    All are played at once: about 10 seconds without lost, 130 seconds with it. Needs root, dnsmasq, busybox,
-    tcpdump and iproute2. Nothing of this system is changed.
+    All are played at once, which takes 130 seconds; lease, renew and release take 10 seconds. Needs root,
+    dnsmasq, busybox, tcpdump and iproute2. Nothing of this system is changed.
     """
     check_folder(folder, "--output")
     if folder.is_dir() and any(folder.iterdir()):

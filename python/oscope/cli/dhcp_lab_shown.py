@@ -71,7 +71,7 @@ def _write(path: Path, content: bytes) -> None:
 
 def _print_result(result: Result, out: Console) -> None:
     print_prose(f"{result.scenario.name}: {result.scenario.about}", out, style="bold")
-    rows = [(one.time_ns, (one.text, "", "", "")) for one in result.played.steps]
+    rows = [(one.time_ns, ("", "", "", one.text)) for one in result.played.steps]
     vain = [one for one in result.messages if is_in_vain(one, result)]
     hidden = vain[1:-1] if len(vain) > _FEW else []
     for message in result.messages:
@@ -79,16 +79,17 @@ def _print_result(result: Result, out: Console) -> None:
             rows.append((message.time_ns, _cells(message)))
     if hidden:
         times = f"{len(hidden)} more DISCOVER in vain, about every {format_duration(ASK_EVERY_S)}"
-        rows.append((hidden[0].time_ns, (times, hidden[0].source, "", "")))
+        rows.append((hidden[0].time_ns, ("", "", hidden[0].source, times)))
     rows.sort()
+    # Sentences stand last, where a narrow terminal breaks them and leaves the figures whole.
     columns = [
         aligned(["s", *(f"{result.seconds(time_ns):.3f}" for time_ns, _ in rows)]),
         *(
             [heading, *(cells[index] for _, cells in rows)]
-            for index, heading in enumerate(("what", "from", *(f"# at the {end}" for end in ENDS)))
+            for index, heading in enumerate((*(f"# at the {end}" for end in ENDS), "from", "what"))
         ),
     ]
-    out.print(grid(columns))
+    out.print(grid(columns, wrap_last=True))
     for state in result.played.leases:
         lines = "; ".join(state.lines) or "nothing"
         print_prose(f"{state.when}, the server's file of leases has: {lines}", out, style="dim")
@@ -97,7 +98,7 @@ def _print_result(result: Result, out: Console) -> None:
 
 def _cells(message: Message) -> tuple[str, str, str, str]:
     client, server = (f"#{message.packets[end]}" if end in message.packets else MISSING for end in ENDS)
-    return f"  {message.kind}", message.source, client, server
+    return client, server, message.source, f"  {message.kind}"
 
 
 def _print_freed(results: Sequence[Result], out: Console) -> None:

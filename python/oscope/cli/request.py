@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oscope import labs, units
 from oscope.cli.options import parse_option
@@ -11,7 +11,7 @@ from oscope.clocks import Clock
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Inspection, Profile
 from oscope.guest.wanted import Where
-from oscope.plan import Amount
+from oscope.plan import Amount, Plan
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,25 @@ def parse_trace(text: str | None) -> str | None:
     from oscope.trace.factor import parse_kinds
 
     return parse_option("--trace", lambda kinds: parse_kinds(kinds.split(",")), text)
+
+
+def injected(plan: Plan, texts: Sequence[str]) -> Plan:
+    """Return `plan` disturbed as `--inject` says; UsageError for a cause, or a run, that cannot be."""
+    if not texts:
+        return plan
+    from oscope.injection import causes
+    from oscope.injection.wanted import Injection
+
+    injection = Injection.parse(texts, causes.load(), plan.seed)
+    if not plan.experiments:
+        raise UsageError("--inject: an inspection has no samples", remedy="leave out --inject")
+    for experiment in plan.experiments:
+        if experiment.guest is not None:
+            raise UsageError(
+                f"--inject disturbs this machine, and {experiment.name} is measured in a guest",
+                remedy="leave out --inject, or measure with --on local",
+            )
+    return replace(plan, injection=injection.to_object())
 
 
 def parse_share(option: str, text: str) -> float:

@@ -11,7 +11,15 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.request import Selection, parse_amount, parse_settings, parse_trace, parse_where, select
+from oscope.cli.request import (
+    Selection,
+    injected,
+    parse_amount,
+    parse_settings,
+    parse_trace,
+    parse_where,
+    select,
+)
 from oscope.cli.targets import STANDARD_OUTPUT, Targets
 from oscope.errors import OscopeError, UsageError
 from oscope.labs import LABS
@@ -93,6 +101,22 @@ def run(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
     ] = None,
+    inject: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--inject",
+            metavar="CAUSE,...",
+            help="Disturb the run on purpose, such as hog or delay=2us; it is marked so. See oscope inject.",
+        ),
+    ] = None,
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tune",
+            metavar="NAME=VALUE|steady",
+            help="Hold a setting of the machine for the length of the run; repeatable. See oscope tune.",
+        ),
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn, and recorded]"),
@@ -146,6 +170,8 @@ def run(
             "--clock": clock,
             "--cpus": cpus,
             "--memory": memory,
+            "--inject": inject,
+            "--tune": tune,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         return _resume(resume, call.store, targets)
@@ -172,6 +198,11 @@ def run(
     selection = replace(
         selection, experiments=placed.experiments, left_out=(*selection.left_out, *placed.left_out)
     )
+    plan = injected(plan, inject or ())
+    if tune:
+        from oscope import tuning
+
+        plan = replace(plan, tuned=tuning.parse(tune))
     return _start(plan, call.store, selection, targets)
 
 

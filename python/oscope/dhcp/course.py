@@ -11,6 +11,9 @@ from oscope.dhcp.conversation import NS_PER_S, Conversation, Lease, Spoken
 
 SLACK_S = 1.0
 """Servers count whole seconds: a lease may be seen to end this much early."""
+ANSWER_S = 10.0
+"""A server that answers a DISCOVER does so within this, also where it first asks whether somebody has the
+address already: dnsmasq looks for 3 s, and clients ask anew after 4 s to begin with (RFC 2131, 4.1)."""
 _GRANTS = ("OFFER", "ACK")
 
 
@@ -22,7 +25,8 @@ class Course:
     given: Spoken | None = None
     """What gives it to another client."""
     asked: tuple[Spoken, ...] = ()
-    """The DISCOVERs of that client, or of any where nobody gets it, that were in vain while the lease ran."""
+    """DISCOVERs in vain: of that client all before the one that is answered, also when the lease was about to
+    end; where nobody gets the address, of any client, while the lease ran."""
 
 
 class Courses:
@@ -75,23 +79,31 @@ class Courses:
         if given.packet.time_ns < ends:
             return Course("given early", given)
         # Who asked in vain has to be who then gets it: others may be refused for other reasons.
-        asked = tuple(
-            one
-            for one in _after(self._asked[given.client], since)
-            if _is_before(one, ends) and not self._is_granted_before(one, ends)
-        )
-        return Course("given at the end" if asked else "given at the end unasked", given, asked)
+        asked = self._in_vain(given, since)
+        is_asked = any(_is_before(one, ends) for one in asked)
+        return Course("given at the end" if is_asked else "given at the end unasked", given, asked)
+
+    def _in_vain(self, given: Spoken, since: int) -> tuple[Spoken, ...]:
+        """Return what the client of `given` asked behind packet `since`, without what `given` answers."""
+        asked = [one for one in _after(self._asked[given.client], since) if self._granted_after(one) is given]
+        if asked and _answers(given, asked[-1]):
+            asked.pop()
+        return tuple(asked)
 
     def _granted_after(self, asked: Spoken) -> Spoken | None:
         return next(iter(_after(self._granted[asked.client], asked.number)), None)
 
-    def _is_granted_before(self, asked: Spoken, ends_ns: int) -> bool:
-        granted = self._granted_after(asked)
-        return granted is not None and _is_before(granted, ends_ns)
-
 
 def _number(spoken: Spoken) -> int:
     return spoken.number
+
+
+def _answers(given: Spoken, asked: Spoken) -> bool:
+    """Tell whether a DISCOVER is the one that led to `given`: of its transaction, and not long before."""
+    if given.packet.time_ns is None or asked.packet.time_ns is None:
+        return False
+    waited_ns = given.packet.time_ns - asked.packet.time_ns
+    return given.message.transaction == asked.message.transaction and waited_ns <= ANSWER_S * NS_PER_S
 
 
 def _is_before(one: Spoken, ends_ns: int) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["call", "begun", "resumed", "signal", "end", "notice", "cut", "other"]
 Clock = Literal["epoch", "day", "relative"]
@@ -36,10 +35,15 @@ _DETACHED = "<detached ...>"
 _TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"(?:\.\.\.)?|/\*.*?\*/|\\.|<<|->|=>|[\[\](){}<>,]|[^"\\\[\](){}<>,/=-]+|.', re.DOTALL
 )
+_WORD = r'[^"\\\[\](){}<>,/=-]++|/(?!\*)|[=-](?!>)|"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_PATH = r'<(?:[^<>"\\/=-]++|/(?!\*)|[=-](?!>))*+>'
+_PLAIN_ARGUMENT = re.compile(
+    rf"((?:{_WORD}|{_PATH}|\{{(?:{_WORD}|,)*+\}}|\[(?:{_WORD}|,)*+\])*+)(,|\Z)", re.DOTALL
+)
+"""An argument as nearly all are: words, texts, descriptors, and brackets with nothing deeper in them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of strace. What a kind of line does not have is empty or None."""
 
     kind: Kind
@@ -70,6 +74,20 @@ def parse(text: str) -> Line:
 
 def split_arguments(text: str) -> list[str]:
     """Return a call's arguments, each as strace wrote it."""
+    if not text.strip():
+        return []
+    parts: list[str] = []
+    place = 0
+    while found := _PLAIN_ARGUMENT.match(text, place):
+        parts.append(found[1].strip())
+        if not found[2]:
+            return parts
+        place = found.end()
+    return _split_slowly(text)
+
+
+def _split_slowly(text: str) -> list[str]:
+    """Return a call's arguments, by following all brackets in them."""
     parts: list[str] = []
     begin = 0
     for mark, place, depth in _walk(text):
@@ -113,7 +131,8 @@ def _call(kind: Kind, rest: str, name: str, text: str) -> tuple[Kind, str, str, 
             arguments = text.removesuffix(mark).strip().rstrip(",").rstrip()
             return "begun" if kind == "call" else "cut", rest, name, arguments, "", None
     took_ns = None
-    if took := _TOOK.search(text):
+    # Looked for from the end: most of a long line is arguments.
+    if took := _TOOK.match(text, max(text.rfind("<") - 1, 0)):
         took_ns = _nanoseconds(int(took[1]), took[2])
         text = text[: took.start()]
     ends = list(_RESULT.finditer(text))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 
-from oscope.explain.reading import Call
+from oscope.explain.reading import KEPT, Call
 from oscope.explain.tasks import unescaped, unquoted
 
 PRELOAD = "/etc/ld.so.preload"
@@ -103,6 +104,7 @@ def named_path(call: Call) -> str:
     return unquoted(word) if word.startswith('"') else ""
 
 
+@lru_cache(maxsize=KEPT)
 def described_path(word: str) -> tuple[str, str]:
     """Return the number of a descriptor and, where strace was told to decode it, the path or what it is."""
     found = _DESCRIPTOR.fullmatch(word)
@@ -111,6 +113,7 @@ def described_path(word: str) -> tuple[str, str]:
     return found[1], unescaped(_DEVICE.sub("", found[2] or ""))
 
 
+@lru_cache(maxsize=KEPT)
 def is_library(path: str) -> bool:
     """Return whether a path is that of a shared library, by its name."""
     return path not in (PRELOAD, CACHE) and _LIBRARY.search(path) is not None
@@ -121,6 +124,7 @@ def short(path: str) -> str:
     return path.rstrip("/").rpartition("/")[2] or path
 
 
+@lru_cache(maxsize=KEPT)
 def known(path: str) -> str | None:
     """Return what a well-known file is; None of others."""
     if path in KNOWN:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import IO
 
 from oscope.errors import UsageError
@@ -14,6 +15,8 @@ from oscope.explain.purposes import resolve
 MOST_CALLS = 500_000
 """Calls that are explained; later ones of a longer trace are counted."""
 LONGEST_LINE = 1 << 20
+KEPT = 10_000
+"""Texts whose meaning is kept, since calls that follow each other have the same files and results."""
 REMEDY = "trace with: strace -f -ttt -T -yy -o FILE COMMAND"
 
 MAKERS = frozenset(("clone", "clone3", "fork", "vfork"))
@@ -58,36 +61,44 @@ class Call:
 
     def word(self, index: int) -> str:
         """Return argument `index`, from 0; empty where there is none."""
-        return self.words[index] if index < len(self.words) else ""
+        words = self._words if self._words is not None else self.words
+        return words[index] if index < len(words) else ""
 
     @property
     def value(self) -> int | None:
         """What it returned; None where it returned nothing, or had not returned."""
-        found = _NUMBER.match(self.result)
-        if found is None:
-            return None
-        digits = found[0]
-        if digits.startswith("0x"):
-            return int(digits, 16)
-        # strace writes what umask returns in octal digits.
-        return int(digits, 8 if _OCTAL.fullmatch(digits) else 10)
+        return _returned(self.result)[0]
 
     @property
     def error(self) -> str | None:
         """The name of the error that it returned, such as ENOENT."""
-        found = _ERROR.match(self.result)
-        return found[1] if found else None
+        return _returned(self.result)[1]
 
     @property
     def succeeded(self) -> bool:
         """Whether it returned, and no error."""
-        value = self.value
-        return value is not None and self.error is None
+        value, error = _returned(self.result)
+        return value is not None and error is None
 
     @property
     def text(self) -> str:
         """The call as strace writes it."""
         return f"{self.name}({self.arguments}) = {self.result or '…'}"
+
+
+@lru_cache(maxsize=KEPT)
+def _returned(result: str) -> tuple[int | None, str | None]:
+    """Return the number and the name of the error in what strace wrote as a call's result."""
+    error = _ERROR.match(result)
+    found = _NUMBER.match(result)
+    if found is None:
+        value = None
+    elif found[0].startswith("0x"):
+        value = int(found[0], 16)
+    else:
+        # strace writes what umask returns in octal digits.
+        value = int(found[0], 8 if _OCTAL.fullmatch(found[0]) else 10)
+    return value, error[1] if error else None
 
 
 @dataclass(slots=True)
@@ -189,7 +200,7 @@ class _Reader:
         trace.lines += 1
         text = self._broken + text
         self._broken = ""
-        if attached := _ATTACHED.search(text):
+        if "strace: Process" in text and (attached := _ATTACHED.search(text)):
             self._broken = text[: attached.end(1)]
             return
         line = parse(text)

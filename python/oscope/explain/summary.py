@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from oscope.explain.phases import PHASES
 from oscope.explain.purposes import purpose
@@ -12,6 +13,8 @@ from oscope.explain.reading import Call
 from oscope.explain.state import MAPS, TWO_FILES
 from oscope.explain.tasks import Image, Tree
 from oscope.trace.calls import TRANSFERS
+
+Sum = TypeVar("Sum")
 
 _OPENS = frozenset(("open", "openat", "openat2", "creat"))
 _READS = frozenset(("read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg"))
@@ -68,11 +71,22 @@ class PhaseSum:
     """From its first call to the first of the next phase; of several programs the sum. None without times."""
 
 
+class _Sums(dict[str, Sum], Generic[Sum]):
+    """Sums by name, each made when it is first asked for."""
+
+    def __init__(self, make: Callable[[str], Sum]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, name: str) -> Sum:
+        return self.setdefault(name, self._make(name))
+
+
 def by_call(calls: Iterable[Call]) -> list[CallSum]:
     """Return a sum for each name, those that took longest first."""
-    sums: dict[str, CallSum] = {}
+    sums = _Sums(CallSum)
     for call in calls:
-        each = sums.setdefault(call.name, CallSum(call.name))
+        each = sums[call.name]
         each.count += 1
         if call.error is not None:
             each.errors[call.error] += 1
@@ -84,13 +98,13 @@ def by_call(calls: Iterable[Call]) -> list[CallSum]:
 
 def by_file(calls: Iterable[Call]) -> list[FileSum]:
     """Return a sum for each file, in the order in which they are first met."""
-    sums: dict[str, FileSum] = {}
+    sums = _Sums(FileSum)
     for call in calls:
         if not call.file and not call.target:
             continue
         moved = call.value if call.succeeded and call.value is not None else 0
         if call.file:
-            source = sums.setdefault(call.file, FileSum(call.file))
+            source = sums[call.file]
             source.calls += 1
             if call.error is not None:
                 source.errors[call.error] += 1
@@ -103,7 +117,7 @@ def by_file(calls: Iterable[Call]) -> list[FileSum]:
             elif call.name in MAPS and call.succeeded and call.word(1).isdecimal():
                 source.mapped_bytes += int(call.word(1))
         if call.target:
-            target = sums.setdefault(call.target, FileSum(call.target))
+            target = sums[call.target]
             target.calls += 1
             target.written_bytes += moved
     return list(sums.values())

@@ -14,7 +14,7 @@ Kind = Literal["first", "process", "thread"]
 
 EXECS = frozenset(("execve", "execveat"))
 
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"(?:\.\.\.)?')
+_QUOTED = re.compile(r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?:\.\.\.)?')
 _ESCAPE = re.compile(r"\\(x[0-9a-f]{2}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f"}
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from oscope.errors import OscopeError
 from oscope.inventory.device_names import Identity, Kind, identify
+from oscope.inventory.status import Status, status
 
 PROC = Path("/proc")
 _KERNEL_THREAD = 0x0020_0000
@@ -112,26 +114,27 @@ def _by_descriptor(task: Path, pid: int, command: str) -> Iterator[Holding]:
         link = task / "fd" / name
         try:
             # What the link leads to is the open file itself, also where its path is gone or elsewhere.
-            device = _device(link.stat(), str(link.readlink()))
+            device = _device(status(link), str(link.readlink()))
             if device is not None:
                 yield Holding(device, pid, command, int(name), _mode(task / "fdinfo" / name))
         except PermissionError:
             raise
         except OSError:
-            # It is closed by now, or of a file system whose server is gone (ENOTCONN, ESTALE, EIO).
+            # It is closed by now.
             continue
 
 
 def _by_mapping(folder: Path, pid: int, command: str) -> Iterator[Holding]:
     seen: dict[tuple[str, str], Device | None] = {}
     modes: dict[Device, set[str]] = {}
+    served = cache(partial(_served, folder))
     for line in (folder / "maps").read_bytes().decode(errors="surrogateescape").splitlines():
         fields = line.split(maxsplit=5)
         if len(fields) < 6 or not fields[5].startswith("/"):
             continue
-        place, permissions, _, filesystem, inode, path = fields
+        _, permissions, _, filesystem, inode, _ = fields
         if (filesystem, inode) not in seen:
-            seen[filesystem, inode] = _mapped(folder, place, int(inode), path)
+            seen[filesystem, inode] = _mapped(folder, fields, served)
         device = seen[filesystem, inode]
         if device is not None:
             # The letters of a mapping and of a mode are the same.
@@ -140,32 +143,44 @@ def _by_mapping(folder: Path, pid: int, command: str) -> Iterator[Holding]:
         yield Holding(device, pid, command, None, "".join(sorted(letters)) or "none")
 
 
-def _mapped(folder: Path, place: str, inode: int, path: str) -> Device | None:
-    """Return the device that is mapped at `place`, if it is one."""
+def _mapped(folder: Path, fields: Sequence[str], served: Callable[[], frozenset[str]]) -> Device | None:
+    """Return the device that a line of /proc/PID/maps is about, if it is one."""
+    place, _, _, filesystem, inode, path = fields
     try:
-        return _device((folder / "map_files" / place).stat(), path)
+        return _device(status(folder / "map_files" / place), path)
     except PermissionError:
         # Only root may follow these links; others look at the path, which has to be the same file still.
         with contextlib.suppress(OSError):
-            found = Path(f"{folder}/root{path}").stat()
-            return _device(found, path) if found.st_ino == inode else None
+            if filesystem not in served():
+                found = status(Path(f"{folder}/root{path}"))
+                return _device(found, path) if found.inode == int(inode) else None
         return None
     except OSError:
         # As of a descriptor.
         return None
 
 
-def _device(found: os.stat_result, path: str) -> Device | None:
-    if stat.S_ISCHR(found.st_mode):
+def _served(folder: Path) -> frozenset[str]:
+    """Return the numbers of FUSE's file systems that a process has: to follow a path there asks a server."""
+    found = set()
+    for line in (folder / "mountinfo").read_text(errors="replace").splitlines():
+        mount, _, kind = line.partition(" - ")
+        if kind.startswith("fuse"):
+            found.add(mount.split()[2])
+    return frozenset(found)
+
+
+def _device(found: Status, path: str) -> Device | None:
+    if stat.S_ISCHR(found.mode):
         kind: Kind = "char"
-    elif stat.S_ISBLK(found.st_mode):
+    elif stat.S_ISBLK(found.mode):
         kind = "block"
     else:
         return None
     # A file may really be named so: a deleted one has no link left.
-    is_deleted = found.st_nlink == 0 and path.endswith(_DELETED)
+    is_deleted = found.links == 0 and path.endswith(_DELETED)
     shown = path.removesuffix(_DELETED) if is_deleted else path
-    return Device(kind, os.major(found.st_rdev), os.minor(found.st_rdev), shown, is_deleted)
+    return Device(kind, found.major, found.minor, shown, is_deleted)
 
 
 def _mode(info: Path) -> str:

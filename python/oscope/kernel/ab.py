@@ -20,6 +20,7 @@ from oscope.record import to_record
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, Comparison, compare_results
 from oscope.statistics.layout import LayoutVerdict, judge_layout
+from oscope.statistics.machines import KERNEL
 
 SCHEMA = "oscope.ab/1"
 BOOTS = 5
@@ -152,7 +153,7 @@ def judge(results: Sequence[Results], threshold: float) -> tuple[list[Verdict], 
 
 
 def _compare(base: ExperimentResults, other: ExperimentResults, threshold: float) -> Comparison:
-    comparison = compare_results(base, other, threshold=threshold)
+    comparison = compare_results(base, other, threshold=threshold, allow=(KERNEL,))
     unlike = [
         ", ".join(f"{name}={level}" for name, level in point.factors.items()) or base.experiment
         for point in base.points

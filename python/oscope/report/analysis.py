@@ -10,7 +10,7 @@ import numpy as np
 from oscope.clocks import counted
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, Floats, Ints, PointSamples, Results
-from oscope.statistics import Summary, summarise, summarise_point
+from oscope.statistics import Attribution, Summary, attribute, summarise, summarise_point
 from oscope.statistics.interrupted import undisturbed
 from oscope.units import format_bytes, format_duration
 
@@ -20,9 +20,10 @@ WORDS = frozenset({"xor"})
 
 @dataclass(frozen=True)
 class Analysed(Results):
-    """Results that remember the summary of each point's metrics."""
+    """Results that remember the summary of each point's metrics, and what makes them vary."""
 
     memo: dict[tuple[int, str], Summary] = field(default_factory=dict, compare=False, repr=False)
+    causes: dict[tuple[int, str], Attribution] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
     def of(cls, results: Results) -> Analysed:
@@ -38,6 +39,14 @@ class Analysed(Results):
                 return None
             self.memo[key] = summarise_point(experiment, point, metric)
         return self.memo[key]
+
+    def attribution(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Attribution:
+        """Return what the variation of `metric` at `point` goes with."""
+        key = (id(point), metric)
+        if key not in self.causes:
+            values, about = point.metrics[metric], (point.covariates, point.block)
+            self.causes[key] = attribute(values, *about, started_ns=point.started_ns, seed=experiment.seed)
+        return self.causes[key]
 
 
 def measured(point: PointSamples, metric: str) -> tuple[Floats, Ints]:

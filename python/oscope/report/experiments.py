@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.digits import Scale, format_count, format_value
-from oscope.report import plots, traces
+from oscope.report import plots, traces, variation
 from oscope.report.analysis import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
@@ -45,19 +45,36 @@ class ExperimentView:
 def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:
     """Return `experiment` as figures and tables."""
     metrics = [name for name in shown_metrics(experiment) if name not in WORDS]
+    drawn, causes = _spread(results, experiment)
     return ExperimentView(
         name=experiment.experiment,
         title=experiment.title or experiment.experiment,
         question=experiment.question,
         timing_model=experiment.timing_model,
         figures=[
-            figure for name in _drawn(experiment, metrics) for figure in _figures(results, experiment, name)
+            *(f for name in _drawn(experiment, metrics) for f in _figures(results, experiment, name)),
+            *drawn,
         ],
-        tables=[summary_table(results, experiment, name) for name in metrics or [experiment.headline]],
+        tables=[
+            *(summary_table(results, experiment, name) for name in metrics or [experiment.headline]),
+            *causes,
+        ],
         notes=_notes(results, experiment),
         skipped=_skipped(experiment),
         traced=traces.tables(experiment),
     )
+
+
+def _spread(results: Analysed, experiment: ExperimentResults) -> tuple[list[Figure], list[Table]]:
+    """Return what the spread of the headline metric comes from, where there are samples enough to tell."""
+    # A count of instructions does not vary by what goes on around it.
+    if experiment.clock != "wall" or experiment.headline in WORDS:
+        return [], []
+    every = variation.of_experiment(results, experiment, experiment.headline)
+    if not any(each.judged for each in every):
+        return [], []
+    figure = variation.figure(every[:MOST_ROWS])
+    return [] if figure is None else [figure], [variation.table(every), *variation.slow(every)]
 
 
 def _drawn(experiment: ExperimentResults, metrics: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ _CLOCKS: Mapping[str, str] = {
 
 def tables(results: Results) -> list[Table]:
     """Return the settings of every experiment, then machine and instrument of each distinct environment."""
-    found = [_settings(results)] if results.experiments else []
+    found = [_settings(results), *_tuned(results)] if results.experiments else []
     found += [_inspections(results)] if results.inspections else []
     seen: list[Mapping[str, Any]] = []
     for part in results.parts:
@@ -91,6 +91,23 @@ def _settings_row(experiment: ExperimentResults) -> list[str]:
         format_count(failed),
         experiment.status,
     ]
+
+
+def _tuned(results: Results) -> list[Table]:
+    """Return the settings that runs held, each once."""
+    rows = dict.fromkeys(
+        (
+            experiment.run_id,
+            one["name"],
+            one["before"],
+            one["now"] if one["left"] is None else f"left: {one['left']}",
+        )
+        for experiment in results.experiments
+        for one in experiment.settings.get("tuned", ())
+    )
+    columns = ["run", "setting", "before", "during the run"]
+    note = "They were put back as they were when the run ended."
+    return [Table("What was tuned", columns, [list(row) for row in rows], note=note)] if rows else []
 
 
 def _inspections(results: Results) -> Table:

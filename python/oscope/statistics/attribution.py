@@ -37,7 +37,12 @@ LEAST_EXTREME = 0.1
 """The sentence tells of extreme samples that hold at least this share of the variance."""
 
 MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles"})
-"""The repetition's own time by another clock: it rises with the metric by definition and is no cause."""
+"""The repetition's own time by another clock: it rises with the metric by definition and is no cause.
+
+It does tell where the rest was spent that no cause explains: on the CPU, in what is measured, or not."""
+CPU_TIME = ("user_us", "system_us")
+INJECTED = "injected_ns"
+"""What a run was disturbed by on purpose (see `oscope.injection`): the truth, which is to be found."""
 
 RARE = 5
 """Values beyond the fifth largest (and fifth smallest, and 0.1 %) are drawn in: fewer samples are no
@@ -107,6 +112,9 @@ class Attribution:
     """Largest share first; only those that are claimed."""
     unexplained: float
     """Share of the variance that no named cause accounts for; NaN where there are not enough samples."""
+    own: float
+    """Part of `unexplained` that goes with the CPU time of the measured code itself: that ran for longer, and
+    nothing around it that is recorded says why. NaN where CPU times are not known."""
     extreme: float
     """Share of the variance that drawing in the few most extreme samples took off, 0 to 1; NaN likewise."""
     slow: tuple[SlowSample, ...]
@@ -132,7 +140,7 @@ def attribute(
     given = {
         name: np.asarray(column, dtype=float)[finite]
         for name, column in covariates.items()
-        if name not in MEASURED_TIME
+        if name not in MEASURED_TIME and name != INJECTED
     }
     slow = _slow(data, given, np.flatnonzero(finite))
     if len(data) < FEWEST_SAMPLES or np.ptp(data) == 0:
@@ -143,7 +151,8 @@ def attribute(
         )
         nan = float("nan")
         enough = len(data) >= FEWEST_SAMPLES
-        return Attribution(len(data), enough, (), nan, nan, slow, f"No cause named: {why}.")
+        return Attribution(len(data), enough, (), nan, nan, nan, slow, f"No cause named: {why}.")
+    cpu_time = [np.asarray(covariates[name], dtype=float)[finite] for name in CPU_TIME if name in covariates]
     if started_ns is not None:
         given["drift"] = np.asarray(started_ns, dtype=float)[finite]
     chosen = np.linspace(0, len(data) - 1, min(len(data), MOST_SAMPLES)).astype(int)
@@ -152,8 +161,26 @@ def attribute(
     extreme = 1.0 - float(np.var(drawn_in) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
     causes = _causes(drawn_in, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
     unexplained = max(0.0, 1.0 - sum(cause.share for cause in causes))
+    own = _own(drawn_in, thin, causes, [column[chosen] for column in cpu_time]) * unexplained
     sentence = _verdict(causes, unexplained, extreme)
-    return Attribution(len(data), True, causes, unexplained, extreme, slow, sentence)
+    return Attribution(len(data), True, causes, unexplained, own, extreme, slow, sentence)
+
+
+def _own(
+    data: Floats, given: Mapping[str, Floats], causes: tuple[Cause, ...], cpu_time: list[Floats]
+) -> float:
+    """Return the share of what the causes leave that goes with CPU time; NaN where that is not known.
+
+    Only more CPU time with more of the metric counts.
+    """
+    spent = _prepared(np.sum(cpu_time, axis=0)) if len(cpu_time) == len(CPU_TIME) else None
+    if spent is None:
+        return float("nan")
+    named = [_prepared(given[cause.name]) for cause in causes if cause.name in given]
+    design = _stacked([column for column in named if column is not None], len(data))
+    rest, spent = _remainder(_standard(data), design), _remainder(spent, design)
+    scale = float(np.sqrt((rest @ rest) * (spent @ spent)))
+    return max(0.0, float(rest @ spent) / scale) ** 2 if scale > 0 else float("nan")
 
 
 def _causes(data: Floats, given: Mapping[str, Floats], block_code: Ints, seed: int) -> tuple[Cause, ...]:

@@ -117,18 +117,24 @@ def compare_results(
     *,
     threshold: float = THRESHOLD,
     allow: Iterable[str] = (),
+    beside: int = 0,
 ) -> Comparison:
     """Compare two sets of results of one workload, B against A.
 
+    `beside` is how many rows other comparisons have that are judged together with this one: for so many more
+    p is corrected, and by so much more is `detectable` larger.
+
     Raises UsageError where the figures do not mean the same: other workload, version, clock or unit; or
-    another machine, unless `allow` holds "machine"; or where there is nothing in common.
+    another machine or kernel, unless `allow` holds "machine" (which both then are) or "kernel"; or where
+    there is nothing in common.
     """
     caveats = refuse_unlike(a, b, frozenset(allow))
     matches, missing = match_points(a, b)
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    return _compare(matches, metrics, (label(a), label(b)), threshold, [*caveats, *missing], same_run=paired)
+    sides, told = (label(a), label(b)), [*caveats, *missing]
+    return _compare(matches, metrics, sides, threshold, told, same_run=paired, beside=beside)
 
 
 def compare_within(
@@ -183,6 +189,7 @@ def _compare(
     caveats: list[str],
     *,
     same_run: bool,
+    beside: int = 0,
 ) -> Comparison:
     if not threshold > 0:
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
@@ -203,8 +210,10 @@ def _compare(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
     notes.update(dict.fromkeys(tallies.notes))
-    corrected = effect.holm(np.array([r.estimate.p for r in results]))
-    rows = tuple(_row(r, float(p), threshold, len(results)) for r, p in zip(results, corrected, strict=True))
+    tests = len(results) + beside
+    # Nothing is known of the other rows' p: as large as can be, they are corrected for all the same.
+    corrected = effect.holm(np.array([*(r.estimate.p for r in results), *([1.0] * beside)]))
+    rows = tuple(_row(r, float(p), threshold, tests) for r, p in zip(results, corrected, strict=False))
     return Comparison(rows, tuple(notes), threshold, *labels)
 
 

@@ -13,7 +13,16 @@ from oscope.samples import ExperimentResults
 BOOTS_FOR_A_VERDICT = 5
 MACHINE = "machine"
 """What `allow` holds where another machine is the question."""
+KERNEL = "kernel"
+"""What `allow` holds where another kernel is the question."""
 
+_KERNEL: Mapping[str, str] = {
+    "kernel release": "release",
+    "kernel build": "version",
+    "kernel command line": "cmdline",
+}
+_LONG = 60
+"""Letters from which on only the words of a text are told that differ."""
 _SAME_GUEST: Mapping[str, str] = {
     "accelerator": "accelerator of the guests",
     "cpu_model": "CPU model of the guests",
@@ -33,12 +42,11 @@ def refuse(what: str, a: object, b: object, remedy: str) -> None:
 
 
 def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
-    """Raise UsageError where `a` and `b` are of different machines, unless that is allowed; return caveats.
+    """Raise UsageError where `a` and `b` are of different machines or kernels, unless that is allowed.
 
-    Guests are alike if host, accelerator, CPU model and CPU count are; their kernels may differ, since that
-    is what they are there for.
+    Guests are alike if host, accelerator, CPU model and CPU count are. Returns caveats.
     """
-    return [*_machines(a, b, allow), *_boots(a, b)]
+    return [*_machines(a, b, allow), *_kernels(a, b, allow), *_boots(a, b)]
 
 
 def label(results: ExperimentResults) -> str:
@@ -54,6 +62,32 @@ def kernel_name(results: ExperimentResults) -> str | None:
         return None
     kernel = guest.get("kernel") or {}
     return str(kernel.get("name") or kernel.get("release") or "unknown")
+
+
+def kernel_parts(results: ExperimentResults) -> dict[str, str]:
+    """Return what tells the kernel that was measured from others, by name; nothing where the record has none.
+
+    Of a guest's kernel it is the id, which stands for its sources, patches, configuration and compiler; of a
+    machine's own its release, build and command line.
+    """
+    guest = results.environment.get("guest")
+    if guest:
+        return {"kernel": f"{kernel_name(results)} ({(guest.get('kernel') or {}).get('id')})"}
+    kernel = results.environment.get("kernel") or {}
+    return {what: str(kernel[key]) for what, key in _KERNEL.items() if kernel.get(key)}
+
+
+def told_apart(a: str | None, b: str | None) -> tuple[str, str]:
+    """Return two texts as far as they differ: of long ones the words that the other has not."""
+    texts = str(a), str(b)
+    if a == b or max(map(len, texts)) <= _LONG:
+        return texts
+    words = [text.split() for text in texts]
+    one, other = (
+        " ".join(word for word in own if word not in others) for own, others in (words, reversed(words))
+    )
+    # The same words in another order.
+    return (one or "without that", other or "without that") if one != other else texts
 
 
 def _machines(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
@@ -74,11 +108,23 @@ def _machines(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str])
         caveats.append("the sides ran on different machines: a difference may be the machines'")
     if guests[0] is not None and guests[1] is not None:
         caveats += _guests(guests[0], guests[1], allow)
-        ids = [(guest.get("kernel") or {}).get("id") for guest in (guests[0], guests[1])]
-        if ids[0] != ids[1]:
-            names = f"A ran {kernel_name(a)} ({ids[0]}), B {kernel_name(b)} ({ids[1]})"
-            caveats.append(f"the kernels differ: {names}")
     return caveats
+
+
+def _kernels(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
+    """Refuse other kernels, unless allowed; another machine's is part of what differs there."""
+    kernels = kernel_parts(a), kernel_parts(b)
+    if not all(kernels):
+        return ["a record does not say which kernel it ran under"]
+    unlike = {name: told_apart(*(kernel.get(name) for kernel in kernels)) for name in kernels[0] | kernels[1]}
+    unlike = {name: pair for name, pair in unlike.items() if pair[0] != pair[1]}
+    if not allow & {KERNEL, MACHINE}:
+        for name, (one, other) in unlike.items():
+            refuse(name, one, other, "--allow kernel compares them if that is the question")
+    if not unlike:
+        return []
+    sides = (f"A ran {one}, B {other} ({name})" for name, (one, other) in unlike.items())
+    return [f"the kernels differ: {'; '.join(sides)}"]
 
 
 def _guests(a: Mapping[str, Any], b: Mapping[str, Any], allow: frozenset[str]) -> list[str]:

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 from oscope.errors import UsageError
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, PointSamples
-from oscope.statistics.machines import MACHINE, refuse, refuse_other_machine
+from oscope.statistics.machines import KERNEL, MACHINE, refuse, refuse_other_machine
+
+ALLOWED = frozenset({KERNEL, MACHINE})
+"""What may differ between sides if that is the question."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +42,10 @@ def match_points(a: ExperimentResults, b: ExperimentResults) -> tuple[list[Match
 
 def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:
     """Raise UsageError where figures of `a` and `b` do not mean the same; return caveats."""
-    unknown = allow - {MACHINE}
+    unknown = allow - ALLOWED
     if unknown:
         raise UsageError(
-            f"allow={', '.join(sorted(unknown))}", remedy="only `machine` can be allowed to differ"
+            f"allow={','.join(sorted(unknown))}", remedy="only machine and kernel can be allowed to differ"
         )
     if (a.run_id, a.experiment) == (b.run_id, b.experiment):
         raise UsageError(

@@ -93,6 +93,22 @@ def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: 
     return replace(found, notes=(*found.notes, f"{tally.note}."))
 
 
+def median_of_point(
+    experiment: ExperimentResults, point: PointSamples, metric: str
+) -> tuple[int, float, interval.Interval | None]:
+    """Return n, the median and its 95 % interval as `summarise_point` has them, in a tenth of the time."""
+    column = experiment.metrics[metric]
+    [(kept, _)] = undisturbed(column, point)
+    finite = np.isfinite(kept.metrics[metric])
+    data = kept.metrics[metric][finite]
+    if not len(data):
+        return 0, float("nan"), None
+    found = replication.clusters(data, replication.codes(kept.block[finite]), kept.boot[finite])
+    step = 0.0 if counted(column.unit) else experiment.resolution(point, metric)
+    middle = interval.median_interval(interval.binned(data, found), experiment.seed)
+    return len(data), float(np.median(data)), interval.widened(middle, step / 2)
+
+
 def summarise(
     values: npt.ArrayLike,
     block: npt.ArrayLike,

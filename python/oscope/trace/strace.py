@@ -18,6 +18,8 @@ UNNAMED_ERROR = "error"
 """Name of the errors in a summary that does not tell which they were."""
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
+_YAMA_FORBIDS = "3"
+"""Nobody may trace, and this can only be changed by a boot (Documentation/admin-guide/LSM/Yama.rst)."""
 _BEGUN = re.compile(rb"^(?:\d+ +)?(\w+)\(")
 _FAILED = re.compile(rb"^(?:\d+ +)?(?:<\.\.\. )?(\w+)(?:\(| resumed>).* = (?:-1|\?) (E[A-Z0-9]+) \([^()]*\)$")
 
@@ -153,5 +155,7 @@ def refusal(pid: int, tool: Tool) -> OscopeError:
         remedy = "sysctl kernel.yama.ptrace_scope=0, or run as root" if scope != "0" else "run as root"
         if os.geteuid() == 0:
             remedy = "give this container the capability CAP_SYS_PTRACE"
+        if scope == _YAMA_FORBIDS:
+            remedy = f"kernel.yama.ptrace_scope is {scope} until the next boot: have a boot set a lower one"
         return TraceUnavailable(f"strace may not trace process {pid}", remedy=remedy)
     return tool.death()

@@ -8,6 +8,8 @@ LEASE_S = 120
 """The shortest lease that dnsmasq gives (dnsmasq(8), --dhcp-range)."""
 ASK_EVERY_S = 1
 """A client without an address sends a DISCOVER this often: no time is known better than to that."""
+RENEWAL_S = LEASE_S // 2
+"""T1: when a client asks the server for more time, if the server does not say otherwise (RFC 2131, 4.4.5)."""
 SILENCE_S = 2.0
 """Between the release and the next client's first question: a reply to the release would come meanwhile."""
 
@@ -55,7 +57,8 @@ SCENARIOS = {
     one.name: one
     for one in (
         Scenario("lease", "a client gets an address", _ALONE, 4),
-        Scenario("renew", "a client renews its lease", _ALONE, 5),
+        Scenario("renew", "a client is told to renew its lease, and does so at once", _ALONE, 5),
+        Scenario("t1", "a client renews its lease by itself, at half of it", _ALONE, RENEWAL_S + 5),
         Scenario("release", "a client gives its address back, and another one asks for it", _BOTH, 10),
         Scenario(
             "lost",

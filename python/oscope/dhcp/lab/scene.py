@@ -71,6 +71,10 @@ class Client:
         self._program.tell(signal.SIGUSR1)
         await self._program.wait_for("^told: renew ", START_LIMIT_S, since)
 
+    async def renewed(self, limit_s: float) -> None:
+        """Wait until it has renewed its lease by itself."""
+        await self._program.wait_for("^told: renew ", limit_s)
+
     async def release(self) -> None:
         """Have it give its address back, and wait until it has sent that."""
         self._program.tell(signal.SIGUSR2)
@@ -121,10 +125,13 @@ class Scene:
         self._note_leases("once the client has its address")
         await asyncio.sleep(_PAUSE_S)
         if self.scenario.name == "renew":
-            self._step("the client renews its lease")
+            self._step("the client is told to renew its lease")
             await client.renew()
-            self._note_leases("after the renewal")
-            await asyncio.sleep(_PAUSE_S)
+            await self._settle_renewal()
+        elif self.scenario.name == "t1":
+            self._step("the client is left alone")
+            await client.renewed(LEASE_S + _LATE_S)
+            await self._settle_renewal()
         if not self.scenario.has_release:
             return [client]
         await self._release(client)
@@ -133,6 +140,10 @@ class Scene:
         await second.bound(LEASE_S + _LATE_S)
         self._note_leases("once the second client has the address")
         return [client, second]
+
+    async def _settle_renewal(self) -> None:
+        self._note_leases("after the renewal")
+        await asyncio.sleep(_PAUSE_S)
 
     async def _release(self, client: Client) -> None:
         # Without the server's link-layer address in its cache, the kernel would ask for that first, in vain.

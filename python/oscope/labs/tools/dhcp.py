@@ -14,7 +14,7 @@ from oscope.report.document import Figure, Section, Table
 from oscope.report.sequence import Message, sequence
 
 NOT_SHOWN = "no capture shows this"
-_ORDER = ("release", "lost", "renew", "lease")
+_ORDER = ("release", "lost", "renew", "t1", "lease")
 """Scenarios by which a question is answered: the first that shows it."""
 _LANES = (CLIENT.name, SERVER.name, SECOND.name)
 """The server stands between its clients."""
@@ -85,8 +85,7 @@ def _freed(freed: Mapping[str, Mapping[str, Any]]) -> Table:
     ]
     note = (
         "A client without an address asks about once a second: no time is known better than that. In vain: "
-        "until the server offers the address. Answer (f) counts fewer, since a server, which counts whole "
-        "seconds, may end a lease up to 1 s early."
+        "until the server offers the address."
     )
     return Table("When the address is free again", columns, rows, frozenset({1, 2, 4, 5, 6, 7}), note)
 

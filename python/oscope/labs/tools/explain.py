@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.digits import MISSING, column, format_count
+from oscope.digits import MISSING, format_count
 from oscope.explain.explanation import UNDER_STRACE
 from oscope.labs.words import counted
 from oscope.report import plots
@@ -33,13 +33,11 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
     shown = [named[name] for name in DOCUMENTS_FINDINGS if name in named]
     if shown:
         answer += " The trace shows what the document noted: " + " ".join(
-            f"{finding['text']} ({_calls(finding)})" for finding in shown
+            _proved(finding) for finding in shown
         )
     absent = [_TITLES[name] for name in DOCUMENTS_FINDINGS if name not in named]
     missing = f"the trace shows nothing of {' and '.join(absent)}" if absent else ""
-    others = [
-        f"{each['text']} ({_calls(each)})" for each in findings if each["name"] not in DOCUMENTS_FINDINGS
-    ]
+    others = [_proved(each) for each in findings if each["name"] not in DOCUMENTS_FINDINGS]
     return Section(
         title=title,
         answer=answer,
@@ -50,21 +48,28 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
     )
 
 
+def _proved(finding: Mapping[str, Any]) -> str:
+    return f"{finding['text'].removesuffix('.')} ({_calls(finding)})."
+
+
 def _calls(finding: Mapping[str, Any]) -> str:
     numbers = ", ".join(map(str, finding["calls"]))
     return f"call{'s' if len(finding['calls']) > 1 else ''} {numbers}"
 
 
 def _phases(phases: Sequence[Mapping[str, Any]]) -> Table:
-    unit, inside = column([phase["time_ns"] for phase in phases], [None] * len(phases), "ns")
-    span_unit, spans = column([phase["span_ns"] for phase in phases], [None] * len(phases), "ns")
     rows = [
-        [phase["title"], str(phase["calls"]), time, MISSING if phase["span_ns"] is None else span]
-        for phase, time, span in zip(phases, inside, spans, strict=True)
+        [phase["title"], str(phase["calls"]), *(_microseconds(phase[key]) for key in ("time_ns", "span_ns"))]
+        for phase in phases
     ]
-    columns = ["phase", "calls", f"in calls [{unit}]", f"took [{span_unit}]"]
+    columns = ["phase", "calls", "in calls [µs]", "took [µs]"]
     note = "Took: from its first call to the next phase. Under strace: to be compared with each other."
     return Table("By phase", columns, rows, frozenset({1, 2, 3}), note)
+
+
+def _microseconds(time_ns: int | None) -> str:
+    """Return a time to what strace tells, which is whole microseconds."""
+    return MISSING if time_ns is None else format_count(time_ns / 1e3)
 
 
 def _every_call(calls: Sequence[Mapping[str, Any]]) -> Table:
@@ -72,7 +77,7 @@ def _every_call(calls: Sequence[Mapping[str, Any]]) -> Table:
         [
             str(call["number"]),
             call["call"],
-            MISSING if call["time_ns"] is None else f"{call['time_ns'] / 1e3:.0f}",
+            _microseconds(call["time_ns"]),
             MISSING if call["at_ns"] is None else f"{call['at_ns'] / 1e6:.3f}",
             call["purpose"],
             _written(call),

@@ -58,5 +58,6 @@ def _text(text: str, addresses: Addresses) -> str:
         return addresses.text(text)
     if number.packed[11:13] != _EUI:
         return text
-    *groups, seventh, _ = number.exploded.split(":")
-    return ":".join([*groups, f"{seventh[:2]}xx", "xxxx"])
+    # With what is hidden filled up, which no zeros in front of it can run into.
+    shown = str(IPv6Address(number.packed[:12] + b"\xff" * 4)).rsplit(":", 2)[0]
+    return f"{shown}:{number.packed[12]:02x}xx:xxxx"

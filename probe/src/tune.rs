@@ -1,0 +1,382 @@
+//! Settings of the machine that make measurements steadier, held for as long as somebody asks: a lease.
+//!
+//! What is set is read, written, read again and told; it is put back as it was when standard input ends or a signal asks for it, and by
+//! `oscope-probe restore` after a kill (see [`crate::made::setting`]).
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::cancel;
+use crate::error::Failure;
+use crate::input::{Lines, Wait};
+use crate::made::Made;
+use crate::made::setting::{self, chosen};
+use crate::names;
+
+/// A setting that may have several places, such as one for each CPU.
+struct Tunable {
+    name: &'static str,
+    doc: &'static str,
+    /// The places: a `*` stands for one or more digits.
+    places: &'static [&'static str],
+    /// What may be given, and what is then written; empty: what the kernel offers, or a list of CPUs.
+    values: &'static [(&'static str, &'static str)],
+    /// What steadies measurements without changing what is measured.
+    steady: Option<&'static str>,
+}
+
+const GOVERNOR: &str = "governor";
+const INTERRUPTS: &str = "interrupts";
+const TURBO_INVERTED: &str = "no_turbo";
+
+/// Documentation/admin-guide/pm/cpufreq.rst, admin-guide/mm/transhuge.rst, admin-guide/sysctl/kernel.rst, core-api/irq/irq-affinity.rst.
+const TUNABLES: [Tunable; 5] = [
+    Tunable {
+        name: GOVERNOR,
+        doc: "Which frequencies the CPUs run at; performance: the highest.",
+        places: &["/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"],
+        values: &[],
+        steady: Some("performance"),
+    },
+    Tunable {
+        name: "turbo",
+        doc: "Whether CPUs exceed their nominal frequency while they are cool enough.",
+        places: &[
+            "/sys/devices/system/cpu/cpufreq/boost",
+            "/sys/devices/system/cpu/intel_pstate/no_turbo",
+        ],
+        values: &[("on", "1"), ("off", "0")],
+        steady: Some("off"),
+    },
+    Tunable {
+        name: "thp",
+        doc: "Which memory is given in huge pages: all, what asks for them, or none.",
+        places: &["/sys/kernel/mm/transparent_hugepage/enabled"],
+        values: &[
+            ("always", "always"),
+            ("madvise", "madvise"),
+            ("never", "never"),
+        ],
+        steady: None,
+    },
+    Tunable {
+        name: "aslr",
+        doc: "How far addresses are random in each process: full, without the heap, or not. Off, one layout stands for all.",
+        places: &["/proc/sys/kernel/randomize_va_space"],
+        values: &[("full", "2"), ("partial", "1"), ("off", "0")],
+        steady: None,
+    },
+    Tunable {
+        name: INTERRUPTS,
+        doc: "The CPUs that take the devices' interrupts, as a list such as 0 or 0,2-3.",
+        places: &["/proc/irq/*/smp_affinity_list"],
+        values: &[],
+        steady: None,
+    },
+];
+
+/// Whether a path is that of a setting that may be tuned.
+pub fn is_tunable(path: &Path) -> bool {
+    TUNABLES
+        .iter()
+        .flat_map(|tunable| tunable.places)
+        .any(|place| fits(Path::new(place), path))
+}
+
+/// Whether a path is that of a pattern, of which a `*` stands for digits.
+fn fits(pattern: &Path, path: &Path) -> bool {
+    let (wanted, given) = (pattern.components(), path.components());
+    pattern.components().count() == path.components().count()
+        && wanted.zip(given).all(|(wanted, given)| {
+            let (wanted, given) = (wanted.as_os_str(), given.as_os_str());
+            let (Some(wanted), Some(given)) = (wanted.to_str(), given.to_str()) else {
+                return false;
+            };
+            match wanted.split_once('*') {
+                None => wanted == given,
+                Some((before, after)) => given
+                    .strip_prefix(before)
+                    .and_then(|rest| rest.strip_suffix(after))
+                    .is_some_and(|digits| {
+                        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+                    }),
+            }
+        })
+}
+
+/// The places of a pattern that are there, sorted.
+fn there(pattern: &str) -> Vec<PathBuf> {
+    let Some(star) = pattern.find('*') else {
+        return Some(PathBuf::from(pattern))
+            .filter(|path| path.exists())
+            .into_iter()
+            .collect();
+    };
+    let folder = Path::new(&pattern[..star])
+        .parent()
+        .filter(|_| !pattern[..star].ends_with('/'))
+        .map_or_else(|| PathBuf::from(&pattern[..star]), Path::to_path_buf);
+    let rest = pattern[star..].split_once('/').map(|(_, rest)| rest);
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| match rest {
+            Some(rest) => entry.path().join(rest),
+            None => entry.path(),
+        })
+        .filter(|path| fits(Path::new(pattern), path) && path.exists())
+        .collect();
+    found.sort();
+    found
+}
+
+impl Tunable {
+    fn there(&self) -> Vec<PathBuf> {
+        self.places.iter().flat_map(|place| there(place)).collect()
+    }
+
+    /// The words that may be given.
+    fn choices(&self, places: &[PathBuf]) -> Vec<String> {
+        let offered = || {
+            let beside = places
+                .first()?
+                .with_file_name("scaling_available_governors");
+            let text = fs::read_to_string(beside).ok()?;
+            Some(text.split_whitespace().map(str::to_owned).collect())
+        };
+        match self.name {
+            GOVERNOR => offered().unwrap_or_default(),
+            _ => self
+                .values
+                .iter()
+                .map(|(word, _)| (*word).to_owned())
+                .collect(),
+        }
+    }
+
+    /// What is written at a place for a word.
+    fn written(&self, place: &Path, word: &str) -> String {
+        let value = self.values.iter().find(|(known, _)| *known == word);
+        match value {
+            Some((_, value)) if place.ends_with(TURBO_INVERTED) => {
+                String::from(if *value == "1" { "0" } else { "1" })
+            }
+            Some((_, value)) => (*value).to_owned(),
+            None => word.to_owned(),
+        }
+    }
+
+    /// The word for what a place says now.
+    fn word(&self, place: &Path, text: &str) -> String {
+        let value = chosen(text);
+        let known = self
+            .values
+            .iter()
+            .find(|(word, _)| self.written(place, word) == value);
+        known.map_or_else(|| value.to_owned(), |(word, _)| (*word).to_owned())
+    }
+
+    /// A word must be one of the choices, or a list of CPUs.
+    fn check(&self, word: &str, places: &[PathBuf]) -> Result<(), Failure> {
+        let choices = self.choices(places);
+        if self.name == INTERRUPTS {
+            return match setting::cpus(word) {
+                Some(_) => Ok(()),
+                None => Err(Failure::request(
+                    self.name,
+                    format!("{word:?} is no list of CPUs: give one such as 0 or 0,2-3"),
+                )),
+            };
+        }
+        match choices.is_empty() || choices.iter().any(|choice| choice == word) {
+            true => Ok(()),
+            false => Err(Failure::request(
+                self.name,
+                format!("{word:?} is none of {}", choices.join(", ")),
+            )),
+        }
+    }
+
+    /// What it is, what it may be, and what it is now, as JSON.
+    fn describe(&self) -> Value {
+        let places = self.there();
+        let now: BTreeMap<String, usize> = places
+            .iter()
+            .filter_map(|place| Some(self.word(place, fs::read_to_string(place).ok()?.trim())))
+            .fold(BTreeMap::new(), |mut counts, word| {
+                *counts.entry(word).or_default() += 1;
+                counts
+            });
+        json!({
+            "name": self.name,
+            "doc": self.doc,
+            "choices": self.choices(&places),
+            "steady": self.steady,
+            "places": places.len(),
+            "now": now,
+        })
+    }
+}
+
+/// A place that was set, as JSON, and what puts it back; `None` where it was so already.
+type Taken = (Value, Option<Made>);
+
+/// Set one setting at all its places. A device's interrupt that may not be moved is told and left.
+fn take(tunable: &Tunable, word: &str) -> Result<Vec<Taken>, Failure> {
+    let places = tunable.there();
+    if places.is_empty() {
+        return Err(Failure::unavailable(
+            format!("this machine has no setting for {}", tunable.name),
+            "leave it out: oscope tune lists what there is",
+        ));
+    }
+    tunable.check(word, &places)?;
+    let mut taken = Vec::new();
+    for place in places {
+        let Ok(text) = fs::read_to_string(&place) else {
+            continue;
+        };
+        let before = tunable.word(&place, text.trim());
+        let borrowed = setting::borrow(&place, &tunable.written(&place, word), "leave it out");
+        let told = json!({"name": tunable.name, "path": place, "before": before, "now": word});
+        match borrowed {
+            Ok(made) => taken.push((told, made)),
+            Err(failure) if tunable.name == INTERRUPTS => {
+                let left = json!({
+                    "name": tunable.name, "path": place, "before": before, "left": failure.to_string(),
+                });
+                taken.push((left, None));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    if taken.iter().all(|(told, _)| told.get("now").is_none()) {
+        let why = taken.first().and_then(|(told, _)| told["left"].as_str());
+        let why = why.unwrap_or("none can be read");
+        return Err(Failure::unavailable(
+            format!("no interrupt can be moved: {why}"),
+            "run as root, on a machine whose interrupts may be moved",
+        ));
+    }
+    Ok(taken)
+}
+
+/// `NAME=VALUE`.
+fn parse(text: &str) -> Result<(&'static Tunable, &str), Failure> {
+    let (name, word) = text.split_once('=').unwrap_or((text, ""));
+    let known = TUNABLES.iter().map(|tunable| tunable.name);
+    let Some(tunable) = TUNABLES.iter().find(|tunable| tunable.name == name) else {
+        return Err(Failure::request(
+            "setting",
+            names::unknown("setting", name, known),
+        ));
+    };
+    match word.is_empty() {
+        true => Err(Failure::request(name, "it takes a value: NAME=VALUE")),
+        false => Ok((tunable, word)),
+    }
+}
+
+/// Without `wanted`, list the settings; else hold them until standard input ends.
+///
+/// # Errors
+/// One is not known, not here, or cannot be set: what was set before it is put back.
+pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
+    if wanted.is_empty() {
+        let all: Vec<Value> = TUNABLES.iter().map(Tunable::describe).collect();
+        return Ok(writeln!(io::stdout(), "{}", json!({"settings": all}))?);
+    }
+    let mut parsed: Vec<(&Tunable, &str)> = Vec::new();
+    for text in wanted {
+        let (tunable, word) = parse(text)?;
+        if parsed.iter().any(|(other, _)| other.name == tunable.name) {
+            return Err(Failure::request(tunable.name, "it is given twice").into());
+        }
+        parsed.push((tunable, word));
+    }
+    cancel::install()?;
+    let mut taken = Vec::new();
+    for (tunable, word) in parsed {
+        taken.extend(take(tunable, word)?);
+    }
+    let told: Vec<&Value> = taken.iter().map(|(told, _)| told).collect();
+    writeln!(io::stdout(), "{}", json!({"held": told}))?;
+    io::stdout().flush()?;
+    let input = io::stdin();
+    let mut lines = Lines::new(&input, Wait::Asleep);
+    while lines.next_line()?.is_some() {}
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_digits_alone() {
+        let pattern = Path::new("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
+        let fits = |path| fits(pattern, Path::new(path));
+        assert!(fits(
+            "/sys/devices/system/cpu/cpu12/cpufreq/scaling_governor"
+        ));
+        for other in [
+            "/sys/devices/system/cpu/cpu/cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpu1x/cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpu1/../cpufreq/scaling_governor",
+            "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor/more",
+            "/tmp/cpu1/cpufreq/scaling_governor",
+        ] {
+            assert!(!fits(other), "{other}");
+        }
+        assert!(is_tunable(Path::new("/proc/irq/24/smp_affinity_list")));
+        assert!(!is_tunable(Path::new("/proc/irq/default_smp_affinity")));
+        assert!(!is_tunable(Path::new("/etc/passwd")));
+    }
+
+    #[test]
+    fn every_setting_is_named_once_and_steadies_by_a_word_that_it_knows() {
+        for tunable in &TUNABLES {
+            let same = TUNABLES.iter().filter(|other| other.name == tunable.name);
+            assert_eq!(same.count(), 1);
+            if let (Some(word), false) = (tunable.steady, tunable.values.is_empty()) {
+                assert!(tunable.check(word, &[]).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn turbo_is_written_the_other_way_round_where_it_is_switched_off() {
+        let turbo = TUNABLES
+            .iter()
+            .find(|tunable| tunable.name == "turbo")
+            .expect("it is there");
+        let [boost, no_turbo] = [Path::new("/x/boost"), Path::new("/x/no_turbo")];
+        assert_eq!(turbo.written(boost, "off"), "0");
+        assert_eq!(turbo.written(no_turbo, "off"), "1");
+        assert_eq!(turbo.word(no_turbo, "1"), "off");
+        assert_eq!(turbo.word(boost, "1"), "on");
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        for (text, part) in [("colour=red", "colour"), ("thp", "takes a value")] {
+            let failure = parse(text).err().expect("it is refused");
+            assert!(failure.to_string().contains(part), "{failure}");
+        }
+        let (aslr, word) = parse("aslr=3").expect("it is of the form");
+        let failure = aslr.check(word, &[]).expect_err("there is no 3");
+        assert!(
+            failure.to_string().contains("full, partial, off"),
+            "{failure}"
+        );
+        let (interrupts, _) = parse("interrupts=0").expect("it is of the form");
+        assert!(interrupts.check("0,2-3", &[]).is_ok());
+        assert!(interrupts.check("all", &[]).is_err());
+    }
+}

@@ -1,0 +1,160 @@
+"""`oscope gate`: for continuous integration, whether a run is proven to be worse than a baseline."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.request import parse_share
+from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.errors import OscopeError, UsageError
+from oscope.units import format_share
+
+if TYPE_CHECKING:
+    from oscope.gating import Gate, Judged, Missing
+    from oscope.samples import Results
+
+_MOST_NAMED = 5
+"""Rows that an error names."""
+
+
+# More parameters than other functions: it is the table of the command's options.
+def gate(
+    context: typer.Context,
+    baseline: Annotated[
+        str, typer.Argument(metavar="BASELINE", help="A run (id, its start, or last), or a record file.")
+    ],
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="RUN", help="What is judged. [default: the newest run with its experiments]"),
+    ] = None,
+    limit: Annotated[
+        str, typer.Option("--max-regression", metavar="P", help="By how much anything may be worse.")
+    ] = "3%",
+    metrics: Annotated[
+        list[str] | None, typer.Option("--metric", metavar="M", help="Judge this metric only; repeatable.")
+    ] = None,
+    allow: Annotated[
+        list[str] | None,
+        typer.Option("--allow", metavar="machine,kernel", help="Compare although these differ."),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail also where it cannot tell, and where something is missing.")
+    ] = False,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write the verdicts; - is standard output.")
+    ] = None,
+) -> int:
+    """Exit with 1 if RUN is proven to be worse than BASELINE by more than the limit.
+
+    Proven: the whole 95 % interval lies beyond the limit, and the difference is one after correction for all
+    metrics and points. Where nothing is proven, the smallest difference that would have been found is told.
+    """
+    if json is not None:
+        check_data(json, "--json")
+    share = parse_share("--max-regression", limit)
+    from oscope import record, terminal
+    from oscope.cli.comparison import allowed, read_results
+    from oscope.cli.gate_shown import print_gate
+    from oscope.gating import judge, to_object
+
+    settings: Settings = context.obj
+    before = read_results(baseline, settings.store)
+    after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
+    found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()))
+    print_gate(found, terminal.console(to_standard_error=json == STANDARD_OUTPUT))
+    if json is not None:
+        record.write_out(record.dump(to_object(found)), json)
+    _fail(found, strict=strict)
+    return DONE
+
+
+def _newest(baseline: Results, place: str | None) -> Results:
+    """Return the newest run after the baseline that has all of its experiments."""
+    from oscope.cli.stored import load
+    from oscope.store import Store
+
+    own = {each.run_id for each in baseline.experiments}
+    names = {each.experiment for each in baseline.experiments}
+    with Store.open(place) as store:
+        entries = store.runs()
+    places = [index for index, entry in enumerate(entries) if entry.id in own]
+    if places:
+        later = entries[places[-1] + 1 :]
+    else:
+        begun = max((_begun(each.started) for each in baseline.experiments), default=None)
+        later = tuple(entry for entry in entries if begun is None or entry.started >= begun)
+    found = [entry for entry in later if names <= set(entry.experiments)]
+    if not names or not found:
+        what = ", ".join(sorted(names)) or "an experiment"
+        raise UsageError(
+            f"the store has no run of {what} after the baseline", remedy="measure one, or name the RUN"
+        )
+    return load([found[-1].id], place, columns="metrics")
+
+
+def _begun(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except ValueError:
+        raise UsageError(
+            f"the baseline does not say when it began ({text!r})", remedy="name the RUN"
+        ) from None
+
+
+def _fail(found: Gate, *, strict: bool) -> None:
+    """Raise the error that the gate ends with, if it does."""
+    limit = format_share(found.limit)
+    if found.regressed:
+        raise OscopeError(f"worse by more than {limit}: {_named([row_name(r) for r in found.regressed])}")
+    if strict and found.blind:
+        raise OscopeError(
+            f"cannot tell whether anything is worse by more than {limit}: "
+            f"{_named([row_name(r) for r in found.blind])}",
+            remedy=take_more(found),
+        )
+    if strict and found.missing:
+        raise OscopeError(
+            f"missing in the run: {_named([missing_name(m) for m in found.missing])}",
+            remedy="measure what the baseline has, or gate without --strict",
+        )
+
+
+def take_more(found: Gate) -> str:
+    """Say what would let the gate tell.
+
+    Half an interval is about a third of the difference that is found with 80 % power.
+    """
+    from oscope.gating import MOST_CLUSTERS
+    from oscope.statistics.compare import FEWEST_CLUSTERS
+
+    if any(judged.is_thin for judged in found.blind):
+        amount = f"{FEWEST_CLUSTERS} blocks a side or more"
+    elif None in (counts := [judged.enough for judged in found.blind]):
+        return f"it would take more than {MOST_CLUSTERS} blocks a side, or a quieter machine"
+    else:
+        amount = f"about {max(filter(None, counts))} blocks a side"
+    names = " ".join(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
+    precision = format_share(float(f"{found.limit / 3:.1g}")).replace(" ", "")
+    return f"take {amount}, such as by oscope run {names} --precision {precision}"
+
+
+def row_name(judged: Judged) -> str:
+    """Return `syscall.cost getppid loop time_ns`."""
+    levels = " ".join(str(level) for level in judged.row.factors.values())
+    return " ".join(filter(None, [judged.experiment.experiment, levels, judged.row.metric]))
+
+
+def missing_name(missing: Missing) -> str:
+    """Return `syscall.cost getppid loop`, with the metric if only that is missing."""
+    levels = " ".join(str(level) for level in (missing.factors or {}).values())
+    return " ".join(filter(None, [missing.experiment, levels, missing.metric or ""]))
+
+
+def _named(names: list[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

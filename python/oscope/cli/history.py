@@ -1,0 +1,154 @@
+"""`oscope history`: the stored runs of an experiment over time, and from which run on something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
+from oscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from oscope.samples import ExperimentResults, PointSamples
+    from oscope.store import Store
+
+FORMS = (".html", ".png")
+
+
+# More parameters than other functions: it is the table of the command's options.
+def history(
+    context: typer.Context,
+    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The experiment, by its name.")],
+    metric: Annotated[
+        str | None, typer.Option("--metric", metavar="M", help="The metric. [default: the headline's]")
+    ] = None,
+    point: Annotated[
+        list[str] | None,
+        typer.Option("--point", metavar="FACTOR=LEVEL", help="Only points with this level; repeatable."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="DATE", help="Only runs from then on, such as 2026-11-20."),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write it all; - is standard output.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option("--figure", metavar="FILE", help="Draw it, into an .html or .png file.")
+    ] = None,
+) -> int:
+    """Show the stored runs of EXPERIMENT in order of time, and where they changed.
+
+    Runs that may not be compared are never in one series. A change is told with its size, the run it began
+    with, and what had changed in the environment there.
+    """
+    _check(json, figure)
+    begin = None if since is None else _date(since)
+    wanted = [_level(text) for text in point or ()]
+    from oscope import record, terminal
+    from oscope.cli.history_shown import changes, print_history
+    from oscope.history import collect, to_object
+    from oscope.store import Store
+
+    settings: Settings = context.obj
+    with Store.open(settings.store) as store:
+        lines = collect(_runs(store, experiment, begin, wanted), metric)
+    out = terminal.console(to_standard_error=json == STANDARD_OUTPUT)
+    print_history(experiment, lines, out)
+    if json is not None:
+        record.write_out(record.dump(to_object(experiment, lines)), json)
+    if figure is not None:
+        from oscope.report.history import write
+
+        write(experiment, lines, [text for line in lines for text in changes(line)], figure)
+        terminal.print_written(figure, out)
+    return DONE
+
+
+def _check(json: str | None, figure: Path | None) -> None:
+    if json is not None:
+        check_data(json, "--json")
+    if figure is not None:
+        check_file(figure, "--figure")
+        if figure.suffix not in FORMS:
+            raise UsageError(
+                f"--figure {figure}: not a file of a known form", remedy="name a .html or .png file"
+            )
+
+
+def _date(text: str) -> datetime:
+    """Read a date, or date and time, of this machine's time zone unless it tells another."""
+    try:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise UsageError(
+            f"--since {text}: not a date", remedy="write it like 2026-11-20 or 2026-11-20T18:30"
+        ) from None
+
+
+def _level(text: str) -> tuple[str, str]:
+    factor, equals, level = (part.strip() for part in text.partition("="))
+    if not (factor and equals and level):
+        raise UsageError(
+            f"--point {text}: not of the form factor=level", remedy="write it like --point call=getppid"
+        )
+    return factor, level
+
+
+def _runs(
+    store: Store, experiment: str, begin: datetime | None, wanted: Sequence[tuple[str, str]]
+) -> Iterator[ExperimentResults]:
+    """Yield the experiment's results of each run that has samples, the oldest first, with the points wanted.
+
+    Raises UsageError where there are none.
+    """
+    entries = [entry for entry in store.runs() if experiment in entry.experiments and entry.samples]
+    if not entries:
+        _refuse(experiment)
+    entries = [entry for entry in entries if begin is None or entry.started >= begin]
+    if not entries:
+        raise UsageError(f"no run of {experiment} since then", remedy="name an earlier --since")
+    seen: dict[str, None] = {}
+    any_left = False
+    for entry in entries:
+        for results in store.results(entry.id, experiment=experiment, columns="metrics").experiments:
+            kept = tuple(each for each in results.points if _is_wanted(results, each, wanted))
+            seen |= {
+                f"{name}={level}": None for each in results.points for name, level in each.factors.items()
+            }
+            any_left |= bool(kept)
+            if kept:
+                yield replace(results, points=kept)
+    if not any_left:
+        texts = " ".join(f"{factor}={level}" for factor, level in wanted)
+        raise UsageError(f"no point of {experiment} with {texts}", remedy=f"there is {', '.join(seen)}")
+
+
+def _refuse(experiment: str) -> None:
+    """Raise the UsageError for an experiment of which the store has no samples."""
+    from oscope import labs
+    from oscope.experiment import Experiment
+
+    # Raises for a name that is unknown, with the nearest one.
+    named = labs.named(experiment)
+    if not isinstance(named, Experiment):
+        raise UsageError(f"{experiment} is an inspection and has no samples", remedy="see oscope list")
+    raise UsageError(
+        f"the store has no samples of {experiment}", remedy=f"measure with oscope run {experiment}"
+    )
+
+
+def _is_wanted(results: ExperimentResults, point: PointSamples, wanted: Sequence[tuple[str, str]]) -> bool:
+    from oscope.cli.comparison import stands_for
+
+    return all(
+        factor in point.factors and stands_for(text, point.factors[factor], results.factor_types.get(factor))
+        for factor, text in wanted
+    )

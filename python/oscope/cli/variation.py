@@ -1,0 +1,135 @@
+"""`oscope explain-variation`: what makes the samples of a run vary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import RunArgument, Settings
+from oscope.cli.stored import load
+from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from oscope.report.analysis import Analysed
+    from oscope.report.variation import Attributed
+    from oscope.samples import ExperimentResults
+
+SCHEMA = "oscope.variation/1"
+
+
+def explain_variation(
+    context: typer.Context,
+    run: RunArgument,
+    metric: Annotated[
+        str | None,
+        typer.Option("--metric", metavar="M", help="Explain this one. [default: each experiment's first]"),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write the shares as JSON; - is standard output."),
+    ] = None,
+) -> int:
+    """Tell what the variation of a run's samples goes with, as far as it goes beyond chance.
+
+    Each sample has covariates: run delay, switches, interrupts, faults and more. The share of the variance
+    that goes with each is told with a 95 % interval, the rest as unexplained, and the slowest samples with
+    what was unusual in them. Fewer than 50 samples of a point say nothing.
+    """
+    if target is not None:
+        check_data(target, "--json")
+    settings: Settings = context.obj
+    from oscope import terminal
+    from oscope.report import variation
+    from oscope.report.analysis import WORDS, Analysed
+
+    results = Analysed.of(load([run], settings.store))
+    chosen = [
+        (experiment, metric or experiment.headline)
+        for experiment in results.experiments
+        if (metric in experiment.metrics if metric else experiment.headline not in WORDS)
+    ]
+    if not chosen:
+        known = ", ".join(dict.fromkeys(name for e in results.experiments for name in e.metrics))
+        what = f"has no metric {metric!r}" if metric else "has no samples that vary"
+        raise UsageError(f"run {run} {what}", remedy=f"there is {known}" if known else "choose another run")
+    told = [(e, name, variation.of_experiment(results, e, name)) for e, name in chosen]
+    if target is not None:
+        from oscope import record
+
+        data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in told]}
+        record.write_out(record.dump(data), target)
+    if target != STANDARD_OUTPUT:
+        for each in told:
+            _print(results, *each, terminal.console())
+    return DONE
+
+
+def _print(
+    results: Analysed,
+    experiment: ExperimentResults,
+    metric: str,
+    every: list[Attributed],
+    out: Console,
+) -> None:
+    from rich.text import Text
+
+    from oscope.report import variation
+    from oscope.terminal import print_prose, print_table
+
+    out.print(Text.assemble((experiment.experiment, "bold"), f": what makes {metric} vary"))
+    if experiment.clock != "wall":
+        print_prose("The clock counts instructions: what goes on around the work does not move it.", out)
+    print_prose(variation.in_brief(results, every), out, style="bold")
+    judged = [each for each in every if each.judged]
+    if judged:
+        print_table(variation.table(every), out)
+        for table in (*variation.slow(judged), *variation.glossary(results, judged)):
+            print_table(table, out)
+    out.print()
+
+
+def _plain(experiment: ExperimentResults, metric: str, every: list[Attributed]) -> dict[str, Any]:
+    """Return the shares as JSON: 0 to 1; null where there are not enough samples."""
+    return {
+        "run": experiment.run_id,
+        "experiment": experiment.experiment,
+        "metric": metric,
+        "points": [
+            {
+                "point": each.name,
+                "n": each.found.n,
+                "causes": [
+                    {
+                        "name": cause.name,
+                        "along": list(cause.along),
+                        "share": cause.share,
+                        "ci95": [cause.low, cause.high],
+                        "direction": cause.direction,
+                    }
+                    for cause in each.found.causes
+                ],
+                "own_cpu_time": _number(each.found.own),
+                "unexplained": _number(each.found.unexplained),
+                "extreme": _number(each.found.extreme),
+                "slow": [
+                    {
+                        "sample": one.index,
+                        "value": one.value,
+                        "excess": one.excess,
+                        "unusual": list(one.causes),
+                    }
+                    for one in each.found.slow
+                ],
+            }
+            for each in every
+        ],
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if value == value else None

@@ -1,0 +1,73 @@
+"""The history of an experiment as a figure: each point's median over the runs, beside its first one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from oscope.history import Line, Series
+from oscope.record import write_whole
+from oscope.report import page
+from oscope.report.build import LabPart, Report
+from oscope.report.document import Figure, Section
+from oscope.report.figures import DOTS_PER_INCH, draw
+from oscope.report.plots import Dot, axis, lines
+from oscope.report.plots import Line as Drawn
+
+MOST_TICKS = 5
+NOTHING = np.zeros(0)
+
+
+def write(experiment: str, found: Sequence[Line], changes: Sequence[str], path: Path) -> None:
+    """Draw the history into a PNG, or into an HTML page that needs no network and tells the `changes`."""
+    drawn = figure(experiment, found)
+    if path.suffix == ".png":
+        target = io.BytesIO()
+        draw(drawn).savefig(target, format="png", dpi=DOTS_PER_INCH)
+        write_whole(path, target.getvalue())
+        return
+    said = changes[0] if changes else "No change was found."
+    section = Section(f"{experiment} over its runs", said, text=changes[1:], figures=(drawn,))
+    part = LabPart("history", f"History of {experiment}", "", (section,))
+    report = Report(f"History of {experiment}", said, (), (part,), (), (), ())
+    write_whole(path, page.render(report).encode())
+
+
+def figure(experiment: str, found: Sequence[Line]) -> Figure:
+    """Return the figure: medians with their 95 % intervals over the runs of all lines, in order of time."""
+    started = sorted((run.started, run.run_id) for line in found for run in line.runs)
+    place = {run_id: number for number, (_, run_id) in enumerate(started, 1)}
+    drawn = [_drawn(line, series, place, several=len(found) > 1) for line in found for series in line.series]
+    shown = np.unique(np.linspace(0, len(started) - 1, min(MOST_TICKS, len(started))).astype(int))
+    across = axis(
+        "run",
+        tickvals=[int(index) + 1 for index in shown],
+        ticktext=[started[index][0][:10] for index in shown],
+    )
+    # What has to be seen is how medians move, not how wide the widest interval is.
+    heights = [dot.value for _, points in drawn for _, dot in points]
+    margin = max(float(np.ptp(heights)) / 2, 0.02)
+    name = next(series.metric.name for line in found for series in line.series)
+    up = axis(f"{name} / that of the first run", range=[min(heights) - margin, max(heights) + margin])
+    series = [Drawn(name, points, colour) for colour, (name, points) in enumerate(drawn)]
+    return lines(
+        f"{experiment} over its runs", (across, up), series, "Intervals may reach beyond the figure."
+    )
+
+
+def _drawn(
+    line: Line, series: Series, place: dict[str, int], *, several: bool
+) -> tuple[str, list[tuple[float, Dot]]]:
+    levels = " · ".join(str(level) for level in series.factors.values()) or series.metric.name
+    name = f"{levels} ({line.runs[0].environment.get('machine')})" if several else levels
+    first = next(value.median for value in series.values if np.isfinite(value.median)) or 1.0
+    points = []
+    for run, value in zip(line.runs, series.values, strict=True):
+        if np.isfinite(value.median):
+            low, high = value.ci95 or (value.median, value.median)
+            dot = Dot(run.run_id, value.median / first, (low / first, high / first), NOTHING)
+            points.append((float(place[run.run_id]), dot))
+    return name, points

@@ -1,0 +1,178 @@
+"""Where the spread of a metric comes from: causes by point, the slowest samples, as figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.digits import MISSING, format_value
+from oscope.report import plots
+from oscope.report.analysis import Analysed, label, measured
+from oscope.report.document import Figure, Table
+from oscope.report.tables import meaning
+from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics.attribution import FEWEST_SAMPLES, Attribution
+
+NAMED = 6
+"""Causes that get a colour of their own in the figure."""
+PLAIN = {"process": "differences between processes", "drift": "a trend over the run"}
+SLOW_ROWS = 15
+SLOW_EACH = 3
+"""Slow samples listed of one point at most, so that one point does not fill the list."""
+OWN = "own CPU time, without a cause"
+
+
+@dataclass(frozen=True)
+class Attributed:
+    """One point's metric with what goes with its variation."""
+
+    name: str
+    unit: str
+    values: Floats
+    """The values that were measured."""
+    found: Attribution
+
+    @property
+    def judged(self) -> bool:
+        """Whether it had samples enough, and they vary."""
+        return self.found.enough and bool(np.isfinite(self.found.unexplained))
+
+
+def attributed(
+    results: Analysed, experiment: ExperimentResults, point: PointSamples, metric: str, name: str
+) -> Attributed:
+    """Attribute the variation of one metric at one point, which figures and tables call `name`."""
+    found = results.attribution(experiment, point, metric)
+    return Attributed(name, experiment.metrics[metric].unit, measured(point, metric)[0], found)
+
+
+def of_experiment(results: Analysed, experiment: ExperimentResults, metric: str) -> list[Attributed]:
+    """Return the attribution of every point that has values, named by the factors that vary."""
+    names = experiment.varied()
+    return [
+        attributed(results, experiment, point, metric, label(experiment, point.factors, names) or metric)
+        for point in experiment.points
+        if len(measured(point, metric)[0])
+    ]
+
+
+def totals(every: Sequence[Attributed]) -> dict[str, float]:
+    """Return the causes by their mean share over all points, the largest first."""
+    found: dict[str, float] = {}
+    for each in every:
+        for cause in each.found.causes:
+            found[cause.name] = found.get(cause.name, 0.0) + cause.share / len(every)
+    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def figure(every: Sequence[Attributed]) -> Figure | None:
+    """Draw the shares of each point's causes, end to end; None where no point can be judged."""
+    judged = [each for each in every if each.judged]
+    if not judged:
+        return None
+    named = list(totals(judged))[:NAMED]
+
+    def share(each: Attributed, name: str) -> float:
+        return 100 * sum(cause.share for cause in each.found.causes if cause.name == name)
+
+    series = [plots.Bars(name, [share(each, name) for each in judged]) for name in named]
+    others = [100 * sum(c.share for c in each.found.causes if c.name not in named) for each in judged]
+    if any(others):
+        series.append(plots.Bars("other covariates", others))
+    own = [100 * own_share(each.found) for each in judged]
+    if any(own):
+        series.append(plots.Bars(OWN, own))
+    rest = [100 * each.found.unexplained - mine for each, mine in zip(judged, own, strict=True)]
+    series.append(plots.Bars("no cause named", rest, role="reference"))
+    value_axis = plots.axis("share of the variance [%]", range=[0, 100])
+    names = [each.name for each in judged]
+    note = "Only causes beyond chance have a colour."
+    return plots.stacked(plots.bars("Where the spread comes from", value_axis, names, series, note))
+
+
+def own_share(found: Attribution) -> float:
+    """Return the share that goes with the measured code's own CPU time; 0 where that is not known."""
+    return found.own if np.isfinite(found.own) else 0.0
+
+
+def table(every: Sequence[Attributed]) -> Table:
+    """Return a row for each cause of each point, and what stays unexplained."""
+    rows = []
+    for each in every:
+        count = str(each.found.n)
+        if not each.judged:
+            rows.append([each.name, count, each.found.sentence.removeprefix("No cause named: ")])
+            continue
+        for cause in each.found.causes:
+            interval = f"{100 * cause.low:.0f} to {100 * cause.high:.0f}"
+            rows.append([each.name, count, cause.label, _percent(cause.share), interval, cause.direction])
+        own = own_share(each.found)
+        if own >= 0.01:
+            rows.append([each.name, count, OWN, _percent(own), MISSING, "more"])
+        left = each.found.unexplained - own
+        rows.append([each.name, count, "nothing recorded, beyond chance", _percent(left), MISSING, MISSING])
+    columns = ["point", "n", "goes with", "share [%]", "95 % interval [%]", "direction"]
+    note = "Direction: whether the metric rises or falls with the covariate."
+    return Table("Causes by point", columns, rows, frozenset({1, 3, 4}), note)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}"
+
+
+def slow(every: Sequence[Attributed]) -> list[Table]:
+    """List the slowest samples by their excess over the median, and what was out of the ordinary in them."""
+    found = []
+    for each in every:
+        middle = float(np.median(each.values))
+        found += [(one.excess / middle, one, each) for one in each.found.slow[:SLOW_EACH] if middle > 0]
+    found.sort(key=lambda item: (-item[0], item[2].name, item[1].index))
+    rows = [
+        [
+            each.name,
+            str(one.index + 1),
+            format_value(one.value, one.value / 100, each.unit),
+            f"{1 + excess:.3g}",
+            ", ".join(one.causes) or f"{MISSING} nothing recorded was unusual",
+        ]
+        for excess, one, each in found[:SLOW_ROWS]
+    ]
+    columns = ["point", "sample", "value", "times the median", "unusual in it"]
+    title = "The slowest samples, with what was unusual in them"
+    return [Table(title, columns, rows, frozenset({1, 3}))] if rows else []
+
+
+def glossary(results: Analysed, every: Sequence[Attributed]) -> list[Table]:
+    """Say what the covariates are that are named."""
+    named = {name for each in every for cause in each.found.causes for name in cause.names}
+    known = {name: column for each in results.experiments for name, column in each.covariates.items()}
+    rows = [[name, column.unit or MISSING, column.doc] for name, column in known.items() if name in named]
+    return [Table("What the named covariates are", ["name", "unit", "meaning"], rows)] if rows else []
+
+
+def gloss(results: Analysed, name: str) -> str:
+    """Name a cause, with its meaning in brackets, since covariates have short names."""
+    if name in PLAIN:
+        return PLAIN[name]
+    columns = [each.covariates[name] for each in results.experiments if name in each.covariates]
+    text = meaning(columns[0]) if columns else name
+    return name if text == name else f"{name} ({text[:1].lower()}{text[1:]})"
+
+
+def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
+    """Say in a sentence what the variation of these points goes with, on average."""
+    judged = [each for each in every if each.judged]
+    if not judged:
+        return (
+            f"Not enough samples to say what makes the values vary: {FEWEST_SAMPLES} of a point are needed."
+        )
+    found = [f"{gloss(results, name)}: {100 * share:.0f} %" for name, share in totals(judged).items()]
+    own = float(np.mean([own_share(each.found) for each in judged]))
+    rest = float(np.mean([each.found.unexplained for each in judged])) - own
+    if own >= 0.01:
+        found.append(f"the measured code's own CPU time, without a cause: {100 * own:.0f} %")
+    where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of {judged[0].name}"
+    told = "; ".join(found) if found else "nothing recorded goes with it beyond chance"
+    return f"{where}, the variance goes with: {told}; unexplained: {100 * rest:.0f} %."

@@ -1,0 +1,51 @@
+"""Samples of a run that was disturbed on purpose, parted by the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oscope.samples import Floats
+
+
+def sides(record: dict[str, Any], cause: str, covariate: str) -> tuple[Floats, Floats]:
+    """Return `covariate` of the samples wholly within phases of `cause`, and of those wholly outside."""
+    (point,) = record["points"]
+    samples = point["samples"]
+    values = np.array(samples["covariates"][covariate], dtype=float)
+    began = np.array(samples["started_ns"])
+    ended = began + np.array(samples["raw"]) * 1e9 / record["environment"]["clock"]["hz"]
+    within, outside = np.zeros(len(began), dtype=bool), np.ones(len(began), dtype=bool)
+    for phase in record["settings"]["injection"]["phases"]:
+        if phase["cause"] == cause:
+            within |= (began >= phase["from_ns"]) & (ended <= phase["to_ns"])
+            outside &= (ended < phase["from_ns"]) | (began > phase["to_ns"])
+    return values[within], values[outside]
+
+
+def processes_below(root: int) -> set[int]:
+    """Return the living processes that descend from `root`."""
+    parents = {number: parent for number, parent, _ in _living()}
+    found = {root}
+    while more := {number for number, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {root}
+
+
+def living(numbers: Iterable[int]) -> set[int]:
+    """Return those of `numbers` whose processes live, and are not only unburied."""
+    return {number for number, _, state in _living() if state not in "ZX"} & set(numbers)
+
+
+def _living() -> Iterable[tuple[int, int, str]]:
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        yield int(entry.name), int(parent), state

@@ -1,0 +1,205 @@
+"""The gate: what is proven worse fails, what cannot be told is said loudly, and how much it would take."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import null_compare as null
+from cli_driver import CommandLine
+from invented_runs import ENVIRONMENT, QUIET, run, write
+from oscope.errors import UsageError
+from oscope.gating import Gate, blocks_needed, judge, to_object
+from oscope.samples import ExperimentResults, Results
+
+NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
+BASE = {"read": 240.0, "getppid": 100.0}
+
+
+def judged(a: ExperimentResults, b: ExperimentResults, limit: float = 0.03, **options: object) -> Gate:
+    return judge(Results((a,)), Results((b,)), limit, **options)  # type: ignore[arg-type]
+
+
+def verdicts(gate: Gate) -> dict[tuple[object, str], str]:
+    return {(row.row.factors["call"], row.row.metric): row.verdict for row in gate.rows}
+
+
+def test_a_regression_is_proven_in_both_directions_of_better_and_comes_first() -> None:
+    gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1))
+    assert verdicts(gate) == {
+        ("getppid", "time_ns"): "regressed",
+        ("getppid", "calls_per_s"): "regressed",
+        ("read", "time_ns"): "within",
+        ("read", "calls_per_s"): "within",
+    }
+    assert {each.row.factors["call"] for each in gate.regressed} == {"getppid"}
+    assert [each.verdict for each in gate.rows[:2]] == ["regressed", "regressed"]
+
+
+def test_the_other_way_round_it_is_an_improvement() -> None:
+    gate = judged(run({"read": 108.0}), run({"read": 100.0}, 1))
+    assert set(verdicts(gate).values()) == {"improved"}
+
+
+def test_a_difference_below_the_limit_is_within_it() -> None:
+    gate = judged(run({"read": 100.0}), run({"read": 101.5}, 1))
+    assert set(verdicts(gate).values()) == {"within"}
+    assert not gate.blind
+
+
+def test_noise_as_large_as_the_limit_cannot_tell_and_asks_for_blocks_that_would_do() -> None:
+    gate = judged(run({"read": 100.0}, scenario=NOISY), run({"read": 100.0}, 1, scenario=NOISY), 0.02)
+    assert set(verdicts(gate).values()) == {"not proven"}
+    assert len(gate.blind) == 2
+    asked = [each.enough for each in gate.blind]
+    assert all(count is not None and count > 6 for count in asked)
+
+
+def test_the_blocks_asked_for_would_do() -> None:
+    """Interleaved sides, whose error is the blocks' alone: with as many as are asked for, 2 % is found."""
+    few = null.Scenario("few", blocks=(8, 8), interleaved=True)
+    asked = [blocks_needed(row, 0.02, 1) for row in null.compared(few, 3, 100)]
+    count = int(np.median([n for n in asked if n is not None]))
+    enough = replace(few, blocks=(count, count))
+    detectable = np.median([row.detectable for row in null.compared(enough, 4, 50)])
+    assert detectable == pytest.approx(0.02, rel=0.15)
+
+
+def test_false_alarms_of_gates_over_many_rows() -> None:
+    """40 gates of 12 rows each at the limit of nothing: none proves what is not there, save 5 in 100."""
+    costs = {f"nr:{number}": 100.0 for number in range(6)}
+    alarms = sum(
+        bool(judged(run(costs, seed=2 * k), run(costs, 1, seed=2 * k + 1), 0.0001).regressed)
+        for k in range(40)
+    )
+    assert alarms <= 6  # P(more) < 1 % at 5 %.
+
+
+def test_what_the_run_lacks_is_missing() -> None:
+    a, b = run(BASE), run({"read": 240.0}, 1)
+    nothing = np.full(len(b.points[0]), np.nan)
+    b = replace(b, points=(replace(b.points[0], metrics={**b.points[0].metrics, "calls_per_s": nothing}),))
+    other = replace(a, experiment="syscall.other")
+    gate = judge(Results((a, other)), Results((b,)), 0.03)
+    found = [(each.experiment, each.factors, each.metric) for each in gate.missing]
+    assert ("syscall.other", None, None) in found
+    assert ("syscall.cost", {"call": "getppid"}, None) in found
+    assert ("syscall.cost", {"call": "read"}, "calls_per_s") in found
+    assert len(found) == 3
+
+
+def test_only_the_metrics_named_are_judged() -> None:
+    gate = judged(run(BASE), run(BASE, 1), metrics=["time_ns"])
+    assert {each.row.metric for each in gate.rows} == {"time_ns"}
+    with pytest.raises(UsageError, match="no metric speed to judge"):
+        judged(run(BASE), run(BASE, 1), metrics=["speed"])
+
+
+def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
+    from oscope import record
+
+    gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1))
+    plain = json.loads(record.dump(to_object(gate)))
+    assert plain["schema"] == "oscope.gate/1"
+    assert (plain["regressed"], plain["cannot_tell"], len(plain["rows"])) == (2, 0, 4)
+    assert [row["ratio"] for row in plain["rows"]] == [each.row.ratio for each in gate.rows]
+
+
+def invented(name: str) -> ExperimentResults:
+    """Return the run that a command names by its file."""
+    few = replace(NOISY, blocks=(1, 1))
+    other = {
+        "kernel": {"kernel": {**ENVIRONMENT["kernel"], "release": "6.2.0"}},
+        "machine": {"machine": "f" * 16},
+        "clock": {"clock": {"kind": "monotonic_raw"}},
+    }
+    match name:
+        case "base":
+            return run(BASE)
+        case "same":
+            return run(BASE, 1)
+        case "slow":
+            return run({"read": 240.0, "getppid": 108.0}, 2)
+        case "less":
+            return run({"read": 240.0}, 3)
+        case "noisy" | "noise":
+            return run({"read": 240.0}, 4 + (name == "noise"), scenario=NOISY)
+        case "one":
+            return run({"read": 240.0}, 6, scenario=few)
+        case _:
+            return run(BASE, 7, environment={**ENVIRONMENT, **other[name]})
+
+
+COMMANDS = {
+    "base.json same.json": (0, "0 of 4 worse by more than 3 %"),
+    "base.json same.json --strict": (0, "4 within"),
+    "base.json slow.json": (1, "worse by more than 3 %: syscall.cost getppid"),
+    "slow.json base.json": (0, "2 improved"),
+    "base.json slow.json --max-regression 20%": (0, "0 of 4 worse by more than 20 %"),
+    "base.json slow.json --metric calls_per_s": (
+        1,
+        "worse by more than 3 %: syscall.cost getppid calls_per_s",
+    ),
+    "base.json less.json": (0, "missing in the run: syscall.cost getppid"),
+    "base.json less.json --strict": (1, "missing in the run: syscall.cost getppid"),
+    "noisy.json noise.json --max-regression 1%": (0, "CANNOT TELL for 2 of 2"),
+    "noisy.json noise.json --max-regression 1% --strict": (
+        1,
+        "cannot tell whether anything is worse by more",
+    ),
+    "noisy.json one.json --max-regression 1% --strict": (1, "take 5 blocks a side or more"),
+    "base.json kernel.json": (2, "kernel release differs (6.1.0 and 6.2.0): --allow kernel"),
+    "base.json kernel.json --allow kernel": (0, "note: syscall.cost: the kernels differ"),
+    "base.json machine.json": (2, "machine differs"),
+    "base.json machine.json --allow machine,kernel": (0, "ran on different machines"),
+    "base.json clock.json --allow machine,kernel": (2, "clock differs"),
+    "base.json same.json --allow clock": (2, "only machine and kernel can be allowed"),
+    "base.json base.json": (2, "cannot be compared with itself"),
+    "base.json same.json --metric speed": (2, "no metric speed to judge"),
+    "base.json same.json --max-regression 0": (2, "give a share above 0"),
+    "base.json same.json --max-regression much": (2, "--max-regression: 'much' is not a share"),
+    "base.json same.json --json missing/g.json": (2, "--json missing/g.json: the folder"),
+    "base.json": (2, "the store has no run of syscall.cost after the baseline"),
+    "nothing.json": (2, "there is no record file nothing.json"),
+    "last": (2, "the store has no run yet"),
+    "": (2, "missing argument 'BASELINE'"),
+}
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscope: CommandLine) -> None:
+    for word in line.split():
+        if word.endswith(".json") and "/" not in word and word != "nothing.json":
+            write(invented(word.removesuffix(".json")), oscope.folder / word)
+    code, told = COMMANDS[line]
+    answer = oscope("gate", *line.split())
+    assert answer.code == code
+    assert told in " ".join((answer.out if code == 0 else answer.err).split())
+    assert len(answer.err.splitlines()) == (code != 0)
+    assert bool(answer.out) == (code != 2)
+
+
+def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
+    names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("base", "slow")]
+    answer = oscope("gate", *names, "--json", "-")
+    assert answer.code == 1
+    assert json.loads(answer.out)["regressed"] == 2
+    assert "limit 3 %" in answer.err
+
+
+def test_the_newest_run_after_the_baseline_is_judged(oscope: CommandLine) -> None:
+    for name in ("syscall.cost", "syscall.cost", "syscall.throughput"):
+        oscope("run", name, "--set", "call=read", "--reps", "10")
+    first, second, _ = oscope.runs()
+    answer = oscope("gate", first, "--max-regression", "90%")
+    assert (answer.code, answer.err) == (0, "")
+    assert f"gate: {second} against {first}" in answer.out
+    refused = oscope("gate", second)
+    assert refused.code == 2
+    assert "no run of syscall.cost after the baseline" in refused.err
+    # A record of the baseline stands for it.
+    assert oscope("export", first, "--format", "json", "-o", "base.json").code == 0
+    assert f"gate: {second} against {first}" in oscope("gate", "base.json", "--max-regression", "90%").out

@@ -1,0 +1,215 @@
+"""The history of an experiment: lines of runs that compare, changes, what changed there, wrong input."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import null_changes
+from cli_driver import CommandLine, described
+from invented_runs import ENVIRONMENT, run
+from oscope.errors import UsageError
+from oscope.history import collect, environment_changes, to_object
+from oscope.statistics import summarise_point
+from oscope.statistics.changes import enough, find_changes
+from oscope.statistics.summary import median_of_point
+
+PLAIN = null_changes.Scenario("plain")
+
+
+def step(runs: int, at: int, size: float, seed: int = 0) -> np.ndarray:
+    table = null_changes.simulate(replace(PLAIN, runs=runs), np.random.default_rng(seed))
+    table[0, at:] *= 1 + size
+    return table
+
+
+def test_a_change_is_found_at_its_run_with_its_size() -> None:
+    ((change,),) = find_changes(step(20, 12, 0.1))
+    assert change.at == 12
+    assert change.p < 0.01
+    ratio, low, high = change.ratio
+    assert low < 1.1 < high
+    assert change.after / change.before == pytest.approx(ratio)
+
+
+def test_two_changes_are_found() -> None:
+    table = step(30, 10, 0.1)
+    table[0, 20:] *= 1.1
+    (found,) = find_changes(table)
+    assert [change.at for change in found] == [10, 20]
+
+
+def test_two_runs_that_lie_off_are_no_new_level() -> None:
+    table = step(20, 18, 0.5)
+    assert find_changes(table) == ((),)
+
+
+def test_exact_counts_change_where_they_do_and_nowhere_else() -> None:
+    counts = np.array([[236.0] * 10 + [237.0] * 10, [236.0] * 20])
+    (change,), none = find_changes(counts)
+    assert (change.at, change.before, change.after) == (10, pytest.approx(236.0), pytest.approx(237.0))
+    assert none == ()
+
+
+def test_values_around_zero_change_by_a_difference() -> None:
+    values = np.random.default_rng(1).normal(0, 1, (1, 20))
+    values[0, 10:] += 8
+    ((change,),) = find_changes(values)
+    assert np.isnan(change.ratio[0])
+    assert change.estimate.low < 8 < change.estimate.high
+
+
+def test_a_gap_is_no_run() -> None:
+    table = step(24, 12, 0.1)
+    table[0, [3, 12, 20]] = np.nan
+    ((change,),) = find_changes(table)
+    assert change.at == 13
+
+
+def test_too_few_runs_are_not_searched() -> None:
+    assert not enough(7)
+    assert enough(8)
+    assert not enough(8, looks=2)
+    assert find_changes(step(7, 4, 5.0)) == ((),)
+    ((change,),) = find_changes(step(8, 4, 5.0))
+    assert change.at == 4
+
+
+def test_equal_input_gives_equal_changes() -> None:
+    assert repr(find_changes(step(20, 12, 0.1))) == repr(find_changes(step(20, 12, 0.1)))
+
+
+@pytest.mark.parametrize("series", [1, 12])
+def test_false_alarms_stay_at_their_nominal_level(series: int) -> None:
+    from scipy import stats
+
+    scenario = replace(PLAIN, series=series)
+    alarms = sum(each.any for each in null_changes.outcomes(scenario, 200, 5))
+    assert stats.binomtest(alarms, 200).proportion_ci(method="wilson").low <= 0.06
+
+
+def test_a_shift_of_two_deviations_is_found_mostly() -> None:
+    found = list(null_changes.outcomes(replace(PLAIN, shift=2), 100, 6))
+    assert sum(each.first(2) is not None for each in found) >= 75
+
+
+def test_the_median_is_that_of_the_summary() -> None:
+    results = run({"read": 240.0})
+    summary = summarise_point(results, results.points[0], "time_ns")
+    assert median_of_point(results, results.points[0], "time_ns") == (
+        summary.n,
+        summary.median,
+        summary.ci95,
+    )
+
+
+def test_runs_that_may_not_be_compared_are_in_lines_of_their_own() -> None:
+    other = {**ENVIRONMENT, "machine": "f" * 16}
+    clock = {**ENVIRONMENT, "clock": {"kind": "monotonic_raw"}}
+    runs = [run({"read": 240.0}, n, environment=e) for n, e in enumerate((ENVIRONMENT, other, clock) * 2)]
+    newer = replace(run({"read": 240.0}, 6), workload_version=2)
+    lines = collect([*runs, newer])
+    assert [len(line.runs) for line in lines] == [2, 2, 2, 1]
+    assert len({line.name for line in lines}) == 4
+
+
+def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> None:
+    newer = {**ENVIRONMENT, "kernel": {**ENVIRONMENT["kernel"], "release": "6.2.0"}, "boot_id": "boot-2"}
+    runs = [
+        run(
+            {"read": 240.0 * (1.1 if n >= 6 else 1), "getppid": 100.0},
+            n,
+            environment=newer if n >= 6 else ENVIRONMENT,
+        )
+        for n in range(12)
+    ]
+    (line,) = collect(runs)
+    assert line.kernel_changes() == {6: "kernel release 6.1.0 → 6.2.0"}
+    read, getppid = line.series
+    (change,) = read.changes
+    assert change.at == 6
+    assert getppid.changes == ()
+    assert line.surroundings(read, change) == {
+        "kernel release": ("6.1.0", "6.2.0"),
+        "boot": ("boot-1", "boot-2"),
+    }
+    ((told, untold),) = (line["series"] for line in to_object("syscall.cost", (line,))["lines"])
+    assert told["changes"][0]["run"] == runs[6].run_id
+    assert untold["changes"] == []
+
+
+def test_only_what_differs_and_is_known_on_both_sides_is_told() -> None:
+    a = run({"read": 1.0})
+    later: dict[str, Any] = {"oscope": "0.2.0", "git_commit": "b" * 40, "python": "3.13"}
+    b = run({"read": 1.0}, 1, environment={**ENVIRONMENT, "laboratory": later})
+    assert environment_changes(a, b) == {
+        "Oscope": ("0.1.0", "0.2.0"),
+        "commit of Oscope": ("a" * 12, "b" * 12),
+    }
+    assert environment_changes(a, a) == {}
+
+
+def test_a_metric_that_no_run_has_is_told() -> None:
+    with pytest.raises(UsageError, match="no run has a metric 'speed'") as caught:
+        collect([run({"read": 1.0})], "speed")
+    assert caught.value.remedy == "there is time_ns, calls_per_s"
+
+
+def measure(oscope: CommandLine, **variables: str) -> None:
+    words = ("run", "syscall.cost", "--set", "call=getppid,read", "--set", "style=loop", "--reps", "6")
+    assert oscope(*words, **variables).code == 0
+
+
+def test_the_command_shows_the_stored_runs_and_what_it_cannot_say(oscope: CommandLine) -> None:
+    for _ in range(2):
+        measure(oscope)
+    measure(oscope, FAKE_PROBE_MACHINE="ffff")
+    measure(oscope, FAKE_PROBE_DESCRIBE=described(version=2))
+    answer = oscope("history", "syscall.cost")
+    assert (answer.code, answer.err) == (0, "")
+    assert "syscall.cost: 4 runs in 3 lines that must not be compared" in answer.out
+    assert answer.out.count("not enough runs to look for changes: it takes 8 or more") == 3
+    for id_ in oscope.runs():
+        assert len(re.findall(rf"^{id_} ", answer.out, re.MULTILINE)) == 2
+    one = oscope("history", "syscall.cost", "--point", "call=read", "--json", "-", "--figure", "h.png")
+    assert one.code == 0
+    lines = json.loads(one.out)["lines"]
+    assert [[series["factors"]["call"] for series in line["series"]] for line in lines] == [["read"]] * 3
+    assert (oscope.folder / "h.png").read_bytes().startswith(b"\x89PNG")
+    shown = oscope("show", oscope.runs()[0]).out
+    median = re.search(r"^read +([\d.]+)", shown, re.MULTILINE)
+    assert median is not None
+    assert lines[0]["series"][0]["median"][0] == pytest.approx(float(median[1]), rel=0.01)
+    page = oscope("history", "syscall.cost", "--metric", "cycles", "--figure", "h.html")
+    assert page.code == 0
+    assert "over its runs" in (oscope.folder / "h.html").read_text()
+
+
+WRONG = {
+    "syscall.cost --since yesterday": "--since yesterday: not a date",
+    "syscall.cost --since 2999-01-01": "no run of syscall.cost since then",
+    "syscall.cost --point call": "--point call: not of the form factor=level",
+    "syscall.cost --point call=fork": "no point of syscall.cost with call=fork",
+    "syscall.cost --metric speed": "no run has a metric 'speed': there is time_ns, cycles",
+    "syscall.cost --figure h.pdf": "--figure h.pdf: not a file of a known form",
+    "syscall.cost --figure missing/h.png": "--figure missing/h.png: the folder",
+    "syscall.cost --json missing/h.json": "--json missing/h.json: the folder",
+    "syscall.costs": "syscall.cost",
+    "process.create": "the store has no samples of process.create",
+    "tools.devices": "tools.devices is an inspection and has no samples",
+    "": "missing argument 'EXPERIMENT'",
+}
+
+
+def test_a_wrong_request_gets_one_line(oscope: CommandLine) -> None:
+    measure(oscope)
+    for line, told in WRONG.items():
+        answer = oscope("history", *line.split())
+        assert (answer.code, answer.out) == (2, ""), (line, answer)
+        (error,) = answer.err.splitlines()
+        assert told in error, line

@@ -1,0 +1,89 @@
+"""`oscope explain-variation` and what the report says of it: causes, own CPU time, too few samples."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import synthetic
+from cli_driver import COST, CommandLine
+from oscope.report import variation
+from oscope.report.analysis import Analysed
+from oscope.report.experiments import view
+from oscope.samples import ExperimentResults
+
+
+@pytest.fixture
+def cost() -> ExperimentResults:
+    return synthetic.cost()
+
+
+def test_the_invented_cause_is_named_first(cost: ExperimentResults) -> None:
+    results = Analysed.of(synthetic.Results((cost,)))
+    every = variation.of_experiment(results, cost, "time_ns")
+    assert len(every) == len(cost.points)
+    assert all(each.judged for each in every)
+    # Interrupts and the run delay rise together there.
+    assert next(iter(variation.totals(every))) in {"interrupts", "run_delay_ns"}
+    drawn = variation.figure(every)
+    assert drawn is not None
+    shares = np.array([trace["x"] for trace in drawn.traces], dtype=float)
+    assert shares.sum(axis=0) == pytest.approx(100, abs=0.5)
+    assert "goes with" in variation.in_brief(results, every)
+
+
+def test_the_report_shows_it_beside_the_experiment(cost: ExperimentResults) -> None:
+    seen = view(Analysed.of(synthetic.Results((cost,))), cost)
+    assert "Where the spread comes from" in [figure.title for figure in seen.figures]
+    assert "Causes by point" in [table.title for table in seen.tables]
+
+
+def test_few_samples_are_told_and_nothing_is_drawn() -> None:
+    cost = synthetic.cost(reps=12)
+    results = Analysed.of(synthetic.Results((cost,)))
+    every = variation.of_experiment(results, cost, "time_ns")
+    assert variation.figure(every) is None
+    assert variation.in_brief(results, every).startswith("Not enough samples")
+    assert "Where the spread comes from" not in [figure.title for figure in view(results, cost).figures]
+
+
+def test_counts_of_instructions_are_not_explained(cost: ExperimentResults) -> None:
+    clock = {**cost.environment["clock"], "kind": "instructions"}
+    counted = replace(cost, environment={**cost.environment, "clock": clock})
+    assert counted.clock == "instructions"
+    seen = view(Analysed.of(synthetic.Results((counted,))), counted)
+    assert "Where the spread comes from" not in [figure.title for figure in seen.figures]
+
+
+def test_a_run_is_explained_on_the_terminal_and_as_json(oscope: CommandLine) -> None:
+    assert oscope(*COST, "--reps", "60").code == 0
+    told = oscope("explain-variation", "last")
+    assert told.code == 0
+    assert "syscall.cost: what makes time_ns vary" in told.out
+    assert "unexplained" in told.out
+    written = json.loads(oscope("explain-variation", "last", "--json", "-").out)
+    assert written["schema"] == "oscope.variation/1"
+    (experiment,) = written["experiments"]
+    assert experiment["metric"] == "time_ns"
+    for point in experiment["points"]:
+        shares = sum(cause["share"] for cause in point["causes"])
+        assert point["unexplained"] is None or shares + point["unexplained"] == pytest.approx(1, abs=0.01)
+
+
+def test_few_samples_of_a_run_are_told(oscope: CommandLine) -> None:
+    assert oscope(*COST, "--reps", "5").code == 0
+    told = oscope("explain-variation", "last")
+    assert told.code == 0
+    assert "Not enough samples" in told.out
+
+
+def test_a_metric_that_is_not_there_is_refused(oscope: CommandLine) -> None:
+    assert oscope(*COST, "--reps", "5").code == 0
+    told = oscope("explain-variation", "last", "--metric", "colour")
+    assert told.code == 2
+    (line,) = told.err.splitlines()
+    assert "has no metric 'colour'" in line
+    assert "time_ns" in line
