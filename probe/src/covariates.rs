@@ -229,6 +229,7 @@ fn difference<N: TryInto<u64>>(before: Option<N>, after: Option<N>) -> Option<u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workloads::mapping::{Mapping, Pages};
 
     fn taken(cpu: Option<usize>, work: impl FnOnce()) -> Map<String, Value> {
         let counters = Counters::open();
@@ -271,12 +272,13 @@ mod tests {
     #[test]
     fn faults_are_counted_for_the_work_alone() {
         let pages = 512;
+        // Fresh from the kernel: the allocator may give memory that was touched before.
         let touch = || {
-            let mut memory = vec![0_u8; pages * 4096];
-            memory.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
-            std::hint::black_box(memory);
+            let mut memory = Mapping::new(pages * 4096, Pages::Base).expect("there is the memory");
+            let bytes = memory.as_mut_slice();
+            bytes.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+            std::hint::black_box(bytes);
         };
-        // A huge page takes a single fault; the kernel may give one even to memory this small only when it is 2 MiB aligned.
         let faults = taken(None, touch)["minor_faults"]
             .as_u64()
             .expect("getrusage is always there");
