@@ -191,7 +191,7 @@ def test_a_guest_is_given_the_modules_of_its_kernel(
     kernel = build.build(made(), Silence())
     plain = initramfs.pack(real_probe, ())
     packed = initramfs.pack(real_probe, (), kernel.modules_folder)
-    assert b"lib/modules/oscope/one.ko\0" in packed.read_bytes()
+    assert b"run/oscope/modules/one.ko\0" in packed.read_bytes()
     assert b"one.ko" not in plain.read_bytes()
     assert initramfs.pack(real_probe, ()) == plain != packed
 

@@ -26,7 +26,8 @@ if [ "$purpose" != run ]; then
   want git git
   want perf linux-perf
   want valgrind valgrind
-  # Kernels for guests, and what boots them.
+  # Kernels for guests, what boots them, and what loads their modules.
+  want insmod kmod
   for tool in flex bison bc lz4 patch perl; do want "$tool" "$tool"; done
   want xz xz-utils
   want qemu-system-x86_64 qemu-system-x86

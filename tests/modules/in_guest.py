@@ -215,7 +215,7 @@ def main() -> None:
     found: dict[str, Any] = {"workload": workload(given.probe)}
     found["unloaded"] = not SENDER.exists() and not RECEIVER.exists()
     for name in ("oscope_sender", "oscope_receiver"):
-        subprocess.run(["insmod", f"/lib/modules/oscope/{name}.ko"], check=True, timeout=limit_s())
+        subprocess.run(["insmod", f"/run/oscope/modules/{name}.ko"], check=True, timeout=limit_s())
     found["mode"] = [file.stat().st_mode & 0o777 for file in (SENDER, RECEIVER)]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as place:
         files = make(Path(place) / "sent")

@@ -13,7 +13,7 @@ use crate::made::Made;
 use crate::made::thing::{Outcome, Thing};
 
 /// Where a guest has the modules of its kernel.
-const FOLDER: &str = "/lib/modules/oscope";
+const FOLDER: &str = "/run/oscope/modules";
 /// The modules, as the kernel names them, with their devices.
 const MODULES: [(&str, &str); 2] = [("oscope_sender", SENDER), ("oscope_receiver", RECEIVER)];
 

@@ -71,7 +71,7 @@ def boot(
     """Boot a kernel and run a command in the guest: oscope kernel boot my_precious -- uname -r.
 
     The guest has this machine's files, read only, and the command this command's standard streams and exit
-    status. Oscope's kernel modules are in /lib/modules/oscope. A kernel that panics or hangs is told of by
+    status. Oscope's kernel modules are in /run/oscope/modules. A kernel that panics or hangs is told of by
     its console's last lines.
 
     With --peer the guest has the address 10.0.2.1 and its peer 10.0.2.2, whose command begins once the first

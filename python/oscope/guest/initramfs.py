@@ -60,7 +60,7 @@ _ACCOUNTS = {
     "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
 }
 """Whom sshd lets in, and as whom it runs what it does not trust."""
-MODULES = "/lib/modules/oscope"
+MODULES = "/run/oscope/modules"
 """Where a guest has Oscope's modules, of whichever kernel it is."""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from oscope.clocks import Clock
@@ -32,18 +32,17 @@ _NETWORK = "10.0.2."
 _TAG = "oscope"
 """By which a guest finds the folder of modules."""
 _SHOW_MODULES = (
-    f"mount -t tmpfs {_TAG} {PurePosixPath(initramfs.MODULES).parent}",
-    f"mkdir {initramfs.MODULES}",
+    f"mkdir -p {initramfs.MODULES}",
     f"mount -t 9p -o ro,trans=virtio,version=9p2000.L {_TAG} {initramfs.MODULES}",
 )
 
 _STREAMS_BACK = (
     "if [ -t 1 ]; then p() { for d in /sys/class/virtio-ports/*; do read -r n < $d/name; "
-    '[ "$n" != virtme.$1 ] || echo /dev/${d##*/}; done; }; '
+    '[ "$n" != virtme.$1 ] || echo /dev/${d##*/}; done; }; r=$(p ret); trap \'echo $? > "$r"\' EXIT; '
     'exec < "$(p stdin)" > "$(p stdout)" 2> "$(p stderr)"; fi'
 )
-"""virtme-ng's first process gives a command the console where udev is late with the names of the ports: a
-slow guest's output would be lost. The ports themselves are there."""
+"""virtme-ng's first process gives a command the console where udev is late with the names of the ports, or is
+not there: its output and its status would be lost. The ports themselves are there."""
 
 _EXACT_CPU = "max,-rdrand,-rdseed"
 _CPU = {"kvm": "host", "tcg": "max"}
@@ -188,7 +187,7 @@ def _script(wanted: Wanted, command: Sequence[str]) -> str:
         steps.append(f"{name} && {address} && ip link set $name up || exit {NO_NETWORK}")
         if wanted.link.number == SECOND:
             steps.append("read -r line")
-    steps += [f"echo {shlex.quote(BEGUN)} > /dev/console", f"exec {shlex.join(command)}"]
+    steps += [f"echo {shlex.quote(BEGUN)} > /dev/console", shlex.join(command)]
     return "; ".join(steps)
 
 
