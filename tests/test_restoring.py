@@ -221,19 +221,33 @@ def own_swap() -> list[str]:
     return [path for path in used if any(path in text for text in told)]
 
 
+def own_groups() -> list[str]:
+    """Return the control groups that a journal of this test names and that are there."""
+    found: dict[int, str] = {}
+    for path in restoring.journals().glob("*.json"):
+        # The last line may be half written.
+        for line in path.read_text().split("\n")[:-1]:
+            told = json.loads(line)
+            if "undone" in told:
+                found.pop(told["undone"], None)
+            elif "made" in told and told["made"][1]["kind"] == "group":
+                found[told["made"][0]] = told["made"][1]["path"]
+    return [path for path in found.values() if Path(path).is_dir()]
+
+
 def in_full_swing(
     killable: tuple[CommandLine, list[subprocess.Popen[str]]], what: str
 ) -> tuple[subprocess.Popen[str], list[int]]:
-    """Begin a long measurement; return it, and the processes below it, once swap of its own is in use."""
+    """Begin a long measurement; return it, and the processes below it, once all is there that it makes."""
     command, started = killable
     name, *levels = LONG[what]
     settings = [word for level in levels for word in ("--set", level)]
     process = command.start("run", name, *settings, "--reps", "100000", start_new_session=True)
     started.append(process)
     latest = time.monotonic() + PATIENCE_S
-    while not own_swap():
+    while not (own_swap() and (what != "pressure" or own_groups())):
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < latest, "no swap was made"
+        assert time.monotonic() < latest, "no swap was made, or no control group"
         time.sleep(0.01)
     return process, family(process.pid)
 

@@ -32,11 +32,12 @@ class Placement:
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """Allow this thread everything for a moment, since a child inherits what its parent is allowed."""
+        before = os.sched_getaffinity(0)
         os.sched_setaffinity(0, self._allowed)
         try:
             yield
         finally:
-            os.sched_setaffinity(0, self._apart)
+            os.sched_setaffinity(0, before)
 
 
 def _move(cpus: set[int]) -> None:
