@@ -1,5 +1,7 @@
 //! Pinning the calling thread to a CPU, and putting it back.
 
+use std::collections::BTreeSet;
+
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
@@ -27,14 +29,21 @@ pub fn online() -> Result<Vec<usize>, Failure> {
     parse_list(&text).ok_or_else(|| Failure::failed(format!("{path} is {text:?}")))
 }
 
-/// CPUs as the kernel lists them, such as `0-2,5`; `None` if it is no such list.
+/// No kernel has more CPUs (NR_CPUS of x86 is 8192 at most).
+const MOST_CPUS: usize = 1 << 16;
+
+/// CPUs as the kernel lists them, such as `0-2,5`, each once, ascending, none in an empty one; `None` if it is no such list.
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
+    let mut cpus = BTreeSet::new();
+    for part in text.trim().split(',').filter(|_| !text.trim().is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
-        cpus.extend(first.parse::<usize>().ok()?..=last.parse().ok()?);
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if first > last || last > MOST_CPUS {
+            return None;
+        }
+        cpus.extend(first..=last);
     }
-    Some(cpus)
+    Some(cpus.into_iter().collect())
 }
 
 /// Keep the calling thread on `cpu` from now on.
@@ -107,7 +116,8 @@ fn current() -> Result<CpuSet, Failure> {
         .map_err(|error| Failure::system("reading the CPU affinity", error))
 }
 
-fn members(set: &CpuSet) -> Vec<usize> {
+/// The CPUs of a set, ascending.
+pub fn members(set: &CpuSet) -> Vec<usize> {
     (0..CpuSet::count())
         .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
         .collect()
@@ -142,7 +152,10 @@ mod tests {
     fn a_list_of_cpus_is_read_as_the_kernel_writes_it() {
         assert_eq!(parse_list("0-2,5\n"), Some(vec![0, 1, 2, 5]));
         assert_eq!(parse_list("\n"), Some(vec![]));
-        assert_eq!(parse_list("0-x"), None);
+        assert_eq!(parse_list("3,1,1-2"), Some(vec![1, 2, 3]));
+        for none in ["0-x", "a", "1-", "3-1", "0,,1", "0-99999999"] {
+            assert_eq!(parse_list(none), None, "{none}");
+        }
         let online = online().unwrap();
         assert!(allowed().unwrap().iter().all(|cpu| online.contains(cpu)));
     }

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use crate::affinity::parse_list;
 use crate::cancel;
 use crate::error::Failure;
 use crate::input::{Lines, Wait};
@@ -186,7 +187,7 @@ impl Tunable {
     fn check(&self, word: &str, places: &[PathBuf]) -> Result<(), Failure> {
         let choices = self.choices(places);
         if self.name == INTERRUPTS {
-            return match setting::cpus(word) {
+            return match parse_list(word) {
                 Some(_) => Ok(()),
                 None => Err(Failure::request(
                     self.name,

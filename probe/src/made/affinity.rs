@@ -9,6 +9,7 @@ use nix::unistd::Pid;
 
 use super::Made;
 use super::thing::{Outcome, Thing};
+use crate::affinity::members;
 use crate::error::Failure;
 
 /// Enter in the journal that `thread`, which may run on `before`, is going to be narrowed to one of `narrow` for moments; `None` where it has ended.
@@ -74,12 +75,6 @@ fn start_time(thread: i32) -> Option<u64> {
     let stat = fs::read_to_string(Path::new(&path)).ok()?;
     let fields = stat.rsplit_once(')')?.1;
     fields.split_whitespace().nth(19)?.parse().ok()
-}
-
-fn members(set: &CpuSet) -> Vec<usize> {
-    (0..CpuSet::count())
-        .filter(|&cpu| set.is_set(cpu).unwrap_or(false))
-        .collect()
 }
 
 #[cfg(test)]
