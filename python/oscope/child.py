@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from oscope.errors import ProbeError
+from oscope.errors import OscopeError, ProbeError
 
 _LOOK_S = 0.5
 """A signal handler shortens a wait by at most this."""
@@ -118,6 +118,13 @@ class Child:
         """Return what it last said to people, to be put behind a message; empty if nothing."""
         self._drain_words()
         return f"; its last words: {' / '.join(self._words)}" if self._words else ""
+
+    def fail(self) -> NoReturn:
+        """Wait for its end, and raise OscopeError with the reason and the remedy that it told people."""
+        self.wait()
+        words = self.last_words().removeprefix("; its last words: ").replace("oscope-probe: ", "")
+        message, _, remedy = words.partition("; ")
+        raise OscopeError(message or f"{self.subject} ended without a word", remedy=remedy or None)
 
     def doing(self) -> str:
         """Say what a silent process's threads are at, such as `D in folio_wait_bit`: waiting for a device."""

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oscope.errors import OscopeError, UsageError
+from oscope.child import Child
+from oscope.errors import UsageError
 from oscope.locate import ask, find_probe
 
 STEADY = "steady"
@@ -103,39 +104,40 @@ def tuned(wanted: Mapping[str, str]) -> Iterator[list[Held]]:
     if not wanted:
         yield []
         return
-    words = [str(find_probe()), _VERB, *(f"{name}={value}" for name, value in wanted.items())]
-    # In a session of its own, a Ctrl-C at the terminal does not end the lease before the run.
-    with subprocess.Popen(
-        words,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    ) as process:
-        if process.stdin is None or process.stdout is None:
-            raise RuntimeError("a process was started without its pipes")
+    lease = Lease(wanted)
+    try:
+        yield lease.held
+    finally:
+        lease.end()
+
+
+class Lease(Child):
+    """The probe's verb that holds settings until its input ends."""
+
+    subject = "what holds the settings"
+    goodbye_limit_s = _LIMIT_S
+
+    def __init__(self, wanted: Mapping[str, str]) -> None:
+        """Have them held. Raises OscopeError with the reason where one cannot be; then none stays set."""
+        words = (f"{name}={value}" for name, value in wanted.items())
+        super().__init__([find_probe(), _VERB, *words], stdin=subprocess.PIPE)
         try:
-            line = process.stdout.readline()
-            if not line:
-                raise OscopeError(_last_words(process), remedy="see oscope tune for what there is")
-            yield [_held(one) for one in json.loads(line)["held"]]
-        finally:
-            process.stdin.close()
-            try:
-                process.wait(_LIMIT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        if process.returncode != 0:
-            raise OscopeError(
-                f"the settings may not be as they were: {_last_words(process)}",
-                remedy="run oscope-probe restore as root",
-            )
+            lines, ended = self.lines(_LIMIT_S)
+            if ended:
+                self.fail()
+            self.held = [_held(one) for one in json.loads(lines[0])["held"]]
+        except BaseException:
+            self.kill()
+            raise
+
+    def end(self) -> None:
+        """Have them put back; OscopeError where that failed: a later command tries again."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self.wait() != 0:
+            self.fail()
+        self.kill()
 
 
 def _held(told: Mapping[str, Any]) -> Held:
     return Held(told["name"], told["path"], told["before"], told.get("now"), told.get("left"))
-
-
-def _last_words(process: subprocess.Popen[bytes]) -> str:
-    words = (process.stderr.read() if process.stderr else b"").decode(errors="replace").strip().splitlines()
-    return words[-1].removeprefix("oscope-probe: ") if words else "the probe ended without a word"

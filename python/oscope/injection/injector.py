@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import orjson
 
@@ -76,7 +76,7 @@ class Injector(Child):
         try:
             first = next(self.events(_BEGIN_LIMIT_S), None)
             if not isinstance(first, Begun):
-                self._fail()
+                self.fail()
         except BaseException:
             self.kill()
             raise
@@ -104,13 +104,7 @@ class Injector(Child):
     def finish(self) -> None:
         """Wait for its end once its output has ended; OscopeError where that was no good one."""
         if self.wait() != 0:
-            self._fail()
-
-    def _fail(self) -> NoReturn:
-        self.wait()
-        words = self.last_words().removeprefix("; its last words: ").replace("oscope-probe: ", "")
-        message, _, remedy = words.partition("; ")
-        raise OscopeError(message or "the injector ended without a word", remedy=remedy or None)
+            self.fail()
 
     def _parse(self, line: bytes) -> Event:
         try:
