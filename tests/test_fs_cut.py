@@ -1,4 +1,4 @@
-"""A small new file is written in place: what becomes of it where connection or mount end amid that."""
+"""A small new file, or one with several names, is written in place: what comes of it where that is cut."""
 
 from __future__ import annotations
 
@@ -34,13 +34,24 @@ def cutting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cutting]:
 
 
 class Scene:
-    """A mount, and in it a new file of which the content is held on its way to the server."""
+    """A mount, and in it a file of which the content is held on its way to the server.
 
-    def __init__(self, cutting: Cutting, mounted_at: Mount, folder: Path, moment: Moment) -> None:
+    It is a new one, or one that was there (`before`) and gets a second name.
+    """
+
+    def __init__(
+        self, cutting: Cutting, mounted_at: Mount, folder: Path, moment: Moment, before: bytes | None = None
+    ) -> None:
         self.server = cutting.server
         self.there = folder / "file"
+        if before is not None:
+            self.there.write_bytes(before)
+            # Long ago: within one second and of one size the server's versions are the same.
+            os.utime(self.there, (1_000_000_000, 1_000_000_000))
+            (mounted_at.root / "other").hardlink_to(mounted_at.root / "file")
         self.descriptor = os.open(mounted_at.root / "file", os.O_WRONLY | os.O_CREAT)
         os.write(self.descriptor, OURS)
+        os.ftruncate(self.descriptor, len(OURS))
         self.made = self.there.stat().st_ino
         cutting.hold(moment)
         self._thread = ThreadPoolExecutor(1)
@@ -72,6 +83,27 @@ def contents(folder: Path) -> dict[str, bytes]:
         assert name not in found
         found[name] = path.read_bytes()
     return found
+
+
+def ends_amid(end: str, scene: Scene, cutting: Cutting, folder: Path, home: Path, mounted_at: Mount) -> None:
+    """Cut the connection, stop the server for a while, or kill the mount and recover; to the end of all."""
+    match end:
+        case "cut":
+            cutting.server.cut()
+            assert scene.ended().exception() is None
+            os.close(scene.descriptor)
+            mounted_at.stop()
+        case "stop":
+            cutting.server.stop()
+            assert scene.ended().exception() is not None
+            scene.close()
+            cutting.server.start()
+            mounted_at.stop()
+        case _:
+            mounted_at.crash()
+            scene.ended()
+            scene.close()
+            by_recover(cutting, folder, home, mounted_at)
 
 
 @every_moment
@@ -165,21 +197,66 @@ def test_what_another_wrote_meanwhile_is_kept_and_ours_goes_beside(
     with mount(cutting.server, fs_folder, home, "--timeout", "4s") as mounted_at:
         scene = Scene(cutting, mounted_at, fs_folder, moment)
         scene.there.write_bytes(THEIRS)
-        match end:
-            case "cut":
-                cutting.server.cut()
-                assert scene.ended().exception() is None
-                os.close(scene.descriptor)
-                mounted_at.stop()
-            case "stop":
-                cutting.server.stop()
-                assert scene.ended().exception() is not None
-                scene.close()
-                cutting.server.start()
-                mounted_at.stop()
-            case _:
-                mounted_at.crash()
-                scene.ended()
-                scene.close()
-                by_recover(cutting, fs_folder, home, mounted_at)
+        ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
     assert contents(fs_folder) == {"file": THEIRS, "beside": OURS}
+
+
+LONG, SHORT = b"as it was. " * 2000, b"as it was"
+assert len(SHORT) < len(OURS) // 2 < len(OURS) < len(LONG)
+
+
+def half_done(before: bytes, moment: Moment) -> bytes:
+    """Return what the server has at that moment of a file that was there."""
+    if moment is Moment.NOTHING:
+        return before
+    return OURS if moment is Moment.ALL else held(moment) + before[len(held(moment)) :]
+
+
+def one_file(folder: Path, made: int) -> dict[str, bytes]:
+    """Return what is in a folder; `file` and `other` are still the one file that they were."""
+    assert {(folder / name).stat().st_ino for name in ("file", "other")} == {made}
+    return contents(folder)
+
+
+@pytest.mark.parametrize("before", [LONG, SHORT], ids=["longer", "shorter"])
+@pytest.mark.parametrize("end", ["cut", "kill"])
+@every_moment
+def test_a_cut_amid_writing_a_linked_file_is_mended_in_place(
+    moment: Moment, end: str, before: bytes, cutting: Cutting, fs_folder: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with mount(cutting.server, fs_folder, home) as mounted_at:
+        scene = Scene(cutting, mounted_at, fs_folder, moment, before)
+        torn = scene.there.read_bytes()
+        assert torn == half_done(before, moment)
+        ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
+    wanted = {"file": OURS, "other": OURS}
+    # Half old, half new: it cannot be told from another's change. A beginning of ours is no loss.
+    if torn != before and not OURS.startswith(torn):
+        wanted["beside"] = torn
+    assert one_file(fs_folder, scene.made) == wanted
+
+
+@pytest.mark.parametrize(
+    ("end", "moment"),
+    [
+        ("cut", Moment.PART),
+        ("cut", Moment.CONTENT),
+        ("cut", Moment.ALL),
+        ("stop", Moment.PART),
+        ("kill", Moment.PART),
+        ("kill", Moment.CONTENT),
+        ("kill", Moment.ALL),
+    ],
+)
+def test_what_another_wrote_into_a_linked_file_meanwhile_is_kept_beside(
+    end: str, moment: Moment, cutting: Cutting, fs_folder: Path, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    with mount(cutting.server, fs_folder, home, "--timeout", "15s") as mounted_at:
+        scene = Scene(cutting, mounted_at, fs_folder, moment, LONG)
+        scene.there.write_bytes(THEIRS)
+        ends_amid(end, scene, cutting, fs_folder, home, mounted_at)
+        if end != "kill":
+            assert "cut off" in mounted_at.said()
+    assert one_file(fs_folder, scene.made) == {"file": OURS, "other": OURS, "beside": THEIRS}

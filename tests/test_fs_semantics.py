@@ -179,6 +179,43 @@ def test_what_a_mapping_stores_after_close_goes_back(
         mounted_at.stop()
 
 
+@BOTH_WAYS
+def test_truncation_by_name_goes_back_though_a_mapping_holds_the_file_open(
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "file").write_bytes(b"x" * 5000)
+    with mount(fs_server, fs_folder, tmp_path / "home", *way) as mounted_at:
+        path = mounted_at.root / "file"
+        (mounted_at.root / "other").hardlink_to(path)
+        with opened(path, os.O_RDWR) as descriptor:
+            mapping = SharedMapping(descriptor, 5000)
+        for size, kept in ((9000, 5000), (100, 100), (0, 0), (6000, 0)):
+            os.truncate(mounted_at.root / "other", size)
+            # It has returned, so the server has it; nothing else will be closed that would see to it.
+            assert (fs_folder / "file").read_bytes() == b"x" * kept + bytes(size - kept)
+        mapping.close()
+        mounted_at.stop()
+
+
+@BOTH_WAYS
+def test_a_time_that_is_set_is_not_overwritten_by_what_was_stored_through_a_mapping_before(
+    way: tuple[str, ...], fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "file").write_bytes(b"x" * 5000)
+    with mount(fs_server, fs_folder, tmp_path / "home", *way) as mounted_at:
+        path = mounted_at.root / "file"
+        with opened(path, os.O_RDWR) as descriptor:
+            mapping = SharedMapping(descriptor, 5000)
+            mapping.write(10, b"stored")
+            os.utime(path, (1_100_000_000, 1_200_000_000))
+            assert int(path.stat().st_mtime) == 1_200_000_000
+        mapping.close()
+        mounted_at.stop()
+        there = fs_folder / "file"
+        assert there.read_bytes()[8:18] == b"xxstoredxx"
+        assert int(there.stat().st_mtime) == 1_200_000_000
+
+
 def test_names_of_any_bytes_are_kept(fs_server: SshServer, fs_folder: Path, tmp_path: Path) -> None:
     names = [bytes([byte]) for byte in range(1, 256) if byte not in b"/."] + [b"\xff" * 255, b"..."]
     with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:

@@ -17,7 +17,8 @@
 //! The session's threads read requests of the kernel and do what memory and local disk can answer (read, write, attributes that are fresh).
 //! What may ask the server some of them do too, but never all at once: the rest is given to worker threads, which send the reply. Who does
 //! it waits for gates and for the server; the server waits for nobody, and each of its answers has a time limit, so each gate is given back.
-//! Nothing waits for the kernel, but an open for a release that is on its way, within a time limit and without a gate (`released`).
+//! Two wait for the kernel, both without a gate: an open for a release that is on its way, within a time limit (`released`), and a setting of
+//! times for the writes of pages that are mapped (`change`), which the session's other threads answer by themselves.
 
 mod attributes;
 mod back;
@@ -26,6 +27,7 @@ mod change;
 mod clock;
 mod closing;
 mod conflict;
+mod creating;
 mod data;
 mod doubt;
 mod file;
@@ -39,6 +41,7 @@ mod recover;
 mod released;
 mod replies;
 mod report;
+mod requests;
 mod running;
 mod same;
 mod session;
@@ -52,7 +55,9 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
 use std::time::Duration;
 
 use crate::remote::Remote;
@@ -104,6 +109,8 @@ pub struct Shared {
     left: Mutex<HashSet<PathBuf>>,
     /// Renames of which no answer came.
     doubts: Mutex<Vec<Arc<Doubt>>>,
+    /// The way to tell the kernel something that it has not asked for; there once it is mounted.
+    kernel: OnceLock<fuser::Notifier>,
 }
 
 /// One open description of a file.

@@ -199,27 +199,29 @@ impl Remote {
     /// Put a file: its attributes as it stands on the server, before anyone else can change it. Three round trips for a small one.
     ///
     /// Whether it was done is known even where the connection breaks in between. Its times where `order.times` is `None` are the
-    /// server's. With `in_place` it is not atomic.
+    /// server's.
     ///
     /// # Errors
     /// `Conflict`: not what the order expects is there, and nothing was changed. Else as for [`Self::create`] (without EEXIST), EISDIR
     /// where a folder is there; what reading `from` gives. The temporary is removed, if need be when there is a connection again.
     pub fn put(&self, from: &File, order: &Put<'_>) -> Result<Attributes, PutError> {
         check(&[order.path])?;
-        match order.in_place {
-            true => Putting::new(&self.link, from, order).overwrite(),
-            false => Putting::new(&self.link, from, order).replace(),
-        }
+        Putting::new(&self.link, from, order).replace()
     }
 
-    /// Put a small file into an empty one that is there, by one request: two round trips. Others see it empty or whole; `order.in_place`
-    /// does not matter. `None`: the connection broke meanwhile, and what is there may be empty, all of it, or a part.
+    /// Put a file into the one that is there, which stays the same one for its other names: two round trips for a small one. Not atomic,
+    /// but for one request into an empty file. `None`: the connection broke meanwhile, and what is there may be what was there, all of the
+    /// new, or a part of either; by the time that it is looked at, another's as well.
     ///
     /// # Errors
     /// As for [`Self::put`].
-    pub fn fill(&self, from: &File, order: &Put<'_>) -> Result<Option<Attributes>, PutError> {
+    pub fn put_in_place(
+        &self,
+        from: &File,
+        order: &Put<'_>,
+    ) -> Result<Option<Attributes>, PutError> {
         check(&[order.path])?;
-        Putting::new(&self.link, from, order).fill()
+        Putting::new(&self.link, from, order).in_place()
     }
 
     /// A new folder with this mode, whatever the server's umask; it keeps the set-group-id bit that it has of its parent.
@@ -303,11 +305,16 @@ impl Remote {
         self.known(made, at)
     }
 
-    /// Change attributes: what they are then. Owner and times of a link are the link's own, where the server has `lsetstat`.
+    /// Change attributes: what they were just before (`None`: the server did not say), and what they are then, in one round trip. Where the
+    /// connection broke meanwhile it is done twice: then what they were is what the first left. Owner and times of a link are the link's own, where the server has `lsetstat`.
     ///
     /// # Errors
     /// EPERM, EACCES, ENOENT, EISDIR (the size of a folder), ENOSPC, EROFS; EIO without an answer in time.
-    pub fn set(&self, path: &Path, change: &Change) -> Result<Attributes, Errno> {
+    pub fn set(
+        &self,
+        path: &Path,
+        change: &Change,
+    ) -> Result<(Option<Attributes>, Attributes), Errno> {
         self.run(Again::Yes, &[path], |talk| {
             operations::set(talk, path, change)
         })

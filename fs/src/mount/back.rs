@@ -10,6 +10,7 @@ use crate::store::{self, Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
+use super::beside::{Ours, cut_off, save_theirs};
 use super::file::{FileNode, Noted, times};
 use super::filling::{fills_empty, left_by_filling};
 
@@ -175,16 +176,16 @@ impl Shared {
         }
         // After a cut by a rename alone, until it is known to be whole: a server that is held up may go on with what it had received.
         let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();
-        let filling = fills.then_some(load.digest);
+        let filling = (fills || load.linked).then_some(load.digest);
         if let Err(why) = self.store.mark_sending(&load.copy, version, filling) {
             // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict copy.
             unwritten(load, why);
         }
-        let sent = match fills && !load.linked {
-            true => self.fill(load, times, durable),
-            false => self
-                .put(load, &load.path, load.base, times, durable)
-                .map(Some),
+        let order = order(load, &load.path, load.base, times, durable);
+        let sent = match (load.linked, fills) {
+            (true, _) => self.remote.put_in_place(load.copy.file(), &order),
+            (false, true) => self.fill(load, &order),
+            (false, false) => self.remote.put(load.copy.file(), &order).map(Some),
         };
         if matches!(sent, Ok(None) | Err(PutError::Errno(_))) {
             // It may have been done: the answer alone may be what is missing.
@@ -205,13 +206,13 @@ impl Shared {
         load: &Load,
         there: Option<Attributes>,
     ) -> Result<bool, Errno> {
-        let cut = load.linked && file.state().sending.is_some();
-        let found = match self.was_ours(file, there) {
-            Some(version) => Some(version),
-            None => match self.was_filled(file, load, there)? {
-                None if cut => self.saved(load, there),
-                version => version,
-            },
+        let sending = file.state().sending;
+        let found = match there {
+            // An earlier copying back left it, of which no answer came.
+            Some(there) if sending == Some(there.version()) => sending,
+            Some(there) if load.linked && sending.is_some() => self.saved(file, load, &there)?,
+            Some(there) => self.was_filled(file, load, &there)?,
+            None => None,
         };
         let Some(version) = found else {
             return Ok(false);
@@ -219,6 +220,8 @@ impl Shared {
         {
             let mut state = file.state();
             (state.base, state.acknowledged) = (Some(version), None);
+            // Once: who finds another's change again and again does not save it each time.
+            state.sending = None;
         }
         if let Err(why) = self.store.mark_found(&load.copy, version) {
             unwritten(load, why);
@@ -226,64 +229,60 @@ impl Shared {
         Ok(true)
     }
 
-    /// The version of what is there if an earlier copying back left it, of which no answer came.
-    fn was_ours(&self, file: &FileNode, there: Option<Attributes>) -> Option<Version> {
-        let there = there?.version();
-        let sending = file.state().sending.take();
-        sending.filter(|version| *version == there)
-    }
-
     /// The version of what is there if a filling that was cut off left it.
     fn was_filled(
         &self,
         file: &FileNode,
         load: &Load,
-        there: Option<Attributes>,
+        there: &Attributes,
     ) -> Result<Option<Version>, Errno> {
         let filling = file.state().filling;
-        match (there, filling, load.base) {
-            (Some(there), Some(sent), Some(_)) => {
-                left_by_filling(&self.remote, &load.path, &there, load.copy.file(), sent)
+        match (filling, load.base) {
+            (Some(sent), Some(_)) => {
+                left_by_filling(&self.remote, &load.path, there, load.copy.file(), sent)
             }
             _ => Ok(None),
         }
     }
 
-    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the new: saves it beside,
-    /// so that ours may be written over it; `None` if it could not be saved.
-    fn saved(&self, load: &Load, there: Option<Attributes>) -> Option<Version> {
-        let there = there.filter(|there| there.kind == Kind::File)?;
-        let saved = super::beside::save_theirs(&self.remote, &self.store, &load.path, &there);
-        log::note(&super::beside::cut_off(&load.path, &saved.ok()?));
-        Some(there.version())
-    }
-
-    fn fill(
+    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the new: saves it beside
+    /// unless it is ours, so that ours may be written over it; `None` if it could not be saved.
+    ///
+    /// # Errors
+    /// EIO: the server does not say.
+    fn saved(
         &self,
+        file: &FileNode,
         load: &Load,
-        times: (u32, u32),
-        durable: bool,
-    ) -> Result<Option<Attributes>, PutError> {
-        let order = order(load, &load.path, load.base, times, durable);
-        match self.remote.fill(load.copy.file(), &order) {
-            // It was made without leave to be written to (mode 0444): it can yet be replaced.
-            Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
-                self.remote.put(load.copy.file(), &order).map(Some)
+        there: &Attributes,
+    ) -> Result<Option<Version>, Errno> {
+        if there.kind != Kind::File {
+            return Ok(None);
+        }
+        let ours = Ours {
+            copy: load.copy.file(),
+            sent: file.state().filling,
+        };
+        match save_theirs(&self.remote, &self.store, &load.path, there, &ours) {
+            Err(Errno::EIO) => Err(Errno::EIO),
+            Err(_) => Ok(None),
+            Ok((version, kept)) => {
+                if let Some(kept) = kept {
+                    log::note(&cut_off(&load.path, &kept));
+                }
+                Ok(Some(version))
             }
-            answer => answer,
         }
     }
 
-    fn put(
-        &self,
-        load: &Load,
-        path: &Path,
-        base: Option<Version>,
-        times: (u32, u32),
-        durable: bool,
-    ) -> Result<Attributes, PutError> {
-        let order = order(load, path, base, times, durable);
-        self.remote.put(load.copy.file(), &order)
+    fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Attributes>, PutError> {
+        match self.remote.put_in_place(load.copy.file(), order) {
+            // It was made without leave to be written to (mode 0444): it can yet be replaced.
+            Err(PutError::Errno(Errno::EACCES | Errno::EPERM)) => {
+                self.remote.put(load.copy.file(), order).map(Some)
+            }
+            answer => answer,
+        }
     }
 
     /// The server has it: writes that down.
@@ -322,7 +321,8 @@ impl Shared {
         let mut tries = super::conflict::names(&load.path);
         loop {
             let name = tries.next().ok_or(Errno::EEXIST)?;
-            match self.put(load, &name, None, times, durable) {
+            let order = order(load, &name, None, times, durable);
+            match self.remote.put(load.copy.file(), &order) {
                 Err(PutError::Conflict(_)) => continue,
                 Err(PutError::Errno(why)) => return Err(why),
                 Ok(now) => {
@@ -371,7 +371,6 @@ fn order<'a>(
         owner: Some((load.attributes.uid, load.attributes.gid)),
         times: Some(times),
         durable,
-        in_place: load.linked && path == load.path,
     }
 }
 

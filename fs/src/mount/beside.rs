@@ -1,14 +1,17 @@
 //! What goes beside a name: contents of which the server's name stands for something else by now.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, Put, PutError, Remote};
-use crate::store::Store;
+use crate::remote::{Attributes, Put, PutError, Remote, Version};
+use crate::store::{self, Digest, Store};
 
+use super::attributes::errno;
 use super::report::shown;
+use super::same::begins_with;
 use super::tree::Displaced;
 use super::{Shared, conflict, locked};
 
@@ -48,16 +51,31 @@ impl Shared {
     }
 }
 
+/// What a writing in place that was cut off may have left.
+pub(super) struct Ours<'a> {
+    /// What is to be there.
+    pub copy: &'a File,
+    /// Digest of what was sent, where it is known: the copy may have been changed since.
+    pub sent: Option<Digest>,
+}
+
 /// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut off may have torn
-/// it, or somebody else may have changed it; it cannot be told which. The name that it has now.
+/// it, or somebody else may have changed it; it cannot be told which. Not if it is a beginning of ours, or all that was sent: whoever wrote
+/// that, nothing is lost. The version of what was there, and the name that it has now.
 pub(super) fn save_theirs(
     remote: &Remote,
     store: &Store,
     path: &Path,
     there: &Attributes,
-) -> Result<PathBuf, Errno> {
+    ours: &Ours<'_>,
+) -> Result<(Version, Option<PathBuf>), Errno> {
     let theirs = store.make(there.size)?;
     let there = remote.fetch(path, theirs.file(), &|_| Ok(()))?;
+    if begins_with(ours.copy, theirs.file())?
+        || Some(store::digest(theirs.file()).map_err(errno)?) == ours.sent
+    {
+        return Ok((there.version(), None));
+    }
     for name in conflict::names(path) {
         let order = Put {
             path: &name,
@@ -67,10 +85,9 @@ pub(super) fn save_theirs(
             owner: Some((there.uid, there.gid)),
             times: Some((there.atime, there.mtime)),
             durable: true,
-            in_place: false,
         };
         match remote.put(theirs.file(), &order) {
-            Ok(_) => return Ok(name),
+            Ok(_) => return Ok((there.version(), Some(name))),
             Err(PutError::Conflict(_)) => {}
             Err(PutError::Errno(why)) => return Err(why),
         }

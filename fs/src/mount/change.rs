@@ -2,12 +2,12 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fuser::TimeOrNow;
+use fuser::{INodeNo, TimeOrNow};
 use nix::errno::Errno;
 
 use crate::command::log;
 use crate::remote::{Attributes, Change, Version};
-use crate::store;
+use crate::store::{self, Entry};
 
 use super::attributes::errno;
 use super::file::{FileNode, set_times, times};
@@ -31,6 +31,14 @@ pub struct Wanted {
     pub mtime: Option<TimeOrNow>,
 }
 
+/// A time was set on the server.
+struct Timed {
+    /// The version that it had just before, if it has said so.
+    before: Option<Version>,
+    /// When that was, by [`super::clock::Clock::now`], or a little earlier.
+    asked: i64,
+}
+
 impl Shared {
     /// Changes a node; all that is asked for, or what comes before the first that fails.
     pub(super) fn change(
@@ -42,11 +50,15 @@ impl Shared {
         let file = self.tree().file(ino);
         let Some(file) = file else {
             let now = self.tree().attributes(ino).ok_or(Errno::ESTALE)?.0;
-            return self.change_on_server(ino, &order(wanted, &now, (now.atime, now.mtime)));
+            let change = order(wanted, &now, (now.atime, now.mtime));
+            return self.change_on_server(ino, &change).map(drop);
         };
         if wanted.size.is_some() && handle.is_none() {
             // One that was closed is no writer that would see to it.
             self.wait_for_release(&file);
+        }
+        if wanted.size.is_none() && (wanted.atime.is_some() || wanted.mtime.is_some()) {
+            self.mapped_pages_out(ino, &file);
         }
         let _gate = file.gate();
         if let Some(size) = wanted.size {
@@ -72,13 +84,33 @@ impl Shared {
             Some(times) => self.before_timing(ino, &file, times.1),
             None => true,
         };
-        self.change_on_server(ino, &change)?;
+        let asked = self.clock.now();
+        let before = self.change_on_server(ino, &change)?;
         if let (Some(times), Some(copy), true) =
             (change.times, file.copy(), file.state().journalled)
         {
             set_times(copy.file(), times)?;
         }
-        self.keep_attributes(ino, &file, change.times.is_some() && alone)
+        let timed = (change.times.is_some() && alone).then_some(Timed { before, asked });
+        self.keep_attributes(ino, &file, timed)
+    }
+
+    /// Without the gate: has the kernel write what was stored through shared mappings of a file that is about to be given a time. It comes
+    /// as writes, each of which dates the file, and would come after the new time else (fuse_do_setattr, fs/fuse/dir.c, does so for a
+    /// writeback cache alone; that the pages go too is all that the protocol offers: fuse_reverse_inval_inode, fs/fuse/inode.c).
+    /// The writes need neither the gate nor this thread.
+    fn mapped_pages_out(&self, ino: u64, file: &FileNode) {
+        let may_be_mapped = {
+            let state = file.state();
+            state.writers > 0 && state.backing.is_none()
+        };
+        if let Some(kernel) = self.kernel.get().filter(|_| may_be_mapped)
+            && let Err(why) = kernel.inval_inode(INodeNo(ino), 0, 0)
+        {
+            log::note(&format!(
+                "what is mapped may be dated later than a program has set: {why}"
+            ));
+        }
     }
 
     /// With the gate held: the server is about to be given a new time for a file whose content it has. Whether nobody else changed it,
@@ -108,7 +140,8 @@ impl Shared {
         true
     }
 
-    /// With the gate held: the content is cut or grows, and goes back at once unless a writer will see to it when it closes.
+    /// With the gate held: the content is cut or grows. By a descriptor that writes it goes back when that is closed; by name (truncate(2))
+    /// at once, as if it was opened and closed for it: who else has it open for writing may be a mapping, of which no close comes.
     fn resize(
         &self,
         ino: u64,
@@ -123,7 +156,7 @@ impl Shared {
             copy.file().set_len(size).map_err(errno)?;
             file.wrote();
         }
-        if by.is_some_and(|handle| handle.writable) || file.state().writers > 0 {
+        if by.is_some_and(|handle| handle.writable) {
             return Ok(());
         }
         let sent = self.copy_back(ino, file, false);
@@ -173,21 +206,23 @@ impl Shared {
         Ok(false)
     }
 
-    fn change_on_server(&self, ino: u64, change: &Change) -> Result<(), Errno> {
+    /// The version that the server had just before, if it was asked and has said so.
+    fn change_on_server(&self, ino: u64, change: &Change) -> Result<Option<Version>, Errno> {
         if *change == Change::default() {
-            return Ok(());
+            return Ok(None);
         }
         loop {
             let Some(path) = self.tree().path(ino) else {
-                return self.change_unlinked(ino, change);
+                return self.change_unlinked(ino, change).map(|()| None);
             };
             let answer = self.remote.set(&path, change);
             let mut tree = self.tree();
             if answer == Err(Errno::ENOENT) && tree.path(ino).is_some_and(|now| now != path) {
                 continue;
             }
-            tree.became(ino, answer?);
-            return Ok(());
+            let (before, now) = answer?;
+            tree.became(ino, now);
+            return Ok(before.map(|before| before.version()));
         }
     }
 
@@ -202,7 +237,12 @@ impl Shared {
     }
 
     /// With the gate held: what is cached of the file follows what this mount changed on the server.
-    fn keep_attributes(&self, ino: u64, file: &FileNode, timed: bool) -> Result<(), Errno> {
+    fn keep_attributes(
+        &self,
+        ino: u64,
+        file: &FileNode,
+        timed: Option<Timed>,
+    ) -> Result<(), Errno> {
         let (now, path) = {
             let tree = self.tree();
             (tree.attributes(ino).ok_or(Errno::ESTALE)?.0, tree.path(ino))
@@ -210,39 +250,43 @@ impl Shared {
         let Some(path) = path else {
             return Ok(());
         };
+        let entry = self.store.entry(&path)?;
         let Some(copy) = file.copy() else {
-            let entry = self.store.entry(&path)?;
             let Some(entry) = entry.filter(|entry| entry.dirty.is_none()) else {
                 return Ok(());
             };
             self.store.set_kept(&entry.copy, kept(&now))?;
-            let version = entry
-                .version
-                .filter(|version| timed && version.size == now.size);
-            return version.map_or(Ok(()), |_| {
-                set_times(entry.copy.file(), (now.atime, now.mtime))?;
-                // Another's change in the meantime may hide behind the time that was set here.
-                self.store.mark_clean(&entry.copy, now.version(), false)
-            });
+            let timed = timed.filter(|_| entry.version.is_some_and(|had| had.size == now.size));
+            return timed.map_or(Ok(()), |timed| self.dated(&entry, &now, &timed));
         };
         self.store.set_kept(&copy, kept(&now))?;
-        if !timed {
+        let Some(timed) = timed else {
             return Ok(());
-        }
+        };
         let (journalled, acknowledged) = {
             let mut state = file.state();
             (state.base, state.known) = (Some(now.version()), self.clock.now());
             (state.journalled, state.acknowledged)
         };
         match (journalled, acknowledged) {
-            (false, _) => {
-                set_times(copy.file(), (now.atime, now.mtime))?;
-                self.store.mark_clean(&copy, now.version(), false)
-            }
+            (false, _) => entry
+                .filter(|entry| entry.copy.id() == copy.id())
+                .map_or(Ok(()), |entry| self.dated(&entry, &now, &timed)),
             (true, Some(digest)) => self.store.mark_acknowledged(&copy, now.version(), digest),
             // No digest of what the server has is known; the journal tells its version.
             (true, None) => Ok(()),
         }
+    }
+}
+
+impl Shared {
+    /// With the gate held: a clean copy gets the time that this mount has just set on the server. It may be believed later if its version was
+    /// believed and was what the server had just before: else another's change may hide behind the time that was set.
+    fn dated(&self, entry: &Entry, now: &Attributes, timed: &Timed) -> Result<(), Errno> {
+        set_times(entry.copy.file(), (now.atime, now.mtime))?;
+        let alone = entry.trusted && timed.before.is_some() && timed.before == entry.version;
+        let trusted = alone && self.clock.can_trust(now.mtime, timed.asked);
+        self.store.mark_clean(&entry.copy, now.version(), trusted)
     }
 }
 

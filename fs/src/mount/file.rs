@@ -47,7 +47,7 @@ pub struct State {
     pub backing: Option<Arc<BackingId>>,
     /// What a copying back would have left on the server that ended without an answer.
     pub sending: Option<Version>,
-    /// Digest of what was being written into the empty file on the server when that ended without an answer.
+    /// Digest of what was being written in place when that ended without an answer.
     pub filling: Option<Digest>,
     /// The last copying back failed: it is tried again by the thread that tends, not by each release.
     pub failed: bool,

@@ -1,8 +1,6 @@
 //! A small content that is written into an empty file of the server, in place, and what is left of that by a cut.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -11,7 +9,7 @@ use crate::remote::{Attributes, Kind, Remote, Version};
 use crate::store::{self, Digest};
 
 use super::attributes::errno;
-use super::same::{fetched, in_memory};
+use super::same::{begins_with, fetched, in_memory};
 
 /// Bytes that every server takes in one request (draft-ietf-secsh-filexfer-02, 3: packets of 34000 bytes).
 const ONE_REQUEST: u64 = 32 << 10;
@@ -44,19 +42,6 @@ pub fn left_by_filling(
         Err(Errno::EFBIG | Errno::ENOENT | Errno::EACCES) => return Ok(None),
         got => got?,
     };
-    let ours =
-        begins_with(copy, &found).map_err(errno)? || store::digest(&found).map_err(errno)? == sent;
+    let ours = begins_with(copy, &found)? || store::digest(&found).map_err(errno)? == sent;
     Ok(ours.then(|| got.version()))
-}
-
-fn begins_with(whole: &File, beginning: &File) -> io::Result<bool> {
-    let size = beginning.metadata()?.len();
-    if whole.metadata()?.len() < size {
-        return Ok(false);
-    }
-    let read = |file: &File| {
-        let mut bytes = vec![0; usize::try_from(size).unwrap_or(usize::MAX)];
-        file.read_exact_at(&mut bytes, 0).map(|()| bytes)
-    };
-    Ok(read(whole)? == read(beginning)?)
 }

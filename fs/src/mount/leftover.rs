@@ -62,7 +62,6 @@ impl Shared {
                 owner: Some((entry.kept.uid, entry.kept.gid)),
                 times: Some(times(entry.copy.file()).map_err(errno)?),
                 durable: true,
-                in_place: false,
             };
             match self.remote.put(entry.copy.file(), &order) {
                 Ok(made) => {

@@ -1,7 +1,6 @@
-//! Open and create: a node is bound to a copy at the first open.
+//! Open: a node is bound to a copy at the first open.
 
 use std::cell::Cell;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -83,62 +82,6 @@ impl Shared {
             self.finish(ino, &file);
         }
         opened
-    }
-
-    /// Makes a new file and opens it. `Err(EEXIST)`: there is one.
-    pub(super) fn create(
-        &self,
-        parent: u64,
-        name: &OsStr,
-        mode: u32,
-        flags: i32,
-        register: impl FnOnce(&File) -> io::Result<BackingId>,
-    ) -> Result<(u64, Opened), Errno> {
-        let path = self.tree().path_of(parent, name).ok_or(Errno::ENOENT)?;
-        // Before the server makes the file: a full cache must not leave an empty one there.
-        let spare = locked(&self.spare).take();
-        let copy = spare.map_or_else(|| self.store.make(0), Ok)?;
-        let known = self.child_file(parent, name);
-        // What is in use here goes beside by itself, whole, when it is closed.
-        if known.is_none_or(|(_, file)| !file.in_use()) {
-            self.put_leftover_beside(parent, name, &path)?;
-        }
-        let began = self.clock.now();
-        let made = self.remote.create(&path, mode & 0o7777)?;
-        self.clock.told(made.mtime);
-        let mut tree = self.tree();
-        tree.taken(parent, name);
-        let ino = tree.made(parent, name, made);
-        let file = tree.file(ino).ok_or(Errno::EIO)?;
-        // Against the order of locks, but nobody else can hold the gate of a node that was made just now.
-        let _gate = file.gate();
-        drop(tree);
-        self.follow_displaced();
-        set_times(copy.file(), (made.atime, made.mtime))?;
-        self.under_its_names(ino, &copy, |path| {
-            self.store
-                .keep_dirty(&copy, path, Some(made.version()), kept(&made))
-        })?;
-        let noted = file.look(&copy).map_err(errno)?;
-        {
-            let mut state = file.state();
-            state.copy = Some(copy);
-            (state.base, state.known) = (Some(made.version()), began);
-            state.journalled = true;
-            state.noted = Some(noted);
-        }
-        let writable = flags & libc::O_ACCMODE != libc::O_RDONLY;
-        Ok((ino, self.opened(ino, &file, writable, register)?))
-    }
-
-    /// Makes an empty copy for the next file, while nobody waits for it.
-    pub(super) fn prepare(&self) {
-        if locked(&self.spare).is_some() {
-            return;
-        }
-        // That there is no room is told when it matters: to who makes the next file.
-        let made = self.store.make_ready().ok();
-        *locked(&self.spare) = made;
     }
 
     /// With the gate held: has the node bound to a copy with the content that an open must see.
@@ -302,7 +245,7 @@ impl Shared {
 
     /// Has the store keep a copy under the names that the node has now: a folder above may have been renamed while the server
     /// was asked. None is until that is done, for what is kept under an old name after a rename would be copied back to it.
-    fn under_its_names(
+    pub(super) fn under_its_names(
         &self,
         ino: u64,
         copy: &Copy,
@@ -318,7 +261,7 @@ impl Shared {
     }
 
     /// With the gate held and a copy bound: one more handle.
-    fn opened(
+    pub(super) fn opened(
         &self,
         ino: u64,
         file: &Arc<FileNode>,

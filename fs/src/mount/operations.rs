@@ -149,7 +149,7 @@ mod tests {
 
     /// The methods of `impl Filesystem for Session`, and the operation that each counts.
     fn methods() -> Vec<(String, String)> {
-        let source = include_str!("session.rs");
+        let source = include_str!("requests.rs");
         let start = source.find("impl Filesystem for Session {").unwrap();
         let body = &source[start..start + source[start..].find("\n}\n").unwrap()];
         let parts = body.split("\n    fn ").skip(1);

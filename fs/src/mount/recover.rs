@@ -18,6 +18,9 @@ use super::filling::left_by_filling;
 use super::report::shown;
 use super::tend::alone_soon;
 
+/// How often a file is begun anew: where the connection breaks, or others change what is there meanwhile.
+const TRIES: usize = 8;
+
 /// What a recovery did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovered {
@@ -136,7 +139,7 @@ fn one(remote: &Remote, store: &Store, id: CopyId) -> (PathBuf, Result<Outcome, 
         Ok(Some(entry)) => {
             let path = entry.path().to_owned();
             let outcome = match entry.dirty.clone() {
-                Some(dirty) => finish(remote, store, &entry, &dirty),
+                Some(dirty) => finish(remote, store, &entry, dirty),
                 None => Ok(Outcome::Nothing),
             };
             (path, outcome)
@@ -144,11 +147,16 @@ fn one(remote: &Remote, store: &Store, id: CopyId) -> (PathBuf, Result<Outcome, 
     }
 }
 
-fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Result<Outcome, Errno> {
+fn finish(
+    remote: &Remote,
+    store: &Store,
+    entry: &Entry,
+    mut dirty: Dirty,
+) -> Result<Outcome, Errno> {
     // Before the content is looked at: who can write to it then can after.
     let alone = alone_soon(entry.copy.file());
     let digest = store::digest(entry.copy.file()).map_err(errno)?;
-    if dirty.digest == Some(digest) || untouched(entry, dirty) {
+    if dirty.digest == Some(digest) || untouched(entry, &dirty) {
         return rest(store, entry, dirty.base, digest, alone, Outcome::Nothing);
     }
     if dirty.other_boot && dirty.settled != Some(digest) {
@@ -156,14 +164,16 @@ fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Resul
     }
     let mut base = dirty.base;
     let mut outcome = Outcome::CopiedBack;
-    loop {
-        match remote.put(entry.copy.file(), &order(entry, entry.path(), base)?) {
-            Ok(now) => {
+    for _ in 0..TRIES {
+        match put(remote, store, entry, base, digest) {
+            Ok(Some(now)) => {
                 return rest(store, entry, Some(now.version()), digest, alone, outcome);
             }
+            // Cut off: the next try finds what is there.
+            Ok(None) => (dirty.sending, dirty.filling) = (Some(sent(entry)?), Some(digest)),
             Err(PutError::Errno(why)) => return Err(why),
             Err(PutError::Conflict(Some(there)))
-                if ours(remote, store, entry, dirty, &there, digest)? =>
+                if ours(remote, store, entry, &dirty, &there, digest)? =>
             {
                 if base == Some(there.version()) {
                     return Err(Errno::EBUSY);
@@ -171,15 +181,45 @@ fn finish(remote: &Remote, store: &Store, entry: &Entry, dirty: &Dirty) -> Resul
                 base = Some(there.version());
             }
             Err(PutError::Conflict(Some(there)))
-                if cut_off(entry, dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
+                if cut_off(entry, &dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
             {
-                let kept = aside::save_theirs(remote, store, entry.path(), &there)?;
-                base = Some(there.version());
-                outcome = Outcome::Mended(kept);
+                let ours = aside::Ours {
+                    copy: entry.copy.file(),
+                    sent: dirty.filling,
+                };
+                let (version, kept) =
+                    aside::save_theirs(remote, store, entry.path(), &there, &ours)?;
+                base = Some(version);
+                outcome = kept.map_or(outcome, Outcome::Mended);
             }
             Err(PutError::Conflict(_)) => return beside(remote, store, entry, alone),
         }
     }
+    Err(Errno::EIO)
+}
+
+/// Puts the copy under its name; in place if this mount linked it, which is written down before: `None` then if it was cut off.
+fn put(
+    remote: &Remote,
+    store: &Store,
+    entry: &Entry,
+    base: Option<Version>,
+    digest: Digest,
+) -> Result<Option<Attributes>, PutError> {
+    let order = order(entry, entry.path(), base)?;
+    if entry.paths.len() == 1 {
+        return remote.put(entry.copy.file(), &order).map(Some);
+    }
+    store.mark_sending(&entry.copy, sent(entry)?, Some(digest))?;
+    remote.put_in_place(entry.copy.file(), &order)
+}
+
+/// The version that a copying back leaves.
+fn sent(entry: &Entry) -> Result<Version, Errno> {
+    Ok(Version {
+        size: entry.copy.file().metadata().map_err(errno)?.len(),
+        mtime: times(entry.copy.file()).map_err(errno)?.1,
+    })
 }
 
 /// Whether what is there is of our own making: what was being sent, the beginning of it, or the very same content.
@@ -257,7 +297,7 @@ fn beside(remote: &Remote, store: &Store, entry: &Entry, alone: bool) -> Result<
     }
     for name in conflict::names(entry.path()) {
         let mut order = order(entry, &name, None)?;
-        (order.expect_nothing, order.in_place) = (true, false);
+        order.expect_nothing = true;
         match remote.put(entry.copy.file(), &order) {
             Ok(_) => {
                 store.forget_copy(entry.copy.id());
@@ -283,6 +323,5 @@ fn order<'a>(
         owner: Some((entry.kept.uid, entry.kept.gid)),
         times: Some(times(entry.copy.file()).map_err(errno)?),
         durable: true,
-        in_place: entry.paths.len() > 1,
     })
 }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use fuser::{Config, MountOption, SessionACL};
 use nix::unistd::{AccessFlags, access};
@@ -54,6 +54,7 @@ impl Mounted {
             spare: Mutex::new(None),
             left: Mutex::new(left),
             doubts: Mutex::new(Vec::new()),
+            kernel: OnceLock::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -76,6 +77,8 @@ impl Mounted {
         let config = config(&self.shared.options);
         let session = fuser::Session::new(session, mountpoint, &config)
             .map_err(|error| refused(mountpoint, &error))?;
+        // Set once: a mount is run once.
+        let _ = self.shared.kernel.set(session.notifier());
         let tender = Tender::start(&self.shared);
         ready();
         let ended = session.run();

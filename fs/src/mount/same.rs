@@ -120,11 +120,17 @@ const NEVER: Version = Version {
 
 /// Whether two files hold the same.
 fn same(one: &File, other: &File) -> Result<bool, Errno> {
-    let sizes = [one, other].map(|file| file.metadata().map(|found| found.len()));
-    let [Ok(size), Ok(other_size)] = sizes else {
-        return Err(Errno::EIO);
-    };
-    if size != other_size {
+    Ok(length(one)? == length(other)? && begins_with(one, other)?)
+}
+
+fn length(file: &File) -> Result<u64, Errno> {
+    Ok(file.metadata().map_err(errno)?.len())
+}
+
+/// Whether a file begins with all that another one holds.
+pub(super) fn begins_with(one: &File, other: &File) -> Result<bool, Errno> {
+    let size = length(other)?;
+    if length(one)? < size {
         return Ok(false);
     }
     let step = usize::try_from(size.min(SMALL)).unwrap_or(0);

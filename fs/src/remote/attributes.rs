@@ -87,8 +87,6 @@ pub struct Put<'a> {
     pub times: Option<(u32, u32)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
-    /// Write into the file that is there, so that it stays the same one for its other names; not atomic.
-    pub in_place: bool,
 }
 
 /// Why a file was not put.

@@ -1,7 +1,7 @@
 //! A whole file into the one that is there, which stays the same file for its other names.
 //!
-//! Not atomic: others may see it half-written. Where the connection breaks in between, a file that has other names is written anew, without
-//! a comparison, for what is there is then our own beginning. An empty file that is filled is not: see [`Putting::fill`].
+//! Not atomic: others may see it half-written. Where the connection breaks in between, it is not written anew: what is there by then may be our
+//! own beginning or another's change, which the caller has to find out.
 
 use nix::errno::Errno;
 
@@ -14,19 +14,9 @@ use super::upload::Upload;
 use super::wire::{Packet, Status, flag, kind};
 
 impl Putting<'_> {
-    /// Put in place, over as many connections as it takes.
-    pub fn overwrite(mut self) -> Result<Attributes, PutError> {
-        for _ in 0..TRIES {
-            if let Some(attributes) = self.over_one_connection()? {
-                return Ok(attributes);
-            }
-        }
-        Err(PutError::Errno(Errno::EIO))
-    }
-
     /// Put in place, over one connection from the first write on; `None`: it broke, and what is there by now has to be found out. A server that is
     /// held up may write what it has received even then: only a rename is safe from that.
-    pub fn fill(mut self) -> Result<Option<Attributes>, PutError> {
+    pub fn in_place(mut self) -> Result<Option<Attributes>, PutError> {
         for _ in 0..TRIES {
             let put = self.over_one_connection()?;
             if put.is_some() || self.begun {
@@ -93,7 +83,6 @@ impl Putting<'_> {
         match there {
             Ok(now) if now.kind == Kind::Folder => Err(Trouble::Errno(Errno::EISDIR).into()),
             Ok(now) if now.kind != Kind::File => Err(Stop::Conflict(Some(now))),
-            _ if self.begun => Ok(()),
             there => judge(self.order, there),
         }
     }

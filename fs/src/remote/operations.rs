@@ -139,7 +139,7 @@ fn with_mode(
                 mode: Some(mode | (made.mode & 0o7000)),
                 ..Change::default()
             };
-            set(talk, path, &whole).map(Some)
+            set(talk, path, &whole).map(|(_, now)| Some(now))
         }
         other => known(other),
     }
@@ -255,10 +255,15 @@ pub fn hard_link(talk: &mut Talk<'_>, of: &Path, at: &Path) -> Result<Option<Att
     known(talk.attributes(look))
 }
 
-/// Change attributes, and tell them as they are then.
+/// Change attributes, and tell them as they were just before (if the server says so) and as they are then.
 ///
 /// In an order in which none undoes another: the owner clears set-id bits, the size sets the times.
-pub fn set(talk: &mut Talk<'_>, path: &Path, change: &Change) -> Result<Attributes, Trouble> {
+pub fn set(
+    talk: &mut Talk<'_>,
+    path: &Path,
+    change: &Change,
+) -> Result<(Option<Attributes>, Attributes), Trouble> {
+    let before = talk.ask_path(kind::LSTAT, path);
     let own = talk.extensions().lsetstat;
     let none = Change::default();
     let parts = [
@@ -305,12 +310,13 @@ pub fn set(talk: &mut Talk<'_>, path: &Path, change: &Change) -> Result<Attribut
         asked.push((id, part));
     }
     let look = talk.ask_path(kind::LSTAT, path);
+    let before = talk.attributes(before)?;
     for (id, part) in asked {
         let said = talk.status(id)?;
         settle(talk, said, Doing::Set(path, &part))?;
     }
     let said = talk.attributes(look)?;
-    settle(talk, said, Doing::Look)
+    Ok((before.ok(), settle(talk, said, Doing::Look)?))
 }
 
 /// The room of the target's file system.

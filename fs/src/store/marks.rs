@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// Just before a copying back that will leave `version` (the size and time that it sets), see [`Dirty::sending`]; `filling`: the digest
-    /// of what goes into an empty file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
+    /// of what goes into a file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.

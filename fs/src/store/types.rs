@@ -50,8 +50,8 @@ pub struct Dirty {
     /// What a copying back that was under way would have left on the server. If the server has this version, that
     /// copying back was done, by us, though nobody lived to write it down: then it is the base.
     pub sending: Option<Version>,
-    /// Digest of what was to be written into the file of [`Dirty::base`], which was empty, in place: if the server has that, or a beginning of
-    /// the copy, a kill or a broken connection cut it off. Left out where there is none, as by versions that did not know it.
+    /// Digest of what was to be written in place, into the file of [`Dirty::base`], which was empty or has other names: if the server has that,
+    /// or a beginning of the copy, a kill or a broken connection cut it off. Left out where there is none, as by versions that did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub filling: Option<Digest>,
     /// Digest of what the server was last known to hold of this copy's making. A copy that still has it has nothing

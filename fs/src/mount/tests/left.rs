@@ -151,6 +151,13 @@ fn a_change_of_equal_size_and_time_is_recovered() {
 
 #[test]
 fn a_linked_file_whose_writing_was_cut_off_is_made_whole() {
+    // A beginning of ours is no loss; whatever else is there may be.
+    for (there, is_kept) in [(b"new", false), (b"mew", true)] {
+        made_whole(there, is_kept);
+    }
+}
+
+fn made_whole(there: &[u8], is_kept: bool) {
     let mut rig = Rig::new(options());
     rig.unmount();
     rig.serve("f", b"old content");
@@ -166,13 +173,94 @@ fn a_linked_file_whose_writing_was_cut_off_is_made_whole() {
     };
     store.mark_sending(&copy, sending, None).unwrap();
     drop(copy);
-    fs::write(rig.on("f"), b"new").unwrap();
+    fs::write(rig.on("f"), there).unwrap();
     let done = recovered(&rig, &store);
     assert_eq!((done.copied_back, done.conflicts, done.left), (1, 0, 0));
     assert_eq!(fs::read(rig.on("g")).unwrap(), b"new content");
     let inode = |name| fs::metadata(rig.on(name)).unwrap().ino();
     assert_eq!(inode("f"), inode("g"));
-    let kept = rig.conflicts();
-    assert_eq!(kept.len(), 1, "{kept:?}");
-    assert_eq!(fs::read(&kept[0]).unwrap(), b"new", "what was there");
+    let kept: Vec<_> = rig
+        .conflicts()
+        .iter()
+        .map(|at| fs::read(at).unwrap())
+        .collect();
+    assert_eq!(kept, vec![there; usize::from(is_kept)], "what was there");
+}
+
+/// What became of the content that was written to a copy, where its blocks did not reach the disk before power was lost.
+const DAMAGES: [&[u8]; 5] = [
+    b"",
+    b"new",
+    b"\0\0\0\0\0\0\0\0\0\0\0",
+    b"new \0\0\0\0\0\0\0",
+    b"old content",
+];
+
+/// `f`, changed here from `old content` to `new content`; then power is lost. `settled`: that it was on the disk had been made sure of,
+/// and the disk lost it all the same.
+fn after_power_was_lost(damage: &[u8], settled: bool) -> (Rig, Store) {
+    let mut rig = Rig::new(options());
+    rig.unmount();
+    rig.serve("f", b"old content");
+    let before = store(&rig);
+    let (copy, base) = fetched(&rig, &before, "f");
+    before.mark_dirty(&copy, Some(base)).unwrap();
+    copy.file().write_all_at(b"new", 0).unwrap();
+    if settled {
+        before.settle(&copy).unwrap();
+    }
+    drop((copy, before));
+    let copy = only_copy(&rig);
+    copy.set_len(0).unwrap();
+    copy.write_all_at(damage, 0).unwrap();
+    let key = rig.server.target(&rig.there).key();
+    let after = Store::open_in_boot(&rig.cache, &key, 1 << 30, "another boot".into()).unwrap();
+    (rig, after)
+}
+
+/// The original is as it was; what is left of ours is beside it.
+fn is_beside(rig: &Rig, damage: &[u8]) {
+    assert_eq!(fs::read(rig.on("f")).unwrap(), b"old content");
+    let kept: Vec<_> = rig
+        .conflicts()
+        .iter()
+        .map(|at| fs::read(at).unwrap())
+        .collect();
+    assert_eq!(kept, [damage]);
+}
+
+#[test]
+fn what_power_loss_left_of_a_copy_is_recovered_beside_the_original_and_told() {
+    for damage in DAMAGES {
+        for settled in [false, true] {
+            let (rig, store) = after_power_was_lost(damage, settled);
+            let remote = Remote::connect(rig.server.target(&rig.there), LIMITS).unwrap();
+            let mut told = Vec::new();
+            let done = recover(&remote, &store, &mut |line| told.push(line)).unwrap();
+            assert_eq!((done.copied_back, done.conflicts, done.left), (0, 1, 0));
+            is_beside(&rig, damage);
+            let kept = rig.conflicts()[0].file_name().unwrap().to_owned();
+            assert_eq!(told.len(), 1, "{told:?}");
+            assert!(
+                told[0].contains("torn") && told[0].contains(kept.to_str().unwrap()),
+                "{told:?}"
+            );
+            assert!(store.dirty().is_empty());
+        }
+    }
+}
+
+#[test]
+fn what_power_loss_left_of_a_copy_goes_beside_the_original_by_the_next_mount_and_is_told() {
+    for damage in DAMAGES {
+        let (mut rig, store) = after_power_was_lost(damage, false);
+        rig.mount_over(store);
+        rig.shared().tend(true);
+        is_beside(&rig, damage);
+        let report = rig.shared().report();
+        assert_eq!(report.conflicts.len(), 1);
+        assert_eq!(report.conflicts[0].path, "f");
+        assert!(report.dirty.is_empty(), "{:?}", report.dirty);
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"old content");
+    }
 }

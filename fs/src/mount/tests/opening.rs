@@ -3,9 +3,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
 
 use super::rig::{Rig, options, through_daemon};
 
@@ -149,4 +153,47 @@ fn a_name_whose_file_was_removed_while_it_waited_to_go_back_can_be_made_anew() {
     let kept = conflicts(&rig);
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::read(&kept[0]).unwrap(), b"base and more");
+}
+
+/// Sets a file's times by its name, as touch(1) does: nobody opens it for that.
+fn set_time_by_name(path: &Path, seconds: i64) {
+    let time = TimeSpec::new(seconds, 0);
+    let follow = UtimensatFlags::FollowSymlink;
+    utimensat(AT_FDCWD, path, &time, &time, follow).unwrap();
+}
+
+#[test]
+fn a_time_that_is_set_leaves_the_copy_of_a_file_that_nobody_writes_to() {
+    for is_open in [false, true] {
+        let rig = Rig::new(options());
+        rig.serve("f", b"text");
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"text");
+        let reader = is_open.then(|| File::open(rig.at("f")).unwrap());
+        set_time_by_name(&rig.at("f"), 1_000_000_000);
+        assert_eq!(fs::metadata(rig.on("f")).unwrap().mtime(), 1_000_000_000);
+        drop(reader);
+        // Another content of the same size and time: who reads the cache cannot know.
+        change_unseen(&rig, "f", b"TEXT");
+        let text = fs::read(rig.at("f")).unwrap();
+        assert_eq!(text, b"text", "it was fetched again");
+    }
+}
+
+#[test]
+fn a_time_that_is_set_hides_no_change_of_another() {
+    for is_open in [false, true] {
+        let rig = Rig::new(options());
+        rig.serve("f", b"text");
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"text");
+        let reader = is_open.then(|| File::open(rig.at("f")).unwrap());
+        fs::write(rig.on("f"), b"TEXT").unwrap();
+        set_time_by_name(&rig.at("f"), 1_000_000_000);
+        drop(reader);
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"TEXT");
+        // Nor one that comes in the very second that is set.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        set_time_by_name(&rig.at("f"), i64::try_from(now.as_secs()).unwrap());
+        change_unseen(&rig, "f", b"next");
+        assert_eq!(fs::read(rig.at("f")).unwrap(), b"next");
+    }
 }

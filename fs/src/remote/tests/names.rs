@@ -221,13 +221,15 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
     let (_server, remote, folder) = connected();
     fs::write(folder.join("file"), "0123456789").unwrap();
     symlink("file", folder.join("link")).unwrap();
+    let first = remote.lstat(path("file")).unwrap();
     let change = Change {
         mode: Some(0o4751),
         times: Some((1_000_000_001, 1_000_000_002)),
         size: Some(4),
         owner: None,
     };
-    let now = remote.set(path("file"), &change).unwrap();
+    let (before, now) = remote.set(path("file"), &change).unwrap();
+    assert_eq!(before, Some(first));
     assert_eq!(
         (now.mode, now.atime, now.mtime, now.size),
         (0o4751, 1_000_000_001, 1_000_000_002, 4)
@@ -236,7 +238,7 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
         times: Some((5, 6)),
         ..Change::default()
     };
-    let link = remote.set(path("link"), &times).unwrap();
+    let (_, link) = remote.set(path("link"), &times).unwrap();
     assert_eq!((link.kind, link.mtime), (Kind::Link, 6));
     assert_eq!(
         fs::metadata(folder.join("file")).unwrap().mtime(),
@@ -248,7 +250,7 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
             mode: Some(0o4755),
             ..Change::default()
         };
-        let now = remote.set(path("file"), &owner).unwrap();
+        let (_, now) = remote.set(path("file"), &owner).unwrap();
         assert_eq!((now.uid, now.gid, now.mode), (12, 34, 0o4755));
         let owner = Change {
             owner: Some((56, 78)),
@@ -258,7 +260,7 @@ fn attributes_are_changed_and_a_link_is_not_followed() {
         assert_eq!(fs::metadata(folder.join("file")).unwrap().uid(), 12);
         assert_eq!(fs::symlink_metadata(folder.join("link")).unwrap().uid(), 56);
     }
-    let grown = remote
+    let (_, grown) = remote
         .set(
             path("file"),
             &Change {

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::names::connected;
-use crate::remote::{Put, PutError, Remote, Version};
+use crate::remote::{Attributes, Put, PutError, Remote, Version};
 use crate::testing::{LIMITS, Server};
 
 /// Bytes that differ from place to place.
@@ -49,7 +49,21 @@ pub fn order(path: &Path) -> Put<'_> {
         owner: None,
         times: Some((1_111_111_111, 1_222_222_222)),
         durable: false,
-        in_place: false,
+    }
+}
+
+/// Put by either way, over a connection that lasts.
+fn put(
+    remote: &Remote,
+    from: &File,
+    order: &Put<'_>,
+    in_place: bool,
+) -> Result<Attributes, PutError> {
+    match in_place {
+        true => remote
+            .put_in_place(from, order)
+            .map(|put| put.expect("the connection broke")),
+        false => remote.put(from, order),
     }
 }
 
@@ -94,10 +108,9 @@ fn files_of_all_sizes_are_put_whole() {
             let bytes = contents(size);
             let order = Put {
                 durable,
-                in_place,
                 ..order(path)
             };
-            let put = remote.put(&file_of(&bytes), &order).unwrap();
+            let put = put(&remote, &file_of(&bytes), &order, in_place).unwrap();
             // Before it is read here, which changes its time of access.
             assert_eq!(put, remote.lstat(path).unwrap());
             assert!(
@@ -189,14 +202,11 @@ fn a_put_keeps_another_version() {
     let (_server, remote, folder) = connected();
     let path = Path::new("x");
     let file = file_of(b"ours");
-    let put = |order: &Put<'_>| remote.put(&file, order);
     for in_place in [false, true] {
+        let put = |order: &Put<'_>| put(&remote, &file, order, in_place);
         fs::write(folder.join("x"), "theirs").unwrap();
         let there = remote.lstat(path).unwrap();
-        let order = Put {
-            in_place,
-            ..order(path)
-        };
+        let order = order(path);
         let nothing = Put {
             expect_nothing: true,
             ..order
@@ -231,13 +241,14 @@ fn a_put_keeps_another_version() {
     }
     symlink("elsewhere", folder.join("x")).unwrap();
     let expected = Some(Version { size: 9, mtime: 0 });
-    assert!(matches!(
-        put(&Put {
-            expected,
-            ..order(path)
-        }),
-        Err(PutError::Conflict(Some(_)))
-    ));
+    let order = Put {
+        expected,
+        ..order(path)
+    };
+    for in_place in [false, true] {
+        let put = put(&remote, &file, &order, in_place);
+        assert!(matches!(put, Err(PutError::Conflict(Some(_)))));
+    }
 }
 
 #[test]
@@ -245,15 +256,12 @@ fn a_put_in_place_keeps_the_other_names() {
     let (_server, remote, folder) = connected();
     fs::write(folder.join("x"), "a longer text").unwrap();
     fs::hard_link(folder.join("x"), folder.join("y")).unwrap();
-    let order = Put {
-        in_place: true,
-        ..order(Path::new("x"))
-    };
-    remote.put(&file_of(b"short"), &order).unwrap();
+    let order = order(Path::new("x"));
+    put(&remote, &file_of(b"short"), &order, true).unwrap();
     assert_eq!(fs::read(folder.join("y")).unwrap(), b"short");
     symlink("elsewhere", folder.join("link")).unwrap();
     let path = Path::new("link");
-    let put = remote.put(&file_of(b"x"), &Put { path, ..order });
+    let put = put(&remote, &file_of(b"x"), &Put { path, ..order }, true);
     assert!(matches!(put, Err(PutError::Conflict(Some(_)))));
     assert_eq!(names(&folder), ["link", "x", "y"]);
 }
@@ -345,12 +353,8 @@ fn a_full_server_is_told_from_a_broken_one() {
     let remote = Remote::connect(server.target(&folder), LIMITS).unwrap();
     let large = file_of(&contents(5 << 20));
     for in_place in [false, true] {
-        let order = Put {
-            in_place,
-            ..order(Path::new("x"))
-        };
         assert_eq!(
-            remote.put(&large, &order),
+            put(&remote, &large, &order(Path::new("x")), in_place),
             Err(PutError::Errno(Errno::ENOSPC))
         );
     }
