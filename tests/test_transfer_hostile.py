@@ -261,6 +261,17 @@ def test_who_names_its_files_a_byte_now_and_then_is_given_up(parts: list[bytes],
     assert "names its files too slowly" in victim.end().errors[0]
 
 
+def test_who_sends_contents_a_byte_now_and_then_is_given_up(victim: Victim) -> None:
+    """By the other methods of receiving: in the probe's own tests."""
+    victim.lose_patience()
+    with hostile(victim) as sender:
+        sender.claim(Claim(b"new", size=1_000_000))
+        sender.say(frame(DATA, varint(1_000_000)))
+        told = find_refusal(sender.trickle([b"x"] * 2000, 0.05))
+    assert "sends too slowly: more than 10 s behind 1024 B/s" in told
+    assert "sends too slowly" in victim.end().errors[0]
+
+
 def test_who_greets_a_byte_now_and_then_is_given_up(victim: Victim) -> None:
     victim.lose_patience()
     with hostile(victim) as sender:

@@ -55,7 +55,8 @@ pub fn send(
 ) -> Result<Sent, TransferError> {
     sender::check(files).map_err(|stop| stop.error)?;
     ignore_pipe_signal()?;
-    let mut link = Link::new(stream, options.stall).map_err(|stop| stop.error)?;
+    let mut link =
+        Link::new(stream, options.stall, options.least_pace).map_err(|stop| stop.error)?;
     let result = Meter::new(watch)
         .and_then(|meter| sender::Sender::new(&mut link, options, meter).run(files));
     result.map_err(|stop| told(&mut link, stop))
@@ -72,7 +73,8 @@ pub fn receive(
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Received, TransferError> {
     ignore_pipe_signal()?;
-    let mut link = Link::new(stream, options.stall).map_err(|stop| stop.error)?;
+    let mut link =
+        Link::new(stream, options.stall, options.least_pace).map_err(|stop| stop.error)?;
     link.keep_pace();
     let result = Meter::new(watch)
         .and_then(|meter| receiver::Receiver::new(&mut link, into, options, meter).run());

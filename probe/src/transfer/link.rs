@@ -14,7 +14,7 @@ use super::wire::{self, FRAME, Frame, NAME, PREAMBLE};
 use crate::cancel;
 use crate::error::words;
 use incoming::{receive_some, refused};
-use pace::Pace;
+use pace::{Of, Pace};
 
 /// Bytes that are received ahead at most; a small file and its frames fit.
 const INPUT: usize = 512 << 10;
@@ -36,6 +36,11 @@ fn cut(text: &str) -> String {
     text.chars().take(500).collect()
 }
 
+/// What a system call that moves bytes answered: how many, or the error that it left.
+pub fn counted(answer: isize) -> io::Result<usize> {
+    usize::try_from(answer).map_err(|_| io::Error::last_os_error())
+}
+
 /// A connection to a peer.
 pub struct Link {
     stream: TcpStream,
@@ -49,7 +54,8 @@ pub struct Link {
     told: Instant,
     cancelled: Option<Instant>,
     names: Option<Pace>,
-    answer: Option<Pace>,
+    coming: Pace,
+    going: Pace,
     /// Receive no more ahead than is asked for: the bytes that follow are to be moved another way.
     pub lean: bool,
     /// System calls made for the transfer so far.
@@ -57,11 +63,11 @@ pub struct Link {
 }
 
 impl Link {
-    /// A link over a connected socket, which gives up after `stall` without progress.
+    /// A link over a connected socket, which gives up after `stall` without progress, and a peer that moves less than `least` bytes a second.
     ///
     /// # Errors
     /// The socket takes no time limits.
-    pub fn new(stream: TcpStream, stall: Duration) -> Result<Self, Stop> {
+    pub fn new(stream: TcpStream, stall: Duration, least: u64) -> Result<Self, Stop> {
         let broken = |error: io::Error| Stop::silent(format!("the connection: {}", words(&error)));
         let slice = stall.clamp(Duration::from_millis(1), SLICE);
         stream.set_nonblocking(false).map_err(broken)?;
@@ -81,7 +87,8 @@ impl Link {
             told: Instant::now(),
             cancelled: None,
             names: None,
-            answer: None,
+            coming: Pace::new(Of::Contents, "sends", least),
+            going: Pace::new(Of::Contents, "takes what is sent", least),
             lean: false,
             calls: 0,
         })
@@ -189,7 +196,7 @@ impl Link {
         self.stall = stall.min(limit);
         self.progress();
         let since = Instant::now();
-        let heard = self.fill(PREAMBLE.len());
+        let heard = self.fill(PREAMBLE.len(), false);
         let silent = self.start == self.end && since.elapsed() >= self.stall;
         let waited = std::mem::replace(&mut self.stall, stall);
         if cancel::requested() {
@@ -287,18 +294,7 @@ impl Link {
                 flags | libc::MSG_NOSIGNAL,
             )
         };
-        match usize::try_from(sent) {
-            Ok(count) => {
-                self.progress();
-                self.taken(since, count)?;
-                Ok(Some(count))
-            }
-            Err(_) => {
-                self.again(&io::Error::last_os_error())?;
-                self.taken(since, 0)?;
-                Ok(None)
-            }
-        }
+        self.taken(since, counted(sent))
     }
 
     /// The peer broke the protocol, or something on the way did.
@@ -346,7 +342,7 @@ impl Link {
                 flags | libc::MSG_NOSIGNAL,
             )
         };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        counted(sent)
     }
 
     /// Tell the peer why this side stops, as well as that still goes, and take what it has sent meanwhile.

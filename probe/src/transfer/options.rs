@@ -69,6 +69,8 @@ pub struct SendOptions {
     pub chunk: usize,
     /// No progress for so long is an error.
     pub stall: Duration,
+    /// Bytes a second that the receiver has to take over ten stall limits, unless it says that it is busy.
+    pub least_pace: u64,
     /// Connecting, and the peer's first words, may take so long.
     pub connect_limit: Duration,
 }
@@ -80,6 +82,7 @@ impl Default for SendOptions {
             digest: DigestKind::Blake3,
             chunk: DEFAULT_CHUNK,
             stall: Duration::from_secs(30),
+            least_pace: LEAST_PACE,
             connect_limit: Duration::from_secs(10),
         }
     }
@@ -96,6 +99,8 @@ pub struct ReceiveOptions {
     pub chunk: usize,
     /// No progress for so long is an error.
     pub stall: Duration,
+    /// Bytes a second that the sender has to send of what it has begun, over ten stall limits; of its names, over one.
+    pub least_pace: u64,
 }
 
 impl Default for ReceiveOptions {
@@ -105,12 +110,16 @@ impl Default for ReceiveOptions {
             verify: true,
             chunk: DEFAULT_CHUNK,
             stall: Duration::from_secs(30),
+            least_pace: LEAST_PACE,
         }
     }
 }
 
 /// Bytes a call: a buffer of this size stays in the second-level cache.
 pub const DEFAULT_CHUNK: usize = 256 << 10;
+
+/// Bytes a second: a line of 10 kbit/s has them, and 10,000 names of 50 bytes take eight minutes.
+pub const LEAST_PACE: u64 = 1 << 10;
 
 /// A call that needs no buffer, as `sendfile` and `splice`, moves so many times the bytes of one that does.
 pub const UNBUFFERED: usize = 4;

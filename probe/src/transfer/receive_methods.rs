@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
 use memmap2::MmapOptions;
 
-use super::link::Link;
+use super::link::{Link, counted};
 use super::options::{ReceiveMethod, UNBUFFERED};
 use super::ring::RingReceiver;
 use super::send_methods::{Piece, Pipe, offset};
@@ -209,6 +210,7 @@ impl ReceiveStep for Splice {
         let most = piece.length.min(self.chunk).min(self.pipe.size);
         loop {
             link.calls += 1;
+            let since = Instant::now();
             // SAFETY: no offsets are passed; both descriptors are open.
             let got = unsafe {
                 libc::splice(
@@ -220,13 +222,9 @@ impl ReceiveStep for Splice {
                     libc::SPLICE_F_MOVE,
                 )
             };
-            match usize::try_from(got) {
-                Ok(0) => return Err(link.closed()),
-                Ok(got) => {
-                    self.pour(link, piece, got)?;
-                    return Ok(got);
-                }
-                Err(_) => link.failed(&io::Error::last_os_error())?,
+            if let Some(got) = link.came(since, counted(got))? {
+                self.pour(link, piece, got)?;
+                return Ok(got);
             }
         }
     }

@@ -19,8 +19,8 @@ use super::receive_methods::{self, ReceiveStep};
 use super::send_methods::Piece;
 use super::sender::SMALL;
 use super::stop::Stop;
-use super::trial::{self, Trial};
-use super::wire::{Entry, Frame, SEGMENT};
+use super::trial::{self, Methods};
+use super::wire::{Entry, Frame, SEGMENT, segment};
 use small::Small;
 
 /// One file of the manifest, kept, and what is wanted of it.
@@ -72,8 +72,7 @@ pub struct Receiver<'a, 'w> {
     options: &'a ReceiveOptions,
     meter: Meter<'w>,
     digest: DigestKind,
-    methods: Vec<(ReceiveMethod, Box<dyn ReceiveStep>)>,
-    trial: Trial,
+    methods: Methods<ReceiveMethod, dyn ReceiveStep>,
 }
 
 impl<'a, 'w> Receiver<'a, 'w> {
@@ -90,8 +89,10 @@ impl<'a, 'w> Receiver<'a, 'w> {
             options,
             meter,
             digest: DigestKind::None,
-            methods: Vec::new(),
-            trial: Trial::among(1),
+            methods: Methods::among(match options.method {
+                ReceiveMethod::Auto => CANDIDATES.to_vec(),
+                method => vec![method],
+            }),
         }
     }
 
@@ -249,21 +250,18 @@ impl<'a, 'w> Receiver<'a, 'w> {
         follower.reach(from).map_err(unread)?;
         let mut at = from;
         while at < item.size {
-            let length = match self.link.next()? {
-                Frame::Data(length)
-                    if length > 0
-                        && length as usize <= SEGMENT
-                        && u64::from(length) <= item.size - at =>
-                {
-                    length as usize
-                }
+            let length = segment(item.size - at);
+            match self.link.next()? {
+                Frame::Data(announced) if announced as usize == length => {}
                 _ => return Err(self.link.damaged()),
-            };
+            }
             let before = trial::thread_time();
             self.segment(item, &partial.file, at, length, &mut follower)?;
             at += length as u64;
-            if length == SEGMENT && self.trial.record(trial::thread_time() - before).is_some() {
-                let name = self.methods[self.trial.current()].0.name();
+            if length == SEGMENT
+                && let Some(method) = self.methods.record(trial::thread_time() - before)
+            {
+                let name = method.name();
                 self.meter.chose(name);
                 self.meter
                     .note(&format!("auto: {name} costs the receiver least CPU time"));
@@ -316,7 +314,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
     ) -> Result<(), Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what arrived", &error);
-        let (method, step) = &mut self.methods[self.trial.current()];
+        let (method, step) = self.methods.current();
         self.meter.method(method.name());
         let mut moved = 0;
         let mut calls = 0;
@@ -350,34 +348,17 @@ impl<'a, 'w> Receiver<'a, 'w> {
 
     /// Make the method ready, or those to be tried.
     fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
-        let auto = self.options.method == ReceiveMethod::Auto;
-        let wanted: &[ReceiveMethod] = match self.options.method {
-            ReceiveMethod::Auto if self.methods.len() > 1 => return Ok(()),
-            ReceiveMethod::Auto if bytes >= trial::WORTH => &CANDIDATES,
-            ReceiveMethod::Auto => &[ReceiveMethod::Splice],
-            _ => std::slice::from_ref(&self.options.method),
-        };
-        if self.methods.len() == wanted.len() {
-            return Ok(());
-        }
-        self.methods.clear();
-        for &method in wanted {
-            match receive_methods::receiver(method, self.options.chunk) {
-                Ok(step) => self.methods.push((method, step)),
-                // What this machine cannot do is not a candidate.
-                Err(_) if auto && method != ReceiveMethod::ReadWrite => {}
-                Err(error) => return Err(Stop::method(method.name(), &error)),
-            }
-        }
-        self.trial = Trial::among(self.methods.len());
-        Ok(())
+        let chunk = self.options.chunk;
+        self.methods
+            .choose(bytes, |method| receive_methods::receiver(method, chunk))
+            .map_err(|(method, error)| Stop::method(method.name(), &error))
     }
 }
 
 /// How long the sender's first words may take.
 const HELLO: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// What `auto` tries for a large file.
+/// What `auto` tries for a very large file, and the first for others.
 ///
 /// A mapping takes a fault for each page, and a ring the copies of `readwrite`.
 const CANDIDATES: [ReceiveMethod; 2] = [ReceiveMethod::Splice, ReceiveMethod::ReadWrite];

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Instant;
 
 use io_uring::types::{Fd, Timespec};
 use io_uring::{IoUring, opcode, squeue};
@@ -141,14 +142,12 @@ impl SendStep for RingSender {
                     .flags(libc::MSG_NOSIGNAL)
                     .build()
             });
+            let since = Instant::now();
             // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within them.
             let answers = unsafe { self.ring.round(link, socket, file) }
                 .map_err(|error| Stop::system(piece.name, "reading", &error))?;
             if let Some(answer) = answers.socket {
-                let count = match judged(answer) {
-                    Ok(count) => count,
-                    Err(error) => link.again(&error).map(|()| 0)?,
-                };
+                let count = link.taken(since, judged(answer))?.unwrap_or(0);
                 link.send(&self.buffers[0][count.min(full)..full], 0)?;
                 sent += full;
                 full = 0;
@@ -212,6 +211,7 @@ impl ReceiveStep for RingReceiver {
                     .offset(piece.at + written as u64)
                     .build()
             });
+            let since = Instant::now();
             // SAFETY: the buffers belong to `self` and are not touched before the round is over; the counts are within them.
             let answers = unsafe { self.ring.round(link, socket, file) }
                 .map_err(|error| Stop::system(piece.name, "receiving", &error))?;
@@ -225,17 +225,18 @@ impl ReceiveStep for RingReceiver {
                 written += full;
                 full = 0;
             }
-            match answers.socket.map(judged) {
-                Some(Ok(0)) => trouble = Some(link.closed()),
-                Some(Ok(count)) => {
-                    link.progress();
+            match answers
+                .socket
+                .map(|answer| link.came(since, judged(answer)))
+            {
+                Some(Ok(Some(count))) => {
                     received += count;
                     full = count;
                     self.buffers.swap(0, 1);
                 }
+                Some(Ok(None)) | None => {}
                 // What is in hand is written before the transfer ends.
-                Some(Err(error)) => trouble = link.failed(&error).err(),
-                None => {}
+                Some(Err(stop)) => trouble = Some(stop),
             }
         }
         match trouble {

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::time::Instant;
 
 use memmap2::{Mmap, MmapOptions};
 
-use super::link::Link;
+use super::link::{Link, counted};
 use super::options::{SendMethod, UNBUFFERED};
 use super::ring::RingSender;
 use super::stop::Stop;
@@ -138,6 +139,7 @@ pub fn send_mapped(
         .min(window.map.len().saturating_sub(skip));
     loop {
         link.calls += 1;
+        let since = Instant::now();
         // SAFETY: `skip + length` is within the mapping, which outlives the call; the kernel answers `EFAULT` for pages past the file's end.
         let sent = unsafe {
             libc::send(
@@ -147,13 +149,14 @@ pub fn send_mapped(
                 flags | libc::MSG_NOSIGNAL,
             )
         };
-        match usize::try_from(sent) {
-            Ok(sent) => return Ok(Some(sent)),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(Some(0)),
-                error if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(None),
-                error => link.again(&error)?,
-            },
+        let answer = counted(sent);
+        match answer.as_ref().map_err(io::Error::raw_os_error) {
+            Err(Some(libc::EFAULT)) => return Ok(Some(0)),
+            Err(Some(libc::ENOBUFS)) => return Ok(None),
+            _ => {}
+        }
+        if let Some(sent) = link.taken(since, answer)? {
+            return Ok(Some(sent));
         }
     }
 }
@@ -184,6 +187,7 @@ impl SendStep for SendFile {
         loop {
             let mut offset = offset(piece.at);
             link.calls += 1;
+            let since = Instant::now();
             // SAFETY: `offset` lives through the call; both files are open.
             let sent = unsafe {
                 libc::sendfile(
@@ -193,9 +197,8 @@ impl SendStep for SendFile {
                     piece.length.min(self.chunk),
                 )
             };
-            match usize::try_from(sent) {
-                Ok(sent) => return Ok(sent),
-                Err(_) => link.again(&io::Error::last_os_error())?,
+            if let Some(sent) = link.taken(since, counted(sent))? {
+                return Ok(sent);
             }
         }
     }
@@ -261,6 +264,7 @@ impl Splice {
     fn pour(&self, link: &mut Link, mut left: usize) -> Result<(), Stop> {
         while left > 0 {
             link.calls += 1;
+            let since = Instant::now();
             // SAFETY: no offsets are passed; both descriptors are open.
             let sent = unsafe {
                 libc::splice(
@@ -272,13 +276,7 @@ impl Splice {
                     libc::SPLICE_F_MOVE,
                 )
             };
-            match usize::try_from(sent) {
-                Ok(sent) => {
-                    link.progress();
-                    left -= sent;
-                }
-                Err(_) => link.again(&io::Error::last_os_error())?,
-            }
+            left -= link.taken(since, counted(sent))?.unwrap_or(0);
         }
         Ok(())
     }
@@ -299,8 +297,7 @@ impl SendStep for Splice {
                 libc::SPLICE_F_MOVE,
             )
         };
-        let got = usize::try_from(got)
-            .map_err(|_| Stop::system(piece.name, "reading", &io::Error::last_os_error()))?;
+        let got = counted(got).map_err(|error| Stop::system(piece.name, "reading", &error))?;
         self.pour(link, got)?;
         Ok(got)
     }

@@ -15,8 +15,8 @@ use super::outcome::{FileDone, Sent};
 use super::send_methods::{self, Piece, SendStep};
 use super::source::{Source, modified};
 use super::stop::Stop;
-use super::trial::{self, Trial};
-use super::wire::{Frame, SEGMENT};
+use super::trial::{self, Methods};
+use super::wire::{Frame, SEGMENT, segment};
 use opener::Opener;
 use plan::Wanted;
 
@@ -31,8 +31,7 @@ pub struct Sender<'a, 'w> {
     options: &'a SendOptions,
     meter: Meter<'w>,
     digest: DigestKind,
-    methods: Vec<(SendMethod, Box<dyn SendStep>)>,
-    trial: Trial,
+    methods: Methods<SendMethod, dyn SendStep>,
     opener: Opener,
 }
 
@@ -44,8 +43,10 @@ impl<'a, 'w> Sender<'a, 'w> {
             options,
             meter,
             digest: options.digest,
-            methods: Vec::new(),
-            trial: Trial::among(1),
+            methods: Methods::among(match options.method {
+                SendMethod::Auto => CANDIDATES.to_vec(),
+                method => vec![method],
+            }),
             opener: Opener::default(),
         }
     }
@@ -74,13 +75,13 @@ impl<'a, 'w> Sender<'a, 'w> {
             Frame::Receipt(tally) => tally,
             _ => return Err(self.link.damaged()),
         };
-        for (_, method) in &mut self.methods {
+        for method in self.methods.ready() {
             method.settle(self.link);
         }
         if there.files != files.len() as u64 || there.total_bytes != bytes {
             return Err(self.link.damaged());
         }
-        for text in self.methods.iter().filter_map(|(_, method)| method.note()) {
+        for text in self.methods.ready().filter_map(|method| method.note()) {
             self.meter.note(&text);
         }
         let here = self.meter.tally(self.link.calls)?;
@@ -174,16 +175,17 @@ impl<'a, 'w> Sender<'a, 'w> {
             .map_err(|error| unread(source, &error))?;
         let mut at = from;
         while at < source.size {
-            let length =
-                usize::try_from(source.size - at).map_or(SEGMENT, |left| left.min(SEGMENT));
+            let length = segment(source.size - at);
             let before = trial::thread_time();
             self.link.put(&Frame::Data(length as u32))?;
             self.link.flush_before_more()?;
             self.segment(source, &file, at, length, &mut follower)?;
             self.link.aside()?;
             at += length as u64;
-            if length == SEGMENT && self.trial.record(trial::thread_time() - before).is_some() {
-                let name = self.methods[self.trial.current()].0.name();
+            if length == SEGMENT
+                && let Some(method) = self.methods.record(trial::thread_time() - before)
+            {
+                let name = method.name();
                 self.meter.chose(name);
                 self.meter
                     .note(&format!("auto: {name} costs the sender least CPU time"));
@@ -210,7 +212,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         length: usize,
         follower: &mut Follower,
     ) -> Result<(), Stop> {
-        let (method, step) = &mut self.methods[self.trial.current()];
+        let (method, step) = self.methods.current();
         self.meter.method(method.name());
         let mut moved = 0;
         while moved < length {
@@ -244,33 +246,14 @@ impl<'a, 'w> Sender<'a, 'w> {
 
     /// Make the method ready, or those to be tried.
     fn choose(&mut self, bytes: u64) -> Result<(), Stop> {
-        let auto = self.options.method == SendMethod::Auto;
-        let wanted: &[SendMethod] = match self.options.method {
-            SendMethod::Auto if self.trial.chosen().is_none() || self.methods.len() > 1 => {
-                return Ok(());
-            }
-            SendMethod::Auto if bytes >= trial::WORTH => &CANDIDATES,
-            SendMethod::Auto => &[SendMethod::SendFile],
-            _ => std::slice::from_ref(&self.options.method),
-        };
-        if self.methods.len() == wanted.len() {
-            return Ok(());
-        }
-        self.methods.clear();
-        for &method in wanted {
-            match send_methods::sender(method, self.options.chunk, self.link) {
-                Ok(step) => self.methods.push((method, step)),
-                // What this machine cannot do is not a candidate.
-                Err(_) if auto && method != SendMethod::SendFile => {}
-                Err(error) => return Err(Stop::method(method.name(), &error)),
-            }
-        }
-        self.trial = Trial::among(self.methods.len());
-        Ok(())
+        let (chunk, link) = (self.options.chunk, &*self.link);
+        self.methods
+            .choose(bytes, |method| send_methods::sender(method, chunk, link))
+            .map_err(|(method, error)| Stop::method(method.name(), &error))
     }
 }
 
-/// What `auto` tries for a large file.
+/// What `auto` tries for a very large file, and the first for others.
 ///
 /// The others copy or map what these two pass on, and trying them costs more than they could give back.
 const CANDIDATES: [SendMethod; 2] = [SendMethod::SendFile, SendMethod::Splice];

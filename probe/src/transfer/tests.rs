@@ -4,6 +4,7 @@ mod edges;
 mod faults;
 mod hostile;
 mod names;
+mod pace;
 mod whole;
 
 use std::fs;

@@ -1,8 +1,9 @@
-//! Which of several methods costs least here: each moves segments in turns, and the cheapest goes on.
+//! By which of several methods a side moves contents: each moves segments in turns, and the one that costs least here goes on.
 //!
 //! What counts is the CPU time of the moving thread. Both sides try at once, and the wall time of one is mostly the other's: a sender that
 //! waits for the receiver would judge the receiver's method of the moment.
 
+use std::io;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -36,11 +37,6 @@ impl Trial {
         self.chosen.unwrap_or(self.turn % self.costs.len())
     }
 
-    /// The method to go on with, once it is known.
-    pub fn chosen(&self) -> Option<usize> {
-        self.chosen
-    }
-
     /// A whole segment was moved at this cost: the choice, if this was the last that it takes.
     pub fn record(&mut self, cost: Duration) -> Option<usize> {
         if self.chosen.is_some() {
@@ -53,6 +49,72 @@ impl Trial {
             self.chosen = (0..self.costs.len()).min_by_key(|&method| self.costs[method]);
         }
         self.chosen
+    }
+}
+
+/// The methods of one side that are made ready, and the trial among them.
+pub struct Methods<M, S: ?Sized> {
+    candidates: Vec<M>,
+    ready: Vec<(M, Box<S>)>,
+    trial: Trial,
+}
+
+impl<M: Copy, S: ?Sized> Methods<M, S> {
+    /// What may move contents: several are tried where there is much to move, and else the first is taken. None is ready yet.
+    pub fn among(candidates: Vec<M>) -> Self {
+        Self {
+            candidates,
+            ready: Vec::new(),
+            trial: Trial::among(1),
+        }
+    }
+
+    /// Make ready what is to move so many bytes; what this machine cannot do is not tried.
+    ///
+    /// # Errors
+    /// It can do none of them: the last one, and why.
+    pub fn choose(
+        &mut self,
+        bytes: u64,
+        mut make: impl FnMut(M) -> io::Result<Box<S>>,
+    ) -> Result<(), (M, io::Error)> {
+        let wanted = match bytes >= WORTH {
+            true => self.candidates.len(),
+            false => 1,
+        };
+        // What was tried once is gone on with, for smaller files too.
+        if self.ready.len() >= wanted {
+            return Ok(());
+        }
+        self.ready.clear();
+        let mut trouble = None;
+        for &method in &self.candidates[..wanted] {
+            match make(method) {
+                Ok(step) => self.ready.push((method, step)),
+                Err(error) => trouble = Some((method, error)),
+            }
+        }
+        self.trial = Trial::among(self.ready.len());
+        match trouble {
+            Some(trouble) if self.ready.is_empty() => Err(trouble),
+            _ => Ok(()),
+        }
+    }
+
+    /// The method that is to move the next segment.
+    pub fn current(&mut self) -> (M, &mut S) {
+        let (method, step) = &mut self.ready[self.trial.current()];
+        (*method, step)
+    }
+
+    /// A whole segment was moved at this cost: the method to go on with, if that is known now.
+    pub fn record(&mut self, cost: Duration) -> Option<M> {
+        self.trial.record(cost).map(|chosen| self.ready[chosen].0)
+    }
+
+    /// All that are ready.
+    pub fn ready(&mut self) -> impl Iterator<Item = &mut S> {
+        self.ready.iter_mut().map(|(_, step)| &mut **step)
     }
 }
 

@@ -37,7 +37,7 @@ pub struct SendArguments {
     /// Bytes moved by one call at most; four times as many where it needs no buffer.
     #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
     chunk: usize,
-    /// Seconds without progress that are an error.
+    /// Seconds without progress that are an error; so is contents' falling ten times as long behind 1024 bytes a second.
     #[arg(long, default_value = "30", value_parser = seconds)]
     stall: Duration,
     /// Seconds that connecting may take.
@@ -76,7 +76,7 @@ pub struct ReceiveArguments {
     /// Bytes moved by one call at most; four times as many where it needs no buffer.
     #[arg(long, default_value_t = DEFAULT_CHUNK, value_parser = chunk)]
     chunk: usize,
-    /// Seconds without progress that are an error.
+    /// Seconds without progress that are an error; so is contents' falling ten times as long behind 1024 bytes a second.
     #[arg(long, default_value = "30", value_parser = seconds)]
     stall: Duration,
     /// Tell every file at the end.
@@ -163,6 +163,7 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
         chunk: arguments.chunk,
         stall: arguments.stall,
         connect_limit: arguments.connect_limit,
+        ..SendOptions::default()
     };
     let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
     tell(&json!({"event": "peer", "address": address.to_string()}));
@@ -265,6 +266,7 @@ fn serve(
         verify: !arguments.no_verify,
         chunk: arguments.chunk,
         stall: arguments.stall,
+        ..ReceiveOptions::default()
     };
     Some(receive(stream, folder, &options, &mut tell_progress).map(|received| {
         if arguments.list {

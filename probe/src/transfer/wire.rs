@@ -33,6 +33,11 @@ pub const PART: usize = 48 << 10;
 /// Bytes of one raw segment at most.
 pub const SEGMENT: usize = 4 << 20;
 
+/// Bytes of the next raw segment of a file of which so many are left. It has no other length, so that nobody sends a byte a segment.
+pub fn segment(left: u64) -> usize {
+    usize::try_from(left).map_or(SEGMENT, |left| left.min(SEGMENT))
+}
+
 /// One file of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {

@@ -114,40 +114,25 @@ pub struct Descriptor {
     pub reserved: u64,
 }
 
-// SAFETY: all are `repr(C)` of integers, without padding; the test compares them with the header.
-unsafe impl Command for Listen {
-    const DIRECTION: u64 = 3;
-    const NUMBER: u64 = 0x60;
+/// The commands: each its direction and its number.
+macro_rules! commands {
+    ($($command:ident: $direction:literal, $number:literal;)*) => {$(
+        // SAFETY: it is `repr(C)` of integers, without padding; the test compares it with the header.
+        unsafe impl Command for $command {
+            const DIRECTION: u64 = $direction;
+            const NUMBER: u64 = $number;
+        }
+    )*};
 }
-// SAFETY: as above.
-unsafe impl Command for Accept {
-    const DIRECTION: u64 = 3;
-    const NUMBER: u64 = 0x61;
-}
-// SAFETY: as above.
-unsafe impl Command for Send {
-    const DIRECTION: u64 = 1;
-    const NUMBER: u64 = 0x62;
-}
-// SAFETY: as above.
-unsafe impl Command for Finish {
-    const DIRECTION: u64 = 1;
-    const NUMBER: u64 = 0x63;
-}
-// SAFETY: as above.
-unsafe impl Command for Connect {
-    const DIRECTION: u64 = 1;
-    const NUMBER: u64 = 0x64;
-}
-// SAFETY: as above.
-unsafe impl Command for Receive {
-    const DIRECTION: u64 = 1;
-    const NUMBER: u64 = 0x65;
-}
-// SAFETY: as above.
-unsafe impl Command for Descriptor {
-    const DIRECTION: u64 = 3;
-    const NUMBER: u64 = 0x66;
+
+commands! {
+    Listen: 3, 0x60;
+    Accept: 3, 0x61;
+    Send: 1, 0x62;
+    Finish: 1, 0x63;
+    Connect: 1, 0x64;
+    Receive: 1, 0x65;
+    Descriptor: 3, 0x66;
 }
 
 /// Give a command to a device; what it answers.

@@ -34,7 +34,12 @@ DescriptorsOption = Annotated[
     bool, typer.Option("--descriptors", help="With --device: print the descriptors of the mapped pages.")
 ]
 StallOption = Annotated[
-    str, typer.Option("--stall", metavar="T", help="Give up after this long without progress.")
+    str,
+    typer.Option(
+        "--stall",
+        metavar="T",
+        help="Give up after this long without progress, or ten times as far behind 1 KiB/s in a file.",
+    ),
 ]
 
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)

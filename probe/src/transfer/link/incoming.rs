@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use super::pace::Said;
-use super::{Link, cut};
+use super::{Link, counted, cut};
 use crate::transfer::names::{LONGEST, shown};
 use crate::transfer::stop::Stop;
 use crate::transfer::wire::{self, Frame, HEAD};
@@ -20,13 +20,10 @@ impl Link {
     pub fn receive(&mut self, into: &mut [u8]) -> Result<usize, Stop> {
         loop {
             self.calls += 1;
-            match receive_some(&self.stream, into) {
-                Ok(0) => return Err(self.closed()),
-                Ok(got) => {
-                    self.progress();
-                    return Ok(got);
-                }
-                Err(error) => self.failed(&error)?,
+            let since = Instant::now();
+            let answer = receive_some(&self.stream, into);
+            if let Some(got) = self.came(since, answer)? {
+                return Ok(got);
             }
         }
     }
@@ -41,18 +38,15 @@ impl Link {
     pub unsafe fn receive_at(&mut self, into: *mut u8, most: usize) -> Result<Option<usize>, Stop> {
         loop {
             self.calls += 1;
+            let since = Instant::now();
             // SAFETY: the caller vouches for the address; a missing page is `EFAULT`.
             let got = unsafe { libc::recv(self.socket(), into.cast(), most, 0) };
-            match usize::try_from(got) {
-                Ok(0) => return Err(self.closed()),
-                Ok(got) => {
-                    self.progress();
-                    return Ok(Some(got));
-                }
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.raw_os_error() == Some(libc::EFAULT) => return Ok(None),
-                    error => self.failed(&error)?,
-                },
+            let answer = counted(got);
+            if matches!(&answer, Err(error) if error.raw_os_error() == Some(libc::EFAULT)) {
+                return Ok(None);
+            }
+            if let Some(got) = self.came(since, answer)? {
+                return Ok(Some(got));
             }
         }
     }
@@ -85,7 +79,7 @@ impl Link {
                     true => HEAD,
                     false => self.announced()?,
                 };
-                self.fill(want)?;
+                self.fill(want, false)?;
                 continue;
             };
             let said = match self.decoded(range.clone())? {
@@ -158,7 +152,7 @@ impl Link {
         }
         while let Some(range) = self.buffered()? {
             match self.decoded(range)? {
-                Frame::Working => {}
+                Frame::Working => self.going.excuse(),
                 Frame::Refusal {
                     file,
                     reason,
@@ -190,11 +184,11 @@ impl Link {
     /// # Errors
     /// As for [`Self::next`].
     pub fn whole_and_end(&mut self, count: usize) -> Result<(&[u8], &[u8]), Stop> {
-        self.fill(count + HEAD)?;
+        self.fill(count + HEAD, true)?;
         self.start += count;
         let announced = self.announced();
         self.start -= count;
-        self.fill(count + announced?)?;
+        self.fill(count + announced?, true)?;
         let raw = self.start..self.start + count;
         self.start = raw.end;
         let end = self.frame()?;
@@ -204,8 +198,8 @@ impl Link {
         }
     }
 
-    /// Receive until so many bytes are here.
-    pub(super) fn fill(&mut self, count: usize) -> Result<(), Stop> {
+    /// Receive until so many bytes are here. Unless they are announced, the peer may have to read a file before it begins with them.
+    pub(super) fn fill(&mut self, count: usize, announced: bool) -> Result<(), Stop> {
         while self.end - self.start < count {
             let here = self.end - self.start;
             let since = Instant::now();
@@ -214,7 +208,8 @@ impl Link {
                 Ok(false) => return Err(self.closed()),
                 Err(error) => self.failed(&error)?,
             }
-            self.heard(since, self.end - self.start - here)?;
+            let got = self.end - self.start - here;
+            self.heard(since, got, announced || here > 0)?;
         }
         Ok(())
     }
@@ -247,7 +242,7 @@ impl Link {
 pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
     let got = unsafe { libc::recv(stream.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
-    usize::try_from(got).map_err(|_| io::Error::last_os_error())
+    counted(got)
 }
 
 /// The peer told why it stops.

@@ -1,36 +1,73 @@
-//! How slowly a sender may name its files, and take the answer: a receiver serves one after the other, and who waits is another sender.
+//! How slowly a peer may send and take what it has begun with. That something comes now and then is no progress to wait for: a byte in each
+//! stall limit would keep a receiver busy for days, with its port, what it has of the file, and all senders that wait behind.
 
+use std::io;
 use std::time::{Duration, Instant};
 
 use super::Link;
 use crate::transfer::stop::Stop;
 use crate::transfer::wire::Frame;
 
-/// Bytes a second: a line of 10 kbit/s has them, and 10,000 names of 50 bytes take eight minutes.
-const LEAST: u64 = 1 << 10;
+/// Stall limits that contents may be behind: a line that fails again and again, each time for almost one, is slow and yet honest, and a
+/// socket takes and gives many kilobytes at once where the line carries one a second. Over ten limits it is the average that counts.
+const LENIENCE: u32 = 10;
 
 /// How far behind the least rate a peer is. Who is faster for a while gains nothing for later.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pace {
+    of: Of,
+    does: &'static str,
+    /// Bytes a second.
+    least: u64,
     behind: Duration,
 }
 
+/// What is moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Of {
+    /// What both sides say before any contents are moved: for nothing yet, other senders wait.
+    Words,
+    /// Files.
+    Contents,
+}
+
 impl Pace {
-    /// After a wait that so many bytes came of: whether the peer is no further behind than so long.
-    fn is_kept(&mut self, waited: Duration, bytes: usize, stall: Duration) -> bool {
-        self.behind = (self.behind + waited).saturating_sub(needed(bytes));
-        self.behind <= stall
+    /// What the peer `does` is to be done at so many bytes a second.
+    pub fn new(of: Of, does: &'static str, least: u64) -> Self {
+        Self {
+            of,
+            does,
+            least,
+            behind: Duration::ZERO,
+        }
+    }
+
+    /// A wait is over that so many bytes came of: how far behind is too far, if the peer is.
+    fn late(&mut self, waited: Duration, bytes: usize, stall: Duration) -> Option<Duration> {
+        self.behind = (self.behind + waited).saturating_sub(self.needed(bytes));
+        let most = match self.of {
+            Of::Words => stall,
+            Of::Contents => stall * LENIENCE,
+        };
+        (self.behind > most).then_some(most)
     }
 
     /// So many of the bytes do not count.
     fn discount(&mut self, bytes: usize) {
-        self.behind += needed(bytes);
+        self.behind += self.needed(bytes);
     }
-}
 
-/// What so many bytes take at the least rate.
-fn needed(bytes: usize) -> Duration {
-    Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / LEAST)
+    /// The peer says that it is alive. A receiver that verifies one file takes nothing of the next for as long as that takes.
+    pub fn excuse(&mut self) {
+        if self.of == Of::Contents {
+            self.behind = Duration::ZERO;
+        }
+    }
+
+    /// What so many bytes take at the least rate.
+    fn needed(&self, bytes: usize) -> Duration {
+        Duration::from_micros((bytes as u64).saturating_mul(1_000_000) / self.least)
+    }
 }
 
 /// What a frame says of the names.
@@ -59,11 +96,12 @@ impl Said {
 }
 
 impl Link {
-    /// From now on the peer must name its files, and take what it is answered, at a pace. What comes after the names is at the peer's own,
-    /// which may read first what both have.
+    /// The peer is a sender that must name its files, and take what it is answered, without delay. After the names only what it has begun to
+    /// send has a pace: before it may have to read what both have, and says that it is alive.
     pub fn keep_pace(&mut self) {
-        self.names = Some(Pace::default());
-        self.answer = Some(Pace::default());
+        let least = self.coming.least;
+        self.names = Some(Pace::new(Of::Words, "names its files", least));
+        self.going = Pace::new(Of::Words, "takes the answer", least);
     }
 
     /// A frame of so many bytes came: who only says that it is alive is as slow as one that says nothing.
@@ -75,39 +113,100 @@ impl Link {
         }
     }
 
-    /// A call waited for a frame, and so many bytes came.
+    /// A call waited for the bytes of frames, or for such and those behind them, and got so many; whether it had `begun` with them before.
     ///
     /// # Errors
-    /// The names come too slowly.
-    pub(super) fn heard(&mut self, since: Instant, bytes: usize) -> Result<(), Stop> {
-        let stall = self.stall;
-        let pace = self.names.as_mut();
-        match pace.is_none_or(|pace| pace.is_kept(since.elapsed(), bytes, stall)) {
-            true => Ok(()),
-            false => Err(self.slow("names its files")),
-        }
+    /// They come too slowly.
+    pub(super) fn heard(&mut self, since: Instant, got: usize, begun: bool) -> Result<(), Stop> {
+        let waited = match begun || self.names.is_some() {
+            true => since.elapsed(),
+            false => Duration::ZERO,
+        };
+        let pace = self.names.as_mut().unwrap_or(&mut self.coming);
+        kept(pace, waited, got, self.stall, &self.peer)
     }
 
-    /// A call waited for the peer to take bytes, and it took so many.
+    /// What a call answered that waited for raw bytes: how many there are, `None` to try again.
     ///
     /// # Errors
-    /// It takes them too slowly.
-    pub(super) fn taken(&mut self, since: Instant, bytes: usize) -> Result<(), Stop> {
-        let stall = self.stall;
-        let pace = self.answer.as_mut();
-        match pace.is_none_or(|pace| pace.is_kept(since.elapsed(), bytes, stall)) {
-            true => Ok(()),
-            false => Err(self.slow("takes the answer")),
-        }
+    /// They come too slowly or no more, the transfer is to end, or the connection fails.
+    pub fn came(
+        &mut self,
+        since: Instant,
+        answer: io::Result<usize>,
+    ) -> Result<Option<usize>, Stop> {
+        let got = match answer {
+            Ok(0) => return Err(self.closed()),
+            Ok(got) => {
+                self.progress();
+                got
+            }
+            Err(error) => {
+                self.failed(&error)?;
+                0
+            }
+        };
+        kept(
+            &mut self.coming,
+            since.elapsed(),
+            got,
+            self.stall,
+            &self.peer,
+        )?;
+        Ok((got > 0).then_some(got))
     }
 
-    fn slow(&self, does: &str) -> Stop {
-        Stop::here(format!(
-            "{} {does} too slowly: more than {} s behind {LEAST} B/s",
-            self.peer,
-            self.stall.as_secs_f64()
-        ))
-        .remedy("send again over a faster line, or receive with a longer --stall")
+    /// What a call answered that waited for the peer to take bytes: how many it took, `None` to try again.
+    ///
+    /// # Errors
+    /// It takes them too slowly or no more, has refused, the transfer is to end, or the connection fails.
+    pub fn taken(
+        &mut self,
+        since: Instant,
+        answer: io::Result<usize>,
+    ) -> Result<Option<usize>, Stop> {
+        let taken = match answer {
+            Ok(taken) => {
+                self.progress();
+                Some(taken)
+            }
+            Err(error) => {
+                self.again(&error)?;
+                None
+            }
+        };
+        kept(
+            &mut self.going,
+            since.elapsed(),
+            taken.unwrap_or(0),
+            self.stall,
+            &self.peer,
+        )?;
+        Ok(taken)
+    }
+}
+
+/// A peer keeps its pace, or the transfer ends.
+fn kept(
+    pace: &mut Pace,
+    waited: Duration,
+    bytes: usize,
+    stall: Duration,
+    peer: &str,
+) -> Result<(), Stop> {
+    match pace.late(waited, bytes, stall) {
+        None => Ok(()),
+        Some(most) => {
+            let told = format!(
+                "{peer} {} too slowly: more than {} s behind {} B/s",
+                pace.does,
+                most.as_secs_f64(),
+                pace.least
+            );
+            Err(Stop::here(told).remedy(
+                "send again over a faster line, or with a longer --stall at the side that gave up",
+            ))
+        }
     }
 }
 
@@ -119,17 +218,23 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::transfer::options::LEAST_PACE;
     use crate::transfer::wire;
 
     const STALL: Duration = Duration::from_secs(30);
     const SLICE: Duration = Duration::from_millis(250);
 
+    fn words() -> Pace {
+        Pace::new(Of::Words, "", LEAST_PACE)
+    }
+
     #[test]
     fn ten_thousand_names_over_a_slow_line_are_in_time() {
-        let mut pace = Pace::default();
+        let mut pace = words();
         for _ in 0..10_000 * 60 / 1_100 {
             for part in 0..4 {
-                assert!(pace.is_kept(SLICE, if part == 3 { 1_100 } else { 0 }, STALL));
+                let got = if part == 3 { 1_100 } else { 0 };
+                assert_eq!(pace.late(SLICE, got, STALL), None);
             }
         }
     }
@@ -137,10 +242,15 @@ mod tests {
     #[test]
     fn a_byte_now_and_then_is_too_slow_however_fast_it_began() {
         for began in [0, 1 << 20] {
-            let mut pace = Pace::default();
-            assert!(pace.is_kept(SLICE, began, STALL));
-            let kept = (0..1_000).take_while(|_| pace.is_kept(SLICE, 1, STALL));
-            assert!((119..=121).contains(&kept.count()));
+            for (mut pace, stalls) in [
+                (words(), 1),
+                (Pace::new(Of::Contents, "", LEAST_PACE), LENIENCE),
+            ] {
+                assert_eq!(pace.late(SLICE, began, STALL), None);
+                let kept = (0..10_000).take_while(|_| pace.late(SLICE, 1, STALL).is_none());
+                let slices = STALL.as_secs() as usize * 4 * stalls as usize;
+                assert!((slices - 1..=slices + 5).contains(&kept.count()));
+            }
         }
     }
 
@@ -153,9 +263,9 @@ mod tests {
 
     #[test]
     fn what_says_nothing_gains_nothing() {
-        let mut pace = Pace::default();
+        let mut pace = words();
         let kept = (0..1_000).take_while(|_| {
-            let kept = pace.is_kept(SLICE, 13, STALL);
+            let kept = pace.late(SLICE, 13, STALL).is_none();
             pace.discount(13);
             kept
         });
@@ -182,7 +292,8 @@ mod tests {
                 }
                 let _ = peer.shutdown(Shutdown::Both);
             });
-            let mut link = Link::new(stream, Duration::from_millis(500)).expect("a link");
+            let mut link =
+                Link::new(stream, Duration::from_millis(500), LEAST_PACE).expect("a link");
             link.keep_pace();
             let sent = link.send(&vec![0; 64 << 20], 0);
             done.store(true, Relaxed);
