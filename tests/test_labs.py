@@ -188,18 +188,18 @@ def test_causes_that_cannot_be_told_apart_are_named_together() -> None:
     cost = synthetic.cost()
     doubled = [
         dataclasses.replace(
-            point, covariates={**point.covariates, "minor_faults": point.covariates["interrupts"]}
+            point, covariates={**point.covariates, "steal_ticks": point.covariates["interrupts"]}
         )
         for point in cost.points
     ]
     section = answers(Results((dataclasses.replace(cost, points=tuple(doubled)),)))[
         "What makes the times vary"
     ]
-    assert any("minor_faults cannot be told from interrupts" in paragraph for paragraph in section.text)
+    assert any("steal_ticks cannot be told from interrupts" in paragraph for paragraph in section.text)
     tables = {table.title: table for table in section.tables}
-    assert "interrupts (with minor_faults)" in {row[2] for row in tables["Causes by point"].rows}
+    assert "interrupts (with steal_ticks)" in {row[2] for row in tables["Causes by point"].rows}
     named = {row[0] for row in tables["What the named covariates are"].rows}
-    assert {"interrupts", "minor_faults"} <= named
+    assert {"interrupts", "steal_ticks"} <= named
 
 
 def test_without_interrupts_none_are_blamed() -> None:

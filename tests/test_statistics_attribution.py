@@ -7,7 +7,7 @@ import pytest
 
 from oscope.samples import Floats
 from oscope.statistics import attribute
-from oscope.statistics.attribution import MEASURED_TIME
+from oscope.statistics.candidates import MEASURED_TIME
 
 
 def covariates(random: np.random.Generator, count: int) -> dict[str, Floats]:

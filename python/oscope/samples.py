@@ -135,6 +135,11 @@ class ExperimentResults:
         ticks = float(step / np.median(point.iterations))
         return ticks * 1e9 / float(hz) if unit == "ns" else ticks
 
+    def duration_ns(self, point: PointSamples) -> Floats | None:
+        """Return how long each repetition at `point` took in all; None where no clock of time tells."""
+        hz = (self.environment.get("clock") or {}).get("hz")
+        return point.raw * (1e9 / float(hz)) if hz and self.clock == "wall" else None
+
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""
         names = self.points[0].factors.keys() if self.points else ()

@@ -44,8 +44,14 @@ class Analysed(Results):
         """Return what the variation of `metric` at `point` goes with."""
         key = (id(point), metric)
         if key not in self.causes:
-            values, about = point.metrics[metric], (point.covariates, point.block)
-            self.causes[key] = attribute(values, *about, started_ns=point.started_ns, seed=experiment.seed)
+            self.causes[key] = attribute(
+                point.metrics[metric],
+                point.covariates,
+                point.block,
+                started_ns=point.started_ns,
+                duration_ns=experiment.duration_ns(point),
+                seed=experiment.seed,
+            )
         return self.causes[key]
 
 

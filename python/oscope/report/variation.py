@@ -13,7 +13,7 @@ from oscope.report.analysis import Analysed, label, measured
 from oscope.report.document import Figure, Table
 from oscope.report.tables import meaning
 from oscope.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics.attribution import FEWEST_SAMPLES, Attribution
+from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_SHARE, Attribution
 
 NAMED = 6
 """Causes that get a colour of their own in the figure."""
@@ -105,12 +105,25 @@ def table(every: Sequence[Attributed]) -> Table:
         if not each.judged:
             rows.append([each.name, count, each.found.sentence.removeprefix("No cause named: ")])
             continue
-        for cause in each.found.causes:
-            interval = f"{100 * cause.low:.0f} to {100 * cause.high:.0f}"
-            rows.append([each.name, count, cause.label, _percent(cause.share), interval, cause.direction])
         own = own_share(each.found)
-        if own >= 0.01:
-            rows.append([each.name, count, OWN, _percent(own), MISSING, "more"])
+        # The largest share first, whether a cause has it or the measured code itself.
+        told = [
+            (
+                cause.share,
+                [
+                    each.name,
+                    count,
+                    cause.label,
+                    _percent(cause.share),
+                    f"{100 * cause.low:.0f} to {100 * cause.high:.0f}",
+                    cause.direction,
+                ],
+            )
+            for cause in each.found.causes
+        ]
+        if own >= LEAST_SHARE:
+            told.append((own, [each.name, count, OWN, _percent(own), MISSING, "more"]))
+        rows += [row for _, row in sorted(told, key=lambda pair: -pair[0])]
         left = each.found.unexplained - own
         rows.append([each.name, count, "nothing recorded, beyond chance", _percent(left), MISSING, MISSING])
     columns = ["point", "n", "goes with", "share [%]", "95 % interval [%]", "direction"]
@@ -168,11 +181,16 @@ def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
         return (
             f"Not enough samples to say what makes the values vary: {FEWEST_SAMPLES} of a point are needed."
         )
-    found = [f"{gloss(results, name)}: {100 * share:.0f} %" for name, share in totals(judged).items()]
+    found = [(share, gloss(results, name)) for name, share in totals(judged).items()]
     own = float(np.mean([own_share(each.found) for each in judged]))
     rest = float(np.mean([each.found.unexplained for each in judged])) - own
-    if own >= 0.01:
-        found.append(f"the measured code's own CPU time, without a cause: {100 * own:.0f} %")
+    if own >= LEAST_SHARE:
+        found.append((own, "the measured code's own CPU time, without a cause"))
+    found.sort(key=lambda pair: -pair[0])
     where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of {judged[0].name}"
-    told = "; ".join(found) if found else "nothing recorded goes with it beyond chance"
+    told = (
+        "; ".join(f"{name}: {100 * share:.0f} %" for share, name in found)
+        if found
+        else "nothing recorded goes with it beyond chance"
+    )
     return f"{where}, the variance goes with: {told}; unexplained: {100 * rest:.0f} %."

@@ -1,6 +1,6 @@
 """Pure statistics: arrays in, frozen dataclasses out, the same for equal input."""
 
-from oscope.statistics.attribution import Attribution, Cause, SlowSample, attribute
+from oscope.statistics.attribution import Attribution, Cause, attribute
 from oscope.statistics.compare import (
     ComparedMetric,
     Comparison,
@@ -9,6 +9,7 @@ from oscope.statistics.compare import (
     compare_within,
 )
 from oscope.statistics.shape import Drift, Mode
+from oscope.statistics.slow import SlowSample
 from oscope.statistics.summary import Summary, summarise, summarise_point
 
 __all__ = [

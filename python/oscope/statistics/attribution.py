@@ -5,7 +5,8 @@ with its member that goes most with the metric. Groups enter step by step: of th
 already entered, beyond what flipping the signs of the blocks' scores gives the best of all candidates (a wild
 cluster score test with the smallest p of Westfall and Young 1993), the one that adds most. So no group
 masks another. The shares come from a fit of the entered covariates only: the mean gain in R² over all orders
-of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain. What differs
+of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain. A covariate
+that another brings about (`oscope.statistics.candidates.TRACES`) enters after it. What differs
 between processes beyond that is a variance component of the remainder. Going together is not yet causing: the
 sentences say "goes with".
 
@@ -26,23 +27,19 @@ from scipy import stats
 from oscope import digits
 from oscope.samples import Floats, Ints
 from oscope.statistics import replication
+from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, shapley
+from oscope.statistics.slow import SlowSample, slow_samples
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
 MOST_CAUSES = 8
 """Groups that may enter: the shares take 2 to this power fits."""
 LEAST_SHARE = 0.01
+OWN = "own CPU time"
+"""What `Attribution.own` is called among the causes."""
 LEAST_EXTREME = 0.1
 """The sentence tells of extreme samples that hold at least this share of the variance."""
-
-MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles"})
-"""The repetition's own time by another clock: it rises with the metric by definition and is no cause.
-
-It does tell where the rest was spent that no cause explains: on the CPU, in what is measured, or not."""
-CPU_TIME = ("user_us", "system_us")
-INJECTED = "injected_ns"
-"""What a run was disturbed by on purpose (see `oscope.injection`): the truth, which is to be found."""
 
 RARE = 5
 """Values beyond the fifth largest (and fifth smallest, and 0.1 %) are drawn in: fewer samples are no
@@ -52,10 +49,6 @@ FEWEST_CLUSTERS = 20
 RESAMPLES = 400
 FLIPS = 1999
 LEVEL = 0.05
-
-SLOW_SAMPLES = 10
-SLOW_BEYOND = 3.0
-"""A sample is slow if it exceeds the median by so many robust deviations (1.4826 MAD)."""
 
 
 @dataclass(frozen=True)
@@ -89,19 +82,6 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class SlowSample:
-    """One of the slowest samples and what was out of the ordinary in it."""
-
-    index: int
-    """Position in the values given."""
-    value: float
-    excess: float
-    """Above the median, in the metric's unit."""
-    causes: tuple[str, ...]
-    """Covariates beyond the 1st or 99th percentile of the ordinary samples, the most extreme first."""
-
-
-@dataclass(frozen=True)
 class Attribution:
     """Which covariates go with the variation of a metric."""
 
@@ -120,6 +100,13 @@ class Attribution:
     slow: tuple[SlowSample, ...]
     sentence: str
 
+    def ranked(self) -> list[tuple[tuple[str, ...], float]]:
+        """Return what the variation goes with, by its names, and its share, the largest first; with `OWN`."""
+        told = [(cause.names, cause.share) for cause in self.causes]
+        if self.own >= LEAST_SHARE:
+            told.append(((OWN,), self.own))
+        return sorted(told, key=lambda pair: -pair[1])
+
 
 def attribute(
     values: npt.ArrayLike,
@@ -127,22 +114,24 @@ def attribute(
     block: npt.ArrayLike,
     *,
     started_ns: npt.ArrayLike | None = None,
+    duration_ns: npt.ArrayLike | None = None,
     seed: int = 0,
 ) -> Attribution:
     """Attribute the variation of `values`, in the order taken, to covariates, processes and drift.
 
-    Drift is looked at only with `started_ns`. `MEASURED_TIME`, constant and mostly missing covariates are
-    left out; more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output.
+    Drift is looked at only with `started_ns`; `duration_ns` is how long each repetition took in all (see
+    `oscope.statistics.candidates`). `MEASURED_TIME`, constant and mostly missing covariates are left out;
+    more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output.
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
     data = everything[finite]
-    given = {
-        name: np.asarray(column, dtype=float)[finite]
-        for name, column in covariates.items()
-        if name not in MEASURED_TIME and name != INJECTED
-    }
-    slow = _slow(data, given, np.flatnonzero(finite))
+    about = {name: np.asarray(column, dtype=float)[finite] for name, column in covariates.items()}
+    started, duration = (
+        None if each is None else np.asarray(each, dtype=float)[finite] for each in (started_ns, duration_ns)
+    )
+    plain = {name: forms[0] for name, forms in candidates(about, None, duration).items()}
+    slow = slow_samples(data, plain, np.flatnonzero(finite))
     if len(data) < FEWEST_SAMPLES or np.ptp(data) == 0:
         why = (
             "the values do not vary"
@@ -152,49 +141,57 @@ def attribute(
         nan = float("nan")
         enough = len(data) >= FEWEST_SAMPLES
         return Attribution(len(data), enough, (), nan, nan, nan, slow, f"No cause named: {why}.")
-    cpu_time = [np.asarray(covariates[name], dtype=float)[finite] for name in CPU_TIME if name in covariates]
-    if started_ns is not None:
-        given["drift"] = np.asarray(started_ns, dtype=float)[finite]
     chosen = np.linspace(0, len(data) - 1, min(len(data), MOST_SAMPLES)).astype(int)
-    thin = {name: column[chosen] for name, column in given.items()}
     drawn_in = _drawn_in(data[chosen])
+    thin = _formed(drawn_in, candidates(about, started, duration), chosen)
     extreme = 1.0 - float(np.var(drawn_in) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
     causes = _causes(drawn_in, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
     unexplained = max(0.0, 1.0 - sum(cause.share for cause in causes))
-    own = _own(drawn_in, thin, causes, [column[chosen] for column in cpu_time]) * unexplained
+    ran = own_time_ns(about, duration)
+    own = _own(drawn_in, thin, causes, None if ran is None else ran[chosen]) * unexplained
     sentence = _verdict(causes, unexplained, extreme)
     return Attribution(len(data), True, causes, unexplained, own, extreme, slow, sentence)
 
 
 def _own(
-    data: Floats, given: Mapping[str, Floats], causes: tuple[Cause, ...], cpu_time: list[Floats]
+    data: Floats, given: Mapping[str, Floats], causes: tuple[Cause, ...], ran_ns: Floats | None
 ) -> float:
     """Return the share of what the causes leave that goes with CPU time; NaN where that is not known.
 
     Only more CPU time with more of the metric counts.
     """
-    spent = _prepared(np.sum(cpu_time, axis=0)) if len(cpu_time) == len(CPU_TIME) else None
+    spent = None if ran_ns is None else _prepared(ran_ns)
     if spent is None:
         return float("nan")
-    named = [_prepared(given[cause.name]) for cause in causes if cause.name in given]
-    design = _stacked([column for column in named if column is not None], len(data))
+    design = _stacked([given[cause.name] for cause in causes if cause.name in given], len(data))
     rest, spent = _remainder(_standard(data), design), _remainder(spent, design)
     scale = float(np.sqrt((rest @ rest) * (spent @ spent)))
     return max(0.0, float(rest @ spent) / scale) ** 2 if scale > 0 else float("nan")
 
 
-def _causes(data: Floats, given: Mapping[str, Floats], block_code: Ints, seed: int) -> tuple[Cause, ...]:
+def _formed(data: Floats, forms: Mapping[str, list[Floats]], chosen: Ints) -> dict[str, Floats]:
+    """Return each candidate that varies, standardised, in the form that goes most with the metric."""
+    found = {}
+    for name, columns in forms.items():
+        varying = [column for raw in columns if (column := _prepared(raw[chosen])) is not None]
+        if varying:
+            found[name] = max(varying, key=lambda column: abs(float(column @ data)))
+    return found
+
+
+def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed: int) -> tuple[Cause, ...]:
     random = np.random.default_rng(seed)
     response = _standard(data)
-    columns = {name: column for name, raw in given.items() if (column := _prepared(raw)) is not None}
-    groups = collinear_groups(columns, response)
+    groups = [origins_first(group) for group in collinear_groups(columns, response)]
+    later = [{i for i, other in enumerate(groups) if follows(other[0], group[0])} for group in groups]
     design = _stacked([columns[group[0]] for group in groups], len(data))
     cluster = _clusters(block_code)
     # Twice, for the two families of tests: covariates and processes.
-    p = {j: min(1.0, 2 * each) for j, each in _entered(response, design, cluster, random).items()}
+    p = {j: min(1.0, 2 * each) for j, each in _entered(response, design, cluster, later, random).items()}
     while True:
         entered = list(p)
-        share, draws = _shares(moments(response, design[:, entered], cluster, block_code), random)
+        after = [{entered.index(i) for i in later[j] if i in p} for j in entered]
+        share, draws = _shares(moments(response, design[:, entered], cluster, block_code), after, random)
         if not entered or share[:-1].min() >= LEAST_SHARE:
             break
         del p[entered[int(share[:-1].argmin())]]
@@ -217,13 +214,20 @@ def _cause(group: tuple[str, ...], direction: str, figures: tuple[float, float, 
 
 
 def _entered(
-    response: Floats, design: Floats, cluster: Ints, random: np.random.Generator
+    response: Floats,
+    design: Floats,
+    cluster: Ints,
+    later: list[set[int]],
+    random: np.random.Generator,
 ) -> dict[int, float]:
-    """Return the columns that enter, in order, with their p of "adds nothing to those before it"."""
+    """Return the columns that enter, in order, with their p of "adds nothing to those before it".
+
+    Those that are its traces (`later`) do not count as before it: what a cause brings about must not hide it.
+    """
     signs = random.choice([-1.0, 1.0], size=(FLIPS, int(cluster.max()) + 1))
     entered: dict[int, float] = {}
     while len(entered) < min(MOST_CAUSES, design.shape[1]):
-        gain, score = _scores(response, design, list(entered), cluster)
+        gain, score = _scores(response, design, list(entered), cluster, later)
         p = _best_of_all_p(score, signs)
         gain[(2 * p >= LEVEL) | (gain < LEAST_SHARE)] = 0.0
         gain[list(entered)] = 0.0
@@ -246,28 +250,39 @@ def _best_of_all_p(score: Floats, signs: Floats) -> Floats:
     return np.asarray(np.searchsorted(smallest, alone[0], side="right") / len(sums), dtype=float)
 
 
-def _scores(response: Floats, design: Floats, entered: list[int], cluster: Ints) -> tuple[Floats, Floats]:
-    """Return what each column adds in R² to those entered, and its scores by cluster, of length 1 in all."""
-    count = design.shape[1]
-    rows = np.column_stack([response, design])
-    before = np.column_stack([np.ones(len(response)), design[:, entered]])
+def _scores(
+    response: Floats, design: Floats, entered: list[int], cluster: Ints, later: list[set[int]]
+) -> tuple[Floats, Floats]:
+    """Return what each column adds in R² to those before it, and its scores by cluster, of length 1."""
+    gain, score = np.zeros(design.shape[1]), np.zeros((int(cluster.max()) + 1, design.shape[1]))
+    before = [tuple(i for i in entered if i not in after) for after in later]
+    for given in set(before):
+        columns = [j for j, each in enumerate(before) if each == given]
+        found = _scored(response, design[:, columns], design[:, given], cluster)
+        gain[columns], score[:, columns] = found
+    return gain, score
+
+
+def _scored(response: Floats, columns: Floats, given: Floats, cluster: Ints) -> tuple[Floats, Floats]:
+    rows = np.column_stack([response, columns])
+    before = np.column_stack([np.ones(len(response)), given])
     rows = rows - before @ np.linalg.lstsq(before, rows, rcond=None)[0]
     power = (rows[:, 1:] ** 2).sum(axis=0)
     product = rows[:, 1:] * rows[:, :1]
     left = power > 1e-9 * len(response)
     gain = np.where(left, product.sum(axis=0) ** 2 / np.where(left, power, 1.0), 0.0) / len(response)
-    score = np.column_stack([np.bincount(cluster, weights=product[:, j]) for j in range(count)])
+    score = np.column_stack([np.bincount(cluster, weights=each) for each in product.T])
     length = np.sqrt((score**2).sum(axis=0))
     return gain, np.where(left & (length > 0), score / np.where(length > 0, length, 1.0), 0.0)
 
 
-def _shares(found: Moments, random: np.random.Generator) -> tuple[Floats, Floats]:
+def _shares(found: Moments, later: list[set[int]], random: np.random.Generator) -> tuple[Floats, Floats]:
     """Return shares (covariates, then process) and their bootstrap draws, less what noise would gain."""
     count = found.clusters
     once = np.ones((1, count))
     drawn = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
-    estimate = shapley(found, once)[0]
-    draws = shapley(found, drawn)
+    estimate = shapley(found, once, later)[0]
+    draws = shapley(found, drawn, later)
     # The bootstrap's own excess over the estimate is what sampling adds to a share (Efron and Tibshirani
     # 1993, 10.6).
     excess = np.maximum(draws.mean(axis=0) - estimate, 0.0)
@@ -332,32 +347,6 @@ def _standard(values: Floats) -> Floats:
     centred = values - values.mean()
     deviation = float(centred.std())
     return np.asarray(centred / (deviation or 1.0), dtype=float)
-
-
-def _slow(data: Floats, given: Mapping[str, Floats], origin: Ints) -> tuple[SlowSample, ...]:
-    """List the slowest samples, the slowest first, with the covariates that were extraordinary in them."""
-    if len(data) < FEWEST_SAMPLES:
-        return ()
-    middle = float(np.median(data))
-    deviation = float(stats.median_abs_deviation(data, scale="normal"))
-    slow = data > middle + SLOW_BEYOND * deviation
-    worst = np.argsort(-data, kind="stable")[:SLOW_SAMPLES]
-    ordinary = {name: column[~slow & np.isfinite(column)] for name, column in given.items()}
-    limits = {
-        name: (*np.quantile(c, [0.01, 0.99]), np.median(c), np.std(c))
-        for name, c in ordinary.items()
-        if len(c)
-    }
-    listed = []
-    for i in worst[slow[worst]]:
-        strange = {}
-        for name, (low, high, centre, spread) in limits.items():
-            x = given[name][i]
-            if x < low or x > high:
-                strange[name] = abs(x - centre) / spread if spread > 0 else float("inf")
-        causes = tuple(sorted(strange, key=lambda name: (-strange[name], name)))
-        listed.append(SlowSample(int(origin[i]), float(data[i]), float(data[i]) - middle, causes))
-    return tuple(listed)
 
 
 def _stacked(columns: list[Floats], count: int) -> Floats:

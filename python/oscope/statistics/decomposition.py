@@ -9,10 +9,9 @@ samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import factorial
 
 import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
@@ -91,8 +90,11 @@ def _between(remainder: Floats, cluster: Ints, block: Ints, count: int) -> tuple
     return sums.astype(float), typical
 
 
-def shapley(found: Moments, weights: Floats) -> Floats:
-    """Return the covariates' shares of the variance, then the processes', for each row of `weights`."""
+def shapley(found: Moments, weights: Floats, later: Sequence[Collection[int]] = ()) -> Floats:
+    """Return the covariates' shares of the variance, then the processes', for each row of `weights`.
+
+    `later[j]` are the covariates that may enter only after j; without it, all orders count.
+    """
     width = found.products.shape[1]
     total = (weights @ found.products.reshape(found.clusters, -1)).reshape(-1, width, width)
     number = total[:, 0, 0]
@@ -100,7 +102,7 @@ def shapley(found: Moments, weights: Floats) -> Floats:
     covariance = total[:, 1:, 1:] / number[:, None, None] - mean[:, :, None] * mean[:, None, :]
     variance = np.maximum(np.diagonal(covariance, axis1=1, axis2=2), 1e-12)
     correlation = covariance / np.sqrt(variance[:, :, None] * variance[:, None, :])
-    shares = _gains(correlation)
+    shares = _gains(correlation, later)
     sums = weights @ found.residual
     degrees = np.maximum(sums[:, 2] - 1.0, 1.0)
     inside = sums[:, 1] / np.maximum(sums[:, 3], 1.0)
@@ -111,24 +113,44 @@ def shapley(found: Moments, weights: Floats) -> Floats:
     return np.column_stack([shares, np.minimum(process, 1.0 - np.minimum(shares.sum(axis=1), 1.0))])
 
 
-def _gains(correlation: Floats) -> Floats:
-    """Mean gain in R² of each covariate over all orders of entry; the response is the last row."""
+def _gains(correlation: Floats, later: Sequence[Collection[int]]) -> Floats:
+    """Mean gain in R² of each covariate over the orders of entry; the response is the last row.
+
+    Where some enter only after others, these are the asymmetric Shapley values (Frye, Rowat and Feige,
+    NeurIPS 2020): what an origin and its trace explain alike is the origin's.
+    """
     count = correlation.shape[1] - 1
-    explained: dict[tuple[int, ...], Floats] = {(): np.zeros(len(correlation))}
-    for size in range(1, count + 1):
-        for subset in combinations(range(count), size):
-            explained[subset] = _explained(correlation, list(subset))
+    everyone = frozenset(range(count))
+    steps = {
+        subset: [j for j in sorted(everyone - subset) if _may_enter(j, subset, later)]
+        for size in range(count + 1)
+        for subset in map(frozenset, combinations(range(count), size))
+    }
+    # The orders that lead to a subset, and those that go on from it.
+    into = {subset: int(not subset) for subset in steps}
+    for subset, entering in steps.items():
+        for j in entering:
+            into[subset | {j}] += into[subset]
+    onward = dict.fromkeys(steps, 0) | {everyone: 1}
+    for subset, entering in reversed(steps.items()):
+        onward[subset] += sum(onward[subset | {j}] for j in entering)
+    explained = {subset: _explained(correlation, sorted(subset)) for subset, orders in into.items() if orders}
     gains = np.zeros((len(correlation), count))
-    for subset, value in explained.items():
-        for j in subset:
-            without = tuple(i for i in subset if i != j)
-            share = factorial(len(without)) * factorial(count - len(subset)) / factorial(count)
-            gains[:, j] += share * (value - explained[without])
+    for subset, before in explained.items():
+        for j in steps[subset]:
+            orders = into[subset] * onward[subset | {j}]
+            gains[:, j] += orders / into[everyone] * (explained[subset | {j}] - before)
     return np.maximum(gains, 0.0)
+
+
+def _may_enter(j: int, subset: Collection[int], later: Sequence[Collection[int]]) -> bool:
+    return all(i in subset for i, after in enumerate(later) if j in after)
 
 
 def _explained(correlation: Floats, subset: list[int]) -> Floats:
     """R² of the response on the covariates in `subset`."""
+    if not subset:
+        return np.zeros(len(correlation))
     inner = correlation[:, subset][:, :, subset] + RIDGE * np.eye(len(subset))
     outer = correlation[:, subset, -1]
     solved = np.linalg.solve(inner, outer[:, :, None])[:, :, 0]
