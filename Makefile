@@ -3,12 +3,13 @@
 PYTHON := .venv/bin/python
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-run run test lint rust-test python-test bench lock clean
+.PHONY: help setup setup-run run test lint rust-test python-test bench calibrate lock clean
 
 help:
 	@echo "make run     set everything up, measure this machine, write oscope-report.html"
 	@echo "make test    set everything up, run linters and all tests"
 	@echo "make bench   Oscope beside its peers, in one run"
+	@echo "make calibrate  how often Oscope's verdicts are wrong here; an hour and more"
 	@echo "make setup   only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs"
 	@echo "make lock    renew requirements.lock from pyproject.toml"
 	@echo "make clean   remove what was built"
@@ -40,6 +41,10 @@ python-test:
 bench:
 	tools/setup.sh bench
 	$(PYTHON) benchmarks/bench.py
+
+calibrate:
+	tools/setup.sh bench
+	$(PYTHON) benchmarks/trust.py
 
 lock:
 	$(PYTHON) -m pip install --quiet uv

@@ -32,6 +32,8 @@ MODULES = (
     "modules",
     "dhcp",
     "recording",
+    "causes",
+    "trust",
 )
 
 

@@ -24,6 +24,7 @@ COMMANDS = (
     "compare",
     "gate",
     "history",
+    "calibrate",
     "explain-variation",
     "report",
     "export",

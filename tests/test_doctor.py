@@ -18,7 +18,13 @@ from oscope.doctor.tools import Tool
 from surroundings import surroundings
 
 ENVIRONMENT: dict[str, Any] = {
-    "self_check": {"ratio_of_double_work": 2.01, "ok": True},
+    "self_check": {
+        "ratio_of_double_work": 2.01,
+        "empty_ticks": 0.0,
+        "empty_mad_ticks": 1.0,
+        "kernel_clock_ratio": 1.000001,
+        "ok": True,
+    },
     "clock": {"kind": "tsc", "hz": 2.5e9, "overhead": 40.0, "overhead_mad": 1.0, "why": None},
     "tsc_offsets": {"cpus": [0, 1], "ticks": [0, -12], "error_ticks": [0, 30]},
     "counters": {"available": ["instructions", "cpu_cycles"], "unavailable": {}},
@@ -28,7 +34,15 @@ ENVIRONMENT: dict[str, Any] = {
     "unavailable": {},
 }
 WORSE: dict[str, dict[str, Any]] = {
-    "self-check": {"self_check": {"ratio_of_double_work": 3.4, "ok": False}},
+    "self-check": {
+        "self_check": {
+            "ratio_of_double_work": 3.4,
+            "empty_ticks": 0.0,
+            "empty_mad_ticks": 1.0,
+            "kernel_clock_ratio": None,
+            "ok": False,
+        }
+    },
     "clock": {"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant; use another machine"}},
     "clock offsets": {"tsc_offsets": None, "unavailable": {"tsc_offsets": "one CPU is allowed; allow two"}},
     "hardware counters": {

@@ -12,8 +12,9 @@ from conftest import make_experiment
 from oscope import turns
 from oscope.catalogue import Catalogue, load
 from oscope.errors import ProbeError, UsageError
-from oscope.execution import Outcome, _reached, execute
+from oscope.execution import Outcome, execute
 from oscope.plan import Amount, Plan, make_plan
+from oscope.precision import MINIMUM_BLOCKS
 from oscope.progress import Progress
 from oscope.samples import ExperimentResults
 from oscope.schedule import schedule
@@ -211,17 +212,9 @@ def test_a_precise_point_ends_early(catalogue: Catalogue, store: Store, ear: Ear
     outcome = execute(plan, store, ear)
     results = store.results(outcome.run_id).experiments[0]
     for point in results.points:
-        assert len(set(point.block.tolist())) >= 5
+        assert len(set(point.block.tolist())) >= MINIMUM_BLOCKS
         assert any("is reached" in note for note in point.notes)
     assert all(step.total is None for step in ear.steps)
-
-
-def test_a_precision_is_reached_by_two_blocks_in_a_row(catalogue: Catalogue) -> None:
-    plan = make_plan([make_experiment({})], catalogue, amount=Amount(precision=0.02), seed=1)
-    assert not _reached(plan, [0.01])
-    assert not _reached(plan, [0.05, 0.01])
-    assert not _reached(plan, [0.01, None])
-    assert _reached(plan, [None, 0.05, 0.02, 0.02])
 
 
 def test_the_budget_ends_a_hopeless_precision(catalogue: Catalogue, store: Store, ear: Ear) -> None:

@@ -67,7 +67,7 @@ impl Clock {
 
     fn calibrated(kind: ClockKind, why: Option<String>) -> Self {
         let hz = match kind {
-            ClockKind::Tsc => tsc_frequency(),
+            ClockKind::Tsc => tsc_frequency(FREQUENCY_SPAN_NS),
             ClockKind::MonotonicRaw | ClockKind::Instructions => 1e9,
         };
         let pairs = empty_pairs(kind);
@@ -126,6 +126,12 @@ impl Clock {
         nanoseconds * self.hz / 1e9
     }
 
+    /// How fast this clock runs beside the kernel's, for so long: 1 if its frequency is what it was found to be. `None` where the clock is the kernel's
+    /// own, or counts no time.
+    pub fn against_kernel(&self, span_ns: u64) -> Option<f64> {
+        (self.kind == ClockKind::Tsc).then(|| tsc_frequency(span_ns) / self.hz)
+    }
+
     /// Ticks as cycles of the time-stamp counter; `None` where the clock is another.
     pub fn cycles(&self, ticks: f64) -> Option<f64> {
         (self.kind == ClockKind::Tsc).then_some(ticks)
@@ -167,7 +173,7 @@ fn step_of(differences: &[f64]) -> u64 {
 }
 
 /// The median, and the median absolute deviation from it. `values` must not be empty.
-fn median_and_mad(values: &[f64]) -> (f64, f64) {
+pub fn median_and_mad(values: &[f64]) -> (f64, f64) {
     let median = median(values);
     let deviations: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
     (median, self::median(&deviations))
@@ -185,10 +191,10 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// TSC ticks in a second, by comparison with `CLOCK_MONOTONIC_RAW`.
-fn tsc_frequency() -> f64 {
+/// TSC ticks in a second, by comparison with `CLOCK_MONOTONIC_RAW` for so long.
+fn tsc_frequency(span_ns: u64) -> f64 {
     let first = bracketed_reading();
-    while reading::monotonic_raw() - first.nanoseconds < FREQUENCY_SPAN_NS {
+    while reading::monotonic_raw() - first.nanoseconds < span_ns {
         std::hint::spin_loop();
     }
     let last = bracketed_reading();

@@ -134,6 +134,7 @@ def _assemble(
             "budget_s": plan.budget_s,
             "notes": list(events.get("note", ())),
             "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
+            "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
             **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
             # Only of runs that were disturbed on purpose.
             **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 
 class Placement:
@@ -16,18 +17,24 @@ class Placement:
     done, and nothing is.
     """
 
+    _entered: ClassVar[list[Placement]] = []
+    """Those that are entered, the outermost first: a run may begin while another one waits."""
+
     def __init__(self) -> None:
-        self._allowed = os.sched_getaffinity(0)
+        self._allowed: set[int] = self._entered[0]._allowed if self._entered else os.sched_getaffinity(0)
         self._apart = self._allowed - {max(self._allowed)} or self._allowed
 
     def __enter__(self) -> Placement:
         """Move all threads there are."""
+        self._entered.append(self)
         _move(self._apart)
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give them back what they were allowed."""
-        _move(self._allowed)
+        self._entered.remove(self)
+        if not self._entered:
+            _move(self._allowed)
 
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:

@@ -14,8 +14,6 @@ from oscope.experiment import Design, Experiment, Inspection, Level, Profile
 from oscope.guest import Guest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
-MINIMUM_BLOCKS = 5
-"""With a precision asked for, no point ends earlier: an interval over fewer processes means nothing."""
 DEFAULT_BUDGET_S = 60.0
 """What a run with a precision but no budget may take."""
 _MOST_PRECISION_REPS = 5

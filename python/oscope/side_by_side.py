@@ -12,6 +12,7 @@ from contextlib import ExitStack
 
 from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
+from oscope.injection.during import Disturbing
 from oscope.interruption import Interruption
 from oscope.placement import Placement
 from oscope.plan import Plan, PlannedExperiment, counts_instructions
@@ -26,7 +27,8 @@ def execute_side_by_side(
 ) -> tuple[Outcome, ...]:
     """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
 
-    The plans are alike but for the guests of their experiments. The first SIGINT or SIGTERM ends all runs
+    The plans are alike but for the guests of their experiments, and for delays that are injected into their
+    measured regions. The first SIGINT or SIGTERM ends all runs
     early, with everything measured kept. Raises UsageError where the plans are not alike, and what
     `oscope.execution.execute` raises.
     """
@@ -45,6 +47,7 @@ def execute_side_by_side(
                 begin(plan, store, turns, shown.of(number))
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
                 begun.enter_context(failing_told(turns))
+                begun.enter_context(Disturbing(plan.injection, placement).of(turns))
             names = [turns.recorder.run_id for turns in sides]
             for turns in sides:
                 turns.recorder.add_event("interleaved", names)
@@ -64,6 +67,10 @@ def _check_alike(plans: Sequence[Plan]) -> None:
         if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, None):
             raise UsageError(
                 "sides that take turns have one seed, and neither precision nor budget", remedy="give --reps"
+            )
+        if plan.injection is not None and plan.injection["causes"]:
+            raise UsageError(
+                "what disturbs the machine disturbs all sides that take turns", remedy="inject a delay"
             )
         if [(e.name, e.points, e.blocks) for e in plan.experiments] != [
             (e.name, e.points, e.blocks) for e in first.experiments

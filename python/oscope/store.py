@@ -8,6 +8,9 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `interleaved`: ids of the runs, itself among them, whose blocks took turns;
 - `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
   (where each cause acted, or null) and the `phases` of each (see `oscope.injection`);
+- `calibration`: the rates of error that `oscope calibrate` found, with the `machine` that it was (see
+  `oscope.calibration.result.in_brief`); `calibrated`: those of the machine's newest one before the run, or
+  null;
 - `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
@@ -189,6 +192,17 @@ class Store:
             status = {run_id: orjson.loads(data) for run_id, data in connection.execute(statuses)}
             rows = connection.execute(sa.select(run).order_by(run.c.started_ns, run.c.id)).all()
         return tuple(_entry(row, status[row.id], count.get(row.id, 0)) for row in rows)
+
+    def calibration(self, machine: object) -> dict[str, Any] | None:
+        """Return the newest calibration of `machine` (`environment.machine`) in brief, or None."""
+        table = schema.event
+        query = sa.select(table.c.data).where(table.c.kind == "calibration").order_by(table.c.id.desc())
+        with self.reading() as connection:
+            for data in connection.scalars(query):
+                found: dict[str, Any] = orjson.loads(data)
+                if found["machine"] == machine:
+                    return found
+        return None
 
     def resolve(self, text: str) -> str:
         """Return the id of the run that `text` means: an id, the start of one, or `last`."""

@@ -142,6 +142,7 @@ def summary_table(results: Analysed, experiment: ExperimentResults, width: int) 
     columns = [[name, *(levels(experiment, point.factors)[name] for point in points)] for name in varied]
     columns += measurement_columns(headline, summaries, experiment.metrics[headline].unit)
     columns.append(aligned(["n", *(digits.format_count(summary.n) for summary in summaries)]))
+    columns.append(aligned(["worth", *(digits.format_count(summary.worth) for summary in summaries)]))
     shapes = [shape(summary) for summary in summaries]
     if any(shapes):
         columns.append(["shape", *shapes])

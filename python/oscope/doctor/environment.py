@@ -13,12 +13,20 @@ BUSY_SHARE = 0.5
 
 def _self_check(environment: Mapping[str, Any]) -> Finding:
     check = environment["self_check"]
-    found = f"twice the work took {check['ratio_of_double_work']:.3f} times as long"
+    found = (
+        f"twice the work took {check['ratio_of_double_work']:.3f} times as long, none {_empty(environment)}"
+    )
+    if (ratio := check["kernel_clock_ratio"]) is not None:
+        found += f"; the clock runs {ratio:.6f} times as fast as the kernel's"
     if check["ok"]:
         return Finding("self-check", "ok", found, "trust in every timing")
     return Finding(
         "self-check", "limited", found, "trust in every timing", "end what else is running (top), then repeat"
     )
+
+
+def _empty(environment: Mapping[str, Any]) -> str:
+    return f"{environment['self_check']['empty_ticks'] * 1e9 / environment['clock']['hz']:.1f} ns"
 
 
 def _clock(environment: Mapping[str, Any]) -> Finding:

@@ -30,7 +30,8 @@ class Disturbing:
         self._injector: Injector | None = None
         self._listener: threading.Thread | None = None
         self._phases: list[Phase] = []
-        self._failure: OscopeError | None = None
+        self.failure: OscopeError | None = None
+        """Why a cause ended before it was stopped, if one did."""
 
     def __enter__(self) -> Disturbing:
         """Start disturbing. Raises OscopeError where this machine or this user cannot."""
@@ -72,8 +73,8 @@ class Disturbing:
             self._stop()
             phases = [asdict(phase) for phase in self._phases]
             turns.recorder.add_event("injected", {"since_ns": since_ns, "injector": begun, "phases": phases})
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _listen(self) -> None:
         injector = self._injector
@@ -85,7 +86,7 @@ class Disturbing:
                     self._phases.append(event)
             injector.finish()
         except OscopeError as error:
-            self._failure = error
+            self.failure = error
 
     def _stop(self) -> None:
         if self._listener is None or self._injector is None:

@@ -68,7 +68,12 @@ class Injection:
         """Every cause, those in the measured region with their amounts."""
         delay = (f"delay={self.delay_ns:g} ns",) if self.delay_ns else ()
         drift = (f"drift={self.drift_ns_per_s:g} ns/s",) if self.drift_ns_per_s else ()
-        return (*self.causes, *delay, *drift)
+        return (*self.causes, *delay, *drift, *(("delay=0 ns",) if self.is_null else ()))
+
+    @property
+    def is_null(self) -> bool:
+        """Whether nothing is injected by the code that injects: what a delay is compared with."""
+        return self.steady and not (self.causes or self.delay_ns or self.drift_ns_per_s)
 
     @property
     def warning(self) -> str:
@@ -80,7 +85,7 @@ class Injection:
 
         `since_ns` is when the drift began, by CLOCK_REALTIME.
         """
-        if not self.delay_ns and not self.drift_ns_per_s:
+        if not (self.delay_ns or self.drift_ns_per_s or self.is_null):
             return None
         phases = {} if self.steady else {"on": self.on_reps, "off": self.off_reps}
         return {

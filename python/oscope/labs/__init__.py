@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Inspection, Lab
-from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer
+from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer, trust
 
 LABS: tuple[Lab, ...] = (
     syscalls.LAB,
@@ -18,6 +18,7 @@ LABS: tuple[Lab, ...] = (
     kernel.LAB,
     fs.LAB,
     tools.LAB,
+    trust.LAB,
 )
 """Every lab, in the order in which lists and reports show them."""
 

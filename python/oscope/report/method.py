@@ -8,6 +8,7 @@ from typing import Any
 
 from oscope.clocks import UNSEEN, clock_of
 from oscope.digits import MISSING, format_count, format_value
+from oscope.report import certificate
 from oscope.report.document import Table
 from oscope.samples import ExperimentResults, Results
 from oscope.units import format_bytes
@@ -33,7 +34,12 @@ def tables(results: Results) -> list[Table]:
             continue
         seen.append(environment)
         suffix = "" if len(seen) == 1 else f" ({part.run_id})"
-        found += [_machine(environment, suffix), _instrument(results, environment, suffix)]
+        own = next((each for each in results.experiments if each.environment is environment), None)
+        found += [
+            certificate.table(environment, own, suffix),
+            _machine(environment, suffix),
+            _instrument(results, environment, suffix),
+        ]
         further = [
             _guest(environment, suffix),
             _unavailable(environment, suffix),
@@ -167,7 +173,6 @@ def _machine(environment: Mapping[str, Any], suffix: str) -> Table:
 
 def _instrument(results: Results, environment: Mapping[str, Any], suffix: str) -> Table:
     clock = _get(environment, "clock") or {}
-    check = _get(environment, "self_check") or {}
     hz = clock.get("hz")
     kind = _CLOCKS.get(clock.get("kind", ""), MISSING)
     counts = clock_of(environment) == "instructions"
@@ -183,13 +188,6 @@ def _instrument(results: Results, environment: Mapping[str, Any], suffix: str) -
         ],
         ["kernel's clock source", _text(_get(environment, "clocksource"))],
         ["counters of the CPUs apart", _offsets_row(results, environment)],
-        [
-            "twice the work takes",
-            (
-                f"{_text(check.get('ratio_of_double_work'))} times as {'many' if counts else 'long'}: "
-                f"{'as it must' if check.get('ok') else 'NOT as it must'}"
-            ),
-        ],
         ["hardware counters", _counters(environment)],
         ["clock's step", "1 instruction" if counts else f"{_text(clock.get('resolution'))} ticks"],
         ["laboratory", _text(_get(environment, "laboratory"))],

@@ -1,0 +1,181 @@
+"""Measures the pairs of a calibration: as a user's runs are measured, into a store of their own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from oscope import catalogue, labs
+from oscope.calibration.methods import judge
+from oscope.calibration.trials import Trial
+from oscope.calibration.wanted import Subject, Wanted, Way
+from oscope.errors import OscopeError
+from oscope.execution import Outcome, execute
+from oscope.injection.during import Disturbing
+from oscope.injection.wanted import Injection
+from oscope.placement import Placement
+from oscope.plan import Amount, Plan, make_plan
+from oscope.samples import ExperimentResults
+from oscope.side_by_side import execute_side_by_side
+from oscope.store import Store
+
+_SEEDS = 2**32
+
+
+class Listener(Protocol):
+    """Is told how far a calibration is."""
+
+    def trial(self, done: int, total: int, name: str) -> None:
+        """Hear that `done` pairs are judged, and which comes next."""
+
+    def note(self, text: str) -> None:
+        """Hear something that a person should know, in one line."""
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A pair to be measured."""
+
+    subject: Subject
+    way: Way
+    effect: float
+
+
+def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Iterator[Trial]:
+    """Measure the pairs in random order, and yield each one as it is judged.
+
+    The runs go into the store `keep`, or into one that is deleted. Raises KeyboardInterrupt after a signal,
+    OscopeError where a pair cannot be measured.
+    """
+    wanted.check()
+    random = np.random.default_rng(wanted.seed)
+    pairs = [
+        _Pair(subject, way, effect)
+        for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, (0.0, *wanted.effects))
+        for _ in range(wanted.pairs)
+    ]
+    random.shuffle(pairs)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_loaded(wanted))
+        plans = {subject.name: _plan(subject, wanted, 0) for subject in wanted.subjects}
+        times: dict[str, float] = {}
+        for number, pair in enumerate(pairs):
+            listener.trial(number, len(pairs), pair.subject.name)
+            with _store(keep) as store:
+                if pair.subject.name not in times:
+                    times[pair.subject.name] = _iteration_ns(_run(plans[pair.subject.name], store))
+                seed = int(random.integers(_SEEDS))
+                a = replace(plans[pair.subject.name], seed=seed)
+                yield _trial(pair, a, store, times[pair.subject.name])
+        listener.trial(len(pairs), len(pairs), "")
+
+
+@contextlib.contextmanager
+def _loaded(wanted: Wanted) -> Iterator[None]:
+    """Disturb the machine as `wanted` says; OscopeError if that ends before the pairs do."""
+    if wanted.load == "none":
+        yield
+        return
+    load = Injection(causes=(wanted.load,), seed=wanted.seed)
+    with Disturbing(load.to_object(), Placement()) as disturbing:
+        yield
+        if disturbing.failure is not None:
+            raise disturbing.failure
+
+
+@contextlib.contextmanager
+def _store(keep: Path | None) -> Iterator[Store]:
+    if keep is not None:
+        with Store.open(keep) as store:
+            yield store
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix="oscope-") as folder,
+        Store.open(Path(folder) / "pair.db") as store,
+    ):
+        yield store
+
+
+def _plan(subject: Subject, wanted: Wanted, seed: int) -> Plan:
+    plan = make_plan(
+        [labs.experiment(subject.experiment)],
+        catalogue.load(),
+        profile="quick",
+        settings={name: [level] for name, level in subject.settings.items()},
+        amount=Amount(reps=wanted.blocks * wanted.reps),
+        seed=seed,
+    )
+    (experiment,) = plan.experiments
+    # The first point stands for an experiment of which no levels are named.
+    return replace(
+        plan, experiments=(replace(experiment, points=experiment.points[:1], blocks=wanted.blocks),)
+    )
+
+
+def _run(plan: Plan, store: Store) -> ExperimentResults:
+    return _results(execute(plan, store), store)
+
+
+def _results(outcome: Outcome, store: Store) -> ExperimentResults:
+    if outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    if outcome.failures:
+        raise OscopeError(
+            f"a pair was not measured: {outcome.failures[0]}", remedy="run the experiment alone"
+        )
+    (results,) = store.results(outcome.run_id, columns="metrics").experiments
+    if not len(results.points[0]):
+        raise OscopeError(
+            f"a pair was not measured: {results.points[0].skipped}", remedy="run the experiment alone"
+        )
+    return results
+
+
+def _iteration_ns(results: ExperimentResults) -> float:
+    """Return the time of one iteration of the measured region: the median of the samples."""
+    point = results.points[0]
+    clock: Mapping[str, Any] = results.environment["clock"]
+    ticks = float(np.median((point.raw - point.correction) / point.iterations))
+    return ticks * 1e9 / float(clock["hz"])
+
+
+def _delayed(plan: Plan, delay_ns: float) -> Plan:
+    return replace(plan, injection=Injection(delay_ns=delay_ns, seed=plan.seed, steady=True).to_object())
+
+
+def _trial(pair: _Pair, plan: Plan, store: Store, iteration_ns: float) -> Trial:
+    """Measure a pair and judge it. The truth is of this pair: by how much its own side A is delayed."""
+    slowed = plan
+    if pair.effect:
+        # Both by the code that can delay, so that they differ in the delay alone.
+        plan, slowed = _delayed(plan, 0.0), _delayed(plan, pair.effect * iteration_ns)
+    begun = time.monotonic()
+    if pair.way == "interleaved":
+        outcomes = execute_side_by_side([plan, slowed], store)
+        a, b = (_results(outcome, store) for outcome in outcomes)
+    elif plan.seed % 2:
+        a, b = _run(plan, store), _run(slowed, store)
+    else:
+        b, a = _run(slowed, store), _run(plan, store)
+    seconds = (time.monotonic() - begun) / 2
+    verdicts, detectable = judge(a, b)
+    slower = 1 + pair.effect * iteration_ns / _iteration_ns(a)
+    less = a.metrics[a.headline].better == "less"
+    return Trial(
+        subject=pair.subject.name,
+        metric=a.headline,
+        way=pair.way,
+        effect=pair.effect,
+        truth=slower if less else 1 / slower,
+        detectable=detectable,
+        seconds=seconds,
+        verdicts=verdicts,
+    )

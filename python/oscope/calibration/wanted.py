@@ -1,0 +1,97 @@
+"""What a calibration measures: a value from which it can be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from oscope.errors import UsageError
+from oscope.experiment import Level
+
+Way = Literal["interleaved", "in sequence"]
+
+WAYS: tuple[Way, ...] = ("interleaved", "in sequence")
+"""How the two sides of a pair are measured: their blocks in turns, or one run after the other."""
+
+LOADS = ("none", "sibling", "memory")
+"""What else the machine does meanwhile: nothing, or what `oscope inject` calls so, in phases."""
+
+EFFECTS = (0.01, 0.02, 0.05)
+_MOST_EFFECT = 10.0
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One point of one experiment. A delay in its measured region moves its headline in proportion."""
+
+    experiment: str
+    settings: Mapping[str, Level] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Return `syscall.cost getppid loop`."""
+        return " ".join([self.experiment, *map(str, self.settings.values())])
+
+
+SUBJECTS = (
+    Subject("syscall.cost", {"call": "getppid", "style": "loop"}),
+    Subject("memory.latency", {"size": "64K", "stride": 64, "pages": "4K", "order": "random"}),
+    Subject("memory.bandwidth", {"operation": "read", "threads": 1, "size": "4M", "window": 0}),
+    Subject("memory.fault", {"kind": "zero-page", "threads": 1, "size": "4M"}),
+    Subject(
+        "disk.read", {"block_size": "64K", "cache": "warm", "engine": "read", "threads": 1, "size": "4M"}
+    ),
+)
+"""Those of a calibration by default: a call, a cache, the memory, the kernel's memory, its page cache. All
+are fast, so that many pairs fit into minutes."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is calibrated, and how often."""
+
+    subjects: tuple[Subject, ...] = SUBJECTS
+    ways: tuple[Way, ...] = WAYS
+    pairs: int = 20
+    """Pairs of equal sides for each subject and way; as many, for each effect, of sides that differ."""
+    effects: tuple[float, ...] = EFFECTS
+    """By which shares side B is slowed down, each in pairs of its own; 0.02 is 2 %."""
+    blocks: int = 10
+    reps: int = 10
+    """Samples of each side in a block."""
+    load: str = "none"
+    seed: int = 0
+    """Decides the order of the pairs, and of all within them."""
+
+    def check(self) -> None:
+        """Raise UsageError where it makes no sense."""
+        if self.pairs < 1:
+            raise UsageError(f"--pairs {self.pairs} calibrates nothing", remedy="give 1 or more")
+        if self.blocks < 2:
+            raise UsageError(f"--blocks {self.blocks} shows no spread", remedy="give 2 or more")
+        if self.reps < 1:
+            raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+        for effect in self.effects:
+            if not 0 < effect <= _MOST_EFFECT:
+                raise UsageError(f"--effect {effect:g} is no slow-down", remedy="give shares such as 1%,2%")
+        if self.load not in LOADS:
+            raise UsageError(f"there is no load {self.load!r}", remedy=f"there are {', '.join(LOADS)}")
+
+    @property
+    def total(self) -> int:
+        """Number of pairs."""
+        return len(self.subjects) * len(self.ways) * self.pairs * (1 + len(self.effects))
+
+    def to_object(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "subjects": [{"experiment": s.experiment, "settings": dict(s.settings)} for s in self.subjects],
+            "ways": list(self.ways),
+            "pairs": self.pairs,
+            "effects": list(self.effects),
+            "blocks": self.blocks,
+            "reps": self.reps,
+            "load": self.load,
+            "seed": self.seed,
+        }

@@ -1,0 +1,152 @@
+"""`oscope calibrate`: how often verdicts are wrong on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
+from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from oscope.calibration.wanted import Subject, Wanted
+    from oscope.samples import Inspected
+
+_MOST_SEED = 2**32
+
+
+# With more parameters than other functions: it is the table of the command's options.
+def calibrate(
+    context: typer.Context,
+    experiments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="What is measured, at one point each. [default: five fast ones]",
+            show_default=False,
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FACTOR=LEVEL", help="The point of the experiments named; repeatable."),
+    ] = None,
+    pairs: Annotated[
+        int, typer.Option("--pairs", metavar="N", help="Pairs for each experiment, way and effect.")
+    ] = 20,
+    effects: Annotated[
+        str, typer.Option("--effect", metavar="P,P", help="Slow-downs to be found; none: 0.")
+    ] = "1%,2%,5%",
+    blocks: Annotated[int, typer.Option("--blocks", metavar="N", help="Blocks of each side.")] = 10,
+    reps: Annotated[int, typer.Option("--reps", metavar="N", help="Samples of each side in a block.")] = 10,
+    way: Annotated[
+        Literal["interleaved", "sequence", "both"],
+        typer.Option("--way", help="Measure the sides in turns, or one after the other."),
+    ] = "both",
+    load: Annotated[
+        Literal["none", "sibling", "memory"],
+        typer.Option("--load", help="Disturb another CPU meanwhile, as oscope inject does."),
+    ] = "none",
+    seed: Annotated[
+        int | None, typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn]")
+    ] = None,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="FILE", help="Keep the runs of all pairs in a store of their own."),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="FILE|-", help="Write the record; - is standard output.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report.")
+    ] = None,
+) -> int:
+    """Tell how often verdicts are wrong here: false alarms, coverage of intervals, and power.
+
+    Pairs of equal measurements are compared, and pairs of which one side waits a known time in its measured
+    region. By default 800 pairs, about 10 minutes on an idle machine. The result is stored as a run, and
+    later runs on this machine carry it in their reports.
+
+    After Ctrl-C it tells of the pairs up to then.
+    """
+    targets = Targets(json, report)
+    targets.check()
+    from oscope.calibration.wanted import WAYS, Wanted
+    from oscope.plan import draw_seed
+
+    wanted = Wanted(
+        ways={"interleaved": WAYS[:1], "sequence": WAYS[1:], "both": WAYS}[way],
+        pairs=pairs,
+        effects=_effects(effects),
+        blocks=blocks,
+        reps=reps,
+        load=load,
+        seed=draw_seed() if seed is None else seed,
+        **_subjects(experiments or (), settings or ()),
+    )
+    wanted.check()
+    call: Settings = context.obj
+    inspected = _measure(wanted, call.store, keep)
+    _tell(inspected, targets)
+    return DONE
+
+
+def _effects(text: str) -> tuple[float, ...]:
+    from oscope.cli.request import parse_share
+
+    if text.strip() == "0":
+        return ()
+    return tuple(sorted({parse_share("--effect", part) for part in text.split(",")}))
+
+
+def _subjects(names: Sequence[str], settings: Sequence[str]) -> dict[str, tuple[Subject, ...]]:
+    """Return the argument `subjects` of `Wanted`, or none where the default ones are wanted."""
+    from oscope import labs
+    from oscope.calibration.wanted import Subject
+    from oscope.cli.request import parse_settings
+
+    if not names:
+        if settings:
+            raise UsageError("--set sets the point of experiments that are named", remedy="name one")
+        return {}
+    levels = parse_settings(settings)
+    for name, given in levels.items():
+        if len(given) != 1:
+            raise UsageError(f"--set {name} has {len(given)} levels", remedy="a point has one")
+    point = {name: given[0] for name, given in levels.items()}
+    return {"subjects": tuple(Subject(labs.experiment(name).name, point) for name in names)}
+
+
+def _measure(wanted: Wanted, place: str | None, keep: Path | None) -> Inspected:
+    """Calibrate, store it as a run, and return it as the store has it."""
+    from oscope.calibration.storing import calibrate_and_store
+    from oscope.cli.calibrate_shown import watching
+    from oscope.store import Store
+
+    with Store.open(place) as store, watching() as listener:
+        run_id = calibrate_and_store(wanted, store, listener, keep)
+        (inspected,) = store.results(run_id).inspections
+    return inspected
+
+
+def _tell(inspected: Inspected, targets: Targets) -> None:
+    from oscope import record, terminal
+    from oscope.cli.calibrate_shown import print_calibration
+    from oscope.samples import Results
+
+    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    result: Any = inspected.result
+    print_calibration(result, inspected.run_id, out)
+    results = Results((), (inspected,))
+    if targets.json is not None:
+        record.write(results, targets.json)
+    if targets.report is not None:
+        from oscope.labs import LABS
+        from oscope.report import write
+
+        terminal.print_written(write(results, path=targets.report, labs=LABS), out)

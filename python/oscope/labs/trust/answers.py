@@ -1,0 +1,181 @@
+"""The answer of a calibration: rates of error with their doubt, beside those of common habits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oscope.calibration import trials
+from oscope.calibration.methods import METHODS, OSCOPE, T_INTERVAL
+from oscope.calibration.trials import Rate, Trial
+from oscope.digits import MISSING, format_share
+from oscope.report import plots
+from oscope.report.document import Figure, Section, Table
+from oscope.samples import Results
+
+WITH_INTERVALS = (OSCOPE, T_INTERVAL)
+_MOST_SEEN = 10.0
+NOMINAL = "the level is 5 %, and 95 % for intervals"
+
+
+def sections(results: Results) -> list[Section]:
+    """Return the answer; where there is no calibration, why, and what would mend it."""
+    inspected = results.inspected("trust.calibration")
+    if inspected is None:
+        return []
+    if inspected.result is None:
+        missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))
+        return [Section(inspected.title, "", missing=missing)]
+    return [section(inspected.title, inspected.result)]
+
+
+def section(title: str, result: Mapping[str, Any]) -> Section:
+    """Return the rates of one calibration, `oscope.calibration/1`."""
+    found = trials.from_object(result["trials"])
+    return Section(
+        title=title,
+        answer=answer(found),
+        text=[_told(result, found)],
+        tables=[by_subject(found), by_method(found)],
+        figures=[_figure(found)],
+    )
+
+
+def answer(found: Sequence[Trial]) -> str:
+    """Tell the rates in a few sentences."""
+    parts = [f"Equal sides were told to differ in {trials.false_alarms(found)} pairs; {NOMINAL}."]
+    if effects := trials.effects(found):
+        parts.append(f"Intervals held a known difference in {trials.coverage(found)}.")
+        parts += [
+            f"A slow-down of {format_share(effect)} was found in {trials.found(found, effect)}."
+            for effect in effects
+        ]
+    return " ".join(parts)
+
+
+def _told(result: Mapping[str, Any], found: Sequence[Trial]) -> str:
+    wanted = result["wanted"]
+    seconds = float(np.median([trial.seconds for trial in found])) if found else float("nan")
+    text = (
+        f"Each side has {wanted['blocks']} blocks of {wanted['reps']} samples, which took "
+        f"{seconds:.2g} s. A known difference is a wait in the measured region of side B, so many ns for "
+        "each iteration; equal sides are measured by the same code as any run."
+    )
+    if wanted["load"] != "none":
+        text += f" Meanwhile the machine was disturbed by oscope inject {wanted['load']}, in phases."
+    if result["interrupted"]:
+        text += " It was interrupted, and tells of the pairs up to then."
+    return text
+
+
+def by_subject(found: Sequence[Trial]) -> Table:
+    """Return the counts of each subject and way, and of all together."""
+    effects = trials.effects(found)
+    rows = sorted([*name, *_counts(own, effects)] for name, own in trials.by_subject(found).items())
+    rows.append(["all", "", *_counts(found, effects)])
+    columns = [
+        "subject",
+        "sides",
+        "false alarms",
+        "would find",
+        *(["truth held"] if effects else []),
+        *(f"found {format_share(effect)}" for effect in effects),
+    ]
+    note = (
+        "Would find: the smallest difference that Oscope says it would have found with 80 % power, the median"
+        " of the pairs. Truth held: the 95 % interval holds the known difference. Between sides in sequence a"
+        " common drift is allowed for."
+    )
+    return Table("Errors by subject", columns, rows, note=note)
+
+
+def _counts(own: Sequence[Trial], effects: Sequence[float]) -> list[str]:
+    seen = trials.detectable(own)
+    return [
+        _count(trials.false_alarms(own)),
+        _seen(seen),
+        *([_count(trials.coverage(own))] if effects else []),
+        *(_count(trials.found(own, effect)) for effect in effects),
+    ]
+
+
+def _seen(share: float) -> str:
+    if not np.isfinite(share):
+        return MISSING
+    return format_share(float(f"{share:.2g}")) if share <= _MOST_SEEN else f"> {format_share(_MOST_SEEN)}"
+
+
+def _count(rate: Rate) -> str:
+    return f"{rate.count} of {rate.of}" if rate.of else MISSING
+
+
+def by_method(found: Sequence[Trial]) -> Table:
+    """Return what Oscope and what common habits make of the same samples."""
+    effects = trials.effects(found)
+    rows = [
+        [
+            method,
+            trials.false_alarms(found, method).percent,
+            *(_missed(trials.found(found, effect, method)).percent for effect in effects),
+            *(
+                [trials.coverage(found, method).percent if method in WITH_INTERVALS else MISSING]
+                if effects
+                else []
+            ),
+        ]
+        for method in METHODS
+    ]
+    columns = [
+        "method",
+        "false alarms",
+        *(f"missed {format_share(effect)}" for effect in effects),
+        *(["truth held"] if effects else []),
+    ]
+    pairs = ", ".join(
+        [f"{trials.false_alarms(found).of} pairs without a difference"]
+        + [f"{trials.found(found, effect).of} of {format_share(effect)}" for effect in effects]
+    )
+    note = (
+        f"{pairs}; in brackets 95 % intervals (Wilson). The t-interval takes all samples for independent. "
+        "The minimum (lmbench's way) and the median have no test: more than 1 % is taken for a difference."
+    )
+    return Table("Errors of Oscope and of common habits", columns, rows, note=note)
+
+
+def _missed(rate: Rate) -> Rate:
+    return Rate(rate.of - rate.count, rate.of)
+
+
+def _figure(found: Sequence[Trial]) -> Figure:
+    """Return the share of pairs told to differ, by how much they truly do: the power of each method."""
+    effects = trials.effects(found)
+    series = [
+        plots.Line(method, [_dot(0.0, trials.false_alarms(found, method), colour, method)], colour)
+        for colour, method in enumerate(METHODS)
+    ]
+    series = [
+        plots.Line(
+            line.name,
+            [
+                *line.points,
+                *(_dot(e, trials.found(found, e, line.name), line.colour, line.name) for e in effects),
+            ],
+            line.colour,
+            "solid" if line.name == OSCOPE else "dash",
+        )
+        for line in series
+    ]
+    return plots.lines(
+        "Told to differ, by how much the sides differ",
+        (plots.axis("true slow-down [%]"), plots.axis("pairs told to differ [%]", range=[-3, 103])),
+        series,
+        "At 0 these are false alarms, of which 5 % are allowed; further right, more is better.",
+    )
+
+
+def _dot(effect: float, rate: Rate, colour: int, name: str) -> tuple[float, plots.Dot]:
+    low, high = rate.interval
+    share = rate.share if rate.of else 0.0
+    return 100 * effect, plots.Dot(name, 100 * share, (100 * low, 100 * high), np.array([]), colour)
