@@ -40,9 +40,9 @@ def to_frame(results: Results) -> pd.DataFrame:
 def summary_frame(results: Results) -> pd.DataFrame:
     """Return a row per point and metric.
 
-    Columns: `run`, `experiment`; the factors; `metric`, `unit`, `n`, `mean`, `median`, `std`, `min`, `max`,
-    `ci95_low`, `ci95_high` (of the median), `representative`, `level`, `skipped` (why nothing was measured,
-    or missing).
+    Columns: `run`, `experiment`; the factors; `metric`, `unit`, `n`, `effective_n` (how many independent
+    samples would tell as much), `mean`, `median`, `std`, `min`, `max`, `ci95_low`, `ci95_high` (of the
+    median), `representative`, `level`, `skipped` (why nothing was measured, or missing).
     """
     rows = [
         _summary_row(experiment, point, metric)
@@ -99,6 +99,7 @@ def _summary_row(experiment: ExperimentResults, point: PointSamples, metric: str
     low, high = summary.ci95 or (np.nan, np.nan)
     return row | {
         "n": summary.n,
+        "effective_n": summary.effective_n,
         "mean": summary.mean,
         "median": summary.median,
         "std": np.nan if summary.std is None else summary.std,

@@ -236,8 +236,6 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
                 )
             if summary.drift.found:
                 remarks.append(f"{experiment.headline} drifted by {summary.drift.relative:+.1%} over the run")
-            if summary.warmup:
-                remarks.append(f"the first {summary.warmup} samples of a process differ from the rest")
         for remark in remarks:
             told.setdefault(remark, []).append(where)
     everywhere = len(experiment.points)

@@ -57,9 +57,9 @@ def summary_table(results: Analysed, experiment: ExperimentResults, metric: str)
     ]
     return Table(
         title=f"{meaning(column)} ({metric})",
-        columns=[*factors, "n", "blocks", *figures],
+        columns=[*factors, "n", "worth", "blocks", *figures],
         rows=rows,
-        numeric=frozenset(range(len(factors), len(factors) + 8)),
+        numeric=frozenset(range(len(factors), len(factors) + 9)),
         note=_fixed(experiment),
     )
 
@@ -75,7 +75,7 @@ def _figures(point: PointSamples, metric: str, summary: Summary | None, column: 
     text = row_scale(column, summary).text
     low, high = summary.ci95 or (None, None)
     interval = MISSING if low is None else f"{text(low)} to {text(high)}"
-    counts = [format_count(summary.n), str(summary.blocks)]
+    counts = [format_count(summary.n), format_count(summary.worth), str(summary.blocks)]
     values = [text(summary.mean), text(summary.std), text(summary.minimum), text(summary.maximum)]
     return [*counts, text(summary.median), interval, *values]
 

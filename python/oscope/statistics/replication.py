@@ -115,10 +115,13 @@ def autocorrelation_time(values: Floats) -> float:
 
 
 def effective_size(values: Floats, found: Clusters) -> float:
-    """Independent samples that would tell as much, by intra-class correlation or autocorrelation time.
+    """Independent samples that would tell the mean as well: the samples' variance over its squared error.
 
-    With clusters it is n / (1 + (m - 1) * rho), Kish's design effect, rho from the one-way analysis of
-    variance.
+    That error is the one that the clusters show: n / (1 + (m - 1) * rho) with m samples a cluster, Kish's
+    design effect (Survey Sampling, 1965, section 5.4), rho being the intra-class correlation by the one-way
+    analysis of variance. Samples that are alike within each cluster are worth the number of clusters; never
+    fewer, and never more than n. Within one process it is n over the autocorrelation time: n (1 - r) / (1 +
+    r) where each sample is correlated by r with the last. Correlation from cluster to cluster is not seen.
     """
     count = len(values)
     if found.level == "repetition":

@@ -1,4 +1,4 @@
-"""The shape of a set of samples: modes, outliers, drift over the run, warm-up of each process."""
+"""The shape of a set of samples: modes, outliers, drift over the run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from scipy import signal, stats
 from oscope.samples import Floats, Ints
 
 SIGNIFICANT = 0.01
-"""Level at which a drift or a warm-up is said to be found: they are looked for in every point of every
-run."""
+"""Level at which a drift is said to be found: it is looked for in every point of every run."""
 
 FEWEST_FOR_MODES = 30
 KDE_SAMPLES = 2000
@@ -23,7 +22,6 @@ VALLEY_ERRORS = 4.0
 one."""
 
 DRIFT_SEGMENTS = 20
-LONGEST_WARMUP = 100
 
 
 @dataclass(frozen=True)
@@ -118,50 +116,6 @@ def drift(values: Floats, unit_code: Ints) -> Drift:
     centre = float(np.median(values))
     relative = change / abs(centre) if centre else float("nan")
     return Drift(relative, p, p < SIGNIFICANT)
-
-
-def warmup(values: Floats, block_code: Ints) -> int:
-    """Count the samples at the start of each process that differ from the rest of it.
-
-    From 3 processes on, the mean rank of a position within its process is tested against a uniform one,
-    position by position until one is ordinary. With fewer, the first w samples are compared with the 3 w that
-    follow (Mann-Whitney).
-    """
-    blocks = int(block_code.max()) + 1
-    if blocks < 3:
-        return _first_stretch(values[block_code == 0])
-    order = np.lexsort((values, block_code))
-    size = np.bincount(block_code)
-    start = np.concatenate([[0], np.cumsum(size)[:-1]])
-    rank = np.empty(len(values))
-    # Equal values share their mean rank, or else the order of time would be taken for theirs.
-    place, code = np.arange(len(values)), block_code[order]
-    fresh = np.concatenate([[True], (np.diff(values[order]) != 0) | (np.diff(code) != 0)])
-    tie = np.cumsum(fresh) - 1
-    place = (np.bincount(tie, weights=place) / np.bincount(tie))[tie]
-    rank[order] = (place - start[code] + 0.5) / size[code]
-    by_block = np.argsort(block_code, kind="stable")
-    found = 0
-    for position in range(min(int(size.min()) // 4, LONGEST_WARMUP)):
-        shares = rank[by_block[start + position]]
-        # Mean of uniform ranks: variance 1 / 12 each; the normal tail is an upper bound for sums of uniforms.
-        if 2 * stats.norm.sf(abs(shares.mean() - 0.5) * np.sqrt(12 * blocks)) >= SIGNIFICANT:
-            break
-        found = position + 1
-    return found
-
-
-def _first_stretch(values: Floats) -> int:
-    """Length of the start of one series that differs from what follows; 0 where there is none."""
-    found = 0
-    for length in (5, 10, 20, 50, 100):
-        if 8 * length > len(values):
-            break
-        first, after = values[found:length], values[length : 4 * length]
-        if stats.mannwhitneyu(first, after).pvalue >= SIGNIFICANT / 5:
-            break
-        found = length
-    return found
 
 
 def group_medians(values: Floats, code: Ints) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import floor, log10
 from typing import Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ from oscope.statistics import interval, replication, shape
 from oscope.statistics.interrupted import undisturbed
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
+from oscope.statistics.warmup import find_warmup
 
 Representative = Literal["median", "mean", "minimum", "modes"]
 
@@ -57,6 +59,7 @@ class Summary:
     level: Level
     """The level that was resampled for `ci95`."""
     effective_n: float
+    """Independent samples that would tell as much (see `replication.effective_size`)."""
     autocorrelation: float
     """Lag 1, between repetitions of the same process."""
     skewness: float
@@ -64,6 +67,7 @@ class Summary:
     modes: tuple[Mode, ...]
     drift: Drift
     warmup: int
+    """Repetitions at the start of a process that differ from the others; they are not left out."""
     percentiles: Mapping[float, tuple[float, float, float]]
     """Percent -> (value, low, high), where there are samples enough."""
     notes: tuple[str, ...]
@@ -71,11 +75,24 @@ class Summary:
     """The clock's step in the metric's unit, by which `ci95` is widened; 0 where it is not known."""
 
     @property
+    def worth(self) -> int:
+        """`effective_n` as it is shown: to two digits, since few clusters do not tell it better."""
+        if self.effective_n < 1:
+            return 0
+        beyond = max(floor(log10(self.effective_n)) - 1, 0)
+        return min(int(round(self.effective_n, -beyond)), self.n)
+
+    @property
     def relative_half_width(self) -> float | None:
         """Half the interval's width over the median, as `--precision` means it; None where there is none."""
-        if self.ci95 is None or self.median == 0:
-            return None
-        return (self.ci95[1] - self.ci95[0]) / 2 / abs(self.median)
+        return relative_half_width(self.median, self.ci95)
+
+
+def relative_half_width(median: float, ci95: interval.Interval | None) -> float | None:
+    """Return half the interval's width over the median, or None where there is none."""
+    if ci95 is None or not np.isfinite(median) or median == 0:
+        return None
+    return (ci95[1] - ci95[0]) / 2 / abs(median)
 
 
 def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary:
@@ -139,6 +156,7 @@ def summarise(
     skewness = _skewness(data)
     outliers = shape.outlier_share(data)
     modes = shape.resolved(shape.modes(data, effective), data, resolution)
+    start = find_warmup(data, blocks)
     representative, reason = _representative(skewness, outliers, modes, len(data))
     ci95 = interval.widened(interval.median_interval(bins, seed), resolution / 2)
     return Summary(
@@ -160,9 +178,12 @@ def summarise(
         outliers=outliers,
         modes=modes,
         drift=shape.drift(data, blocks),
-        warmup=shape.warmup(data, blocks),
+        warmup=0 if start is None else start.repetitions,
         percentiles=_percentiles(data, bins),
-        notes=_notes(found, effective, ci95, (len(data), left_out)),
+        notes=(
+            *_notes(found, effective, ci95, (len(data), left_out)),
+            *(() if start is None else (start.note,)),
+        ),
         resolution=resolution,
     )
 
