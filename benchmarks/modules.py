@@ -105,6 +105,19 @@ def reports_of(found: dict[str, Any]) -> list[str]:
     return [*found["reports"], *leaks]
 
 
+def _told(found: dict[str, Any]) -> str:
+    random, (right, sent) = found["random"], files_of(found)
+    return (
+        f"{random['sequences']} sequences of {random['operations']} calls, {wrong_of(found)} wrong answers, "
+        f"{len(reports_of(found))} reports of the kernel, {right} of {sent} files right"
+    )
+
+
+def wrong_of(found: dict[str, Any]) -> int:
+    """Return how many answers of the modules must not be."""
+    return sum(found["random"][name] for name in ("mismatches", "unexpected", "faults"))
+
+
 def bars() -> Iterator[Bar]:
     """Boot as often as it takes, and yield what was found in all boots."""
     kernel = build()
@@ -115,9 +128,11 @@ def bars() -> Iterator[Bar]:
         while done < SEQUENCES and len(boots) < MOST_BOOTS:
             boots.append(boot(kernel, program, SEQUENCES - done, 1 + len(boots) * SEEDS))
             done += boots[-1]["random"]["sequences"]
+            # An hour each: what is known is told, should the next one be cut off.
+            print(f"  boot {len(boots)}: {_told(boots[-1])}", flush=True)
     text = f"{done} in {len(boots)} boots"
     yield Bar("modules: random sequences of calls", text, f"{SEQUENCES}", met=done >= SEQUENCES)
-    wrong = sum(one["random"][name] for one in boots for name in ("mismatches", "unexpected", "faults"))
+    wrong = sum(map(wrong_of, boots))
     yield Bar("modules: answers that must not be", str(wrong), "0", met=wrong == 0)
     reports = [report for one in boots for report in reports_of(one)]
     text = "; ".join([f"{len(reports)}", *reports[:3]])

@@ -197,6 +197,16 @@ def test_a_known_difference_is_measured_stored_and_carried_by_later_runs(command
     assert "Errors of Oscope and of common habits" in (command.folder / "c.html").read_text()
 
 
+def test_it_is_an_inspection_of_any_run(command: CommandLine) -> None:
+    told = command("run", "trust.calibration", "--profile", "quick", "--json", "-")
+    assert told.code == 0, told.err
+    found = json.loads(told.out)["result"]
+    assert not found["interrupted"]
+    # Five subjects, two ways, with a difference and without.
+    assert len(found["trials"]) == 20
+    assert all(set(each["verdicts"]) == set(METHODS) for each in found["trials"])
+
+
 def test_the_sides_of_a_pair_differ_in_the_delay_alone(command: CommandLine) -> None:
     told = command("calibrate", *SUBJECT, *SMALL, "--effect", "100%", "--keep", "pairs.db", "--json", "-")
     assert told.code == 0, told.err

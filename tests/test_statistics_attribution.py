@@ -42,6 +42,23 @@ def test_injected_causes_are_named_with_their_share() -> None:
     assert found.slow[0].causes[0] == "run_delay_ns"
 
 
+def test_of_a_rate_the_reciprocal_is_explained_and_the_lowest_are_slow() -> None:
+    random = np.random.default_rng(5)
+    count = 2000
+    given = {"run_delay_ns": random.exponential(100, count) * (random.random(count) < 0.2)}
+    times = 100 + random.normal(0, 1, count) + given["run_delay_ns"]
+    block = np.repeat(np.arange(40), count // 40)
+    time, rate = attribute(times, given, block), attribute(1e9 / times, given, block, is_rate=True)
+    (cause,) = rate.causes
+    assert cause.name == "run_delay_ns"
+    assert cause.share == pytest.approx(time.causes[0].share, abs=1e-6)
+    assert (time.causes[0].direction, cause.direction) == ("more", "less")
+    assert cause.sentence.startswith("More run_delay_ns goes with less")
+    assert [sample.index for sample in rate.slow] == [sample.index for sample in time.slow]
+    assert all(sample.excess < 0 for sample in rate.slow)
+    assert rate.slow[0].value == pytest.approx(1e9 / times.max())
+
+
 def test_processes_and_drift_are_causes() -> None:
     random = np.random.default_rng(1)
     values = random.normal(0, 1, (40, 50)) + random.normal(0, 1, (40, 1))

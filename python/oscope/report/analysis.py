@@ -50,6 +50,7 @@ class Analysed(Results):
                 point.block,
                 started_ns=point.started_ns,
                 duration_ns=experiment.duration_ns(point),
+                is_rate=experiment.metrics[metric].better == "more",
                 seed=experiment.seed,
             )
         return self.causes[key]

@@ -136,21 +136,26 @@ def _percent(share: float) -> str:
 
 
 def slow(every: Sequence[Attributed]) -> list[Table]:
-    """List the slowest samples by their excess over the median, and what was out of the ordinary in them."""
+    """List the slowest samples by how far they are from the median, and what was out of the ordinary."""
     found = []
     for each in every:
         middle = float(np.median(each.values))
-        found += [(one.excess / middle, one, each) for one in each.found.slow[:SLOW_EACH] if middle > 0]
-    found.sort(key=lambda item: (-item[0], item[2].name, item[1].index))
+        # A slow sample of a rate is one below the median.
+        found += [
+            (max(one.value / middle, middle / one.value), one.value / middle, one, each)
+            for one in each.found.slow[:SLOW_EACH]
+            if middle > 0 < one.value
+        ]
+    found.sort(key=lambda item: (-item[0], item[3].name, item[2].index))
     rows = [
         [
             each.name,
             str(one.index + 1),
             format_value(one.value, one.value / 100, each.unit),
-            f"{1 + excess:.3g}",
+            f"{ratio:.3g}",
             ", ".join(one.causes) or f"{MISSING} nothing recorded was unusual",
         ]
-        for excess, one, each in found[:SLOW_ROWS]
+        for _, ratio, one, each in found[:SLOW_ROWS]
     ]
     columns = ["point", "sample", "value", "times the median", "unusual in it"]
     title = "The slowest samples, with what was unusual in them"

@@ -18,7 +18,7 @@ values beyond the `RARE` most extreme ones are drawn in to them, the shares are 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -115,23 +115,27 @@ def attribute(
     *,
     started_ns: npt.ArrayLike | None = None,
     duration_ns: npt.ArrayLike | None = None,
+    is_rate: bool = False,
     seed: int = 0,
 ) -> Attribution:
     """Attribute the variation of `values`, in the order taken, to covariates, processes and drift.
 
     Drift is looked at only with `started_ns`; `duration_ns` is how long each repetition took in all (see
     `oscope.statistics.candidates`). `MEASURED_TIME`, constant and mostly missing covariates are left out;
-    more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output.
+    more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output. Of a rate, such as a
+    throughput, the reciprocal is explained, since delays add to the time; directions are still the rate's.
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
-    data = everything[finite]
+    told = everything[finite]
+    turned = is_rate and bool((told > 0).all())
+    data = 1 / told if turned else told
     about = {name: np.asarray(column, dtype=float)[finite] for name, column in covariates.items()}
     started, duration = (
         None if each is None else np.asarray(each, dtype=float)[finite] for each in (started_ns, duration_ns)
     )
     plain = {name: forms[0] for name, forms in candidates(about, None, duration).items()}
-    slow = slow_samples(data, plain, np.flatnonzero(finite))
+    slow = slow_samples(data, plain, told, np.flatnonzero(finite))
     if len(data) < FEWEST_SAMPLES or np.ptp(data) == 0:
         why = (
             "the values do not vary"
@@ -146,6 +150,7 @@ def attribute(
     thin = _formed(drawn_in, candidates(about, started, duration), chosen)
     extreme = 1.0 - float(np.var(drawn_in) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
     causes = _causes(drawn_in, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
+    causes = tuple(_turned(cause) for cause in causes) if turned else causes
     unexplained = max(0.0, 1.0 - sum(cause.share for cause in causes))
     ran = own_time_ns(about, duration)
     own = _own(drawn_in, thin, causes, None if ran is None else ran[chosen]) * unexplained
@@ -211,6 +216,13 @@ def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed:
 
 def _cause(group: tuple[str, ...], direction: str, figures: tuple[float, float, float], p: float) -> Cause:
     return Cause(group[0], group[1:], *figures, direction, p, _sentence(group, direction, figures))
+
+
+def _turned(cause: Cause) -> Cause:
+    """Return a cause of a time as one of its reciprocal."""
+    direction = {"more": "less", "less": "more"}.get(cause.direction, cause.direction)
+    sentence = _sentence(cause.names, direction, (cause.share, cause.low, cause.high))
+    return replace(cause, direction=direction, sentence=sentence)
 
 
 def _entered(

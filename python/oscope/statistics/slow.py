@@ -23,15 +23,17 @@ class SlowSample:
     """Position in the values given."""
     value: float
     excess: float
-    """Above the median, in the metric's unit."""
+    """Above the median, in the metric's unit; of a rate, below it, so that it is negative."""
     causes: tuple[str, ...]
     """Covariates beyond the 1st or 99th percentile of the ordinary samples, the most extreme first."""
 
 
-def slow_samples(data: Floats, given: Mapping[str, Floats], origin: Ints) -> tuple[SlowSample, ...]:
+def slow_samples(
+    data: Floats, given: Mapping[str, Floats], told: Floats, origin: Ints
+) -> tuple[SlowSample, ...]:
     """List the slowest samples, the slowest first, with the covariates that were extraordinary in them.
 
-    `origin` are their positions in the values given.
+    `data` are times, or their like; `told` the values that are told of them, and `origin` their positions.
     """
     middle = float(np.median(data))
     deviation = float(stats.median_abs_deviation(data, scale="normal"))
@@ -51,5 +53,5 @@ def slow_samples(data: Floats, given: Mapping[str, Floats], origin: Ints) -> tup
             if x < low or x > high:
                 strange[name] = abs(x - centre) / spread if spread > 0 else float("inf")
         causes = tuple(sorted(strange, key=lambda name: (-strange[name], name)))
-        listed.append(SlowSample(int(origin[i]), float(data[i]), float(data[i]) - middle, causes))
+        listed.append(SlowSample(int(origin[i]), float(told[i]), float(told[i] - np.median(told)), causes))
     return tuple(listed)

@@ -17,7 +17,8 @@ def _calibrate(profile: Profile) -> Mapping[str, Any]:
     from oscope.calibration.result import calibrate
     from oscope.calibration.wanted import Wanted
 
-    return calibrate(Wanted(pairs=4, effects=(0.05,)) if profile == "quick" else Wanted())
+    quick = Wanted(pairs=1, effects=(0.05,), blocks=5, reps=5)
+    return calibrate(quick if profile == "quick" else Wanted(pairs=10, effects=(0.02,)))
 
 
 CALIBRATION = Inspection(
@@ -26,7 +27,7 @@ CALIBRATION = Inspection(
     question="How often are equal measurements told to differ, and how often is a true difference found?",
     inspect=_calibrate,
     quick=False,
-    quick_share="not in it: hundreds of runs, some minutes; see oscope calibrate",
+    quick_share="not in it: hundreds of runs, some minutes; oscope calibrate says how many and shows how far",
 )
 
 
