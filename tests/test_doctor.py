@@ -43,7 +43,9 @@ WORSE: dict[str, dict[str, Any]] = {
             "ok": False,
         }
     },
-    "clock": {"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant; use another machine"}},
+    "clock": {
+        "clock": {"kind": "monotonic_raw", "hz": 1e9, "why": "the TSC is not invariant; use another machine"}
+    },
     "clock offsets": {"tsc_offsets": None, "unavailable": {"tsc_offsets": "one CPU is allowed; allow two"}},
     "hardware counters": {
         "counters": {"available": [], "unavailable": {"instructions": "no PMU here; switch on a virtual PMU"}}

@@ -14,7 +14,7 @@ BUSY_SHARE = 0.5
 def _self_check(environment: Mapping[str, Any]) -> Finding:
     check = environment["self_check"]
     found = (
-        f"twice the work took {check['ratio_of_double_work']:.3f} times as long, none {_empty(environment)}"
+        f"twice the work took {check['ratio_of_double_work']:.3f} times as long, no work {_empty(environment)}"
     )
     if (ratio := check["kernel_clock_ratio"]) is not None:
         found += f"; the clock runs {ratio:.6f} times as fast as the kernel's"
