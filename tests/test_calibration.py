@@ -23,6 +23,7 @@ from oscope.calibration.wanted import Wanted
 from oscope.errors import UsageError
 from oscope.labs.trust.answers import section
 from oscope.placement import Placement
+from oscope.report import certificate
 from oscope.samples import ExperimentResults, Floats
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
@@ -195,6 +196,35 @@ def test_a_known_difference_is_measured_stored_and_carried_by_later_runs(command
     assert found["id"] in (command.folder / "r.html").read_text()
     assert command("report", found["id"], "-o", "c.html").code == 0
     assert "Errors of Oscope and of common habits" in (command.folder / "c.html").read_text()
+
+
+def test_the_certificate_has_what_is_known() -> None:
+    cost = synthetic.cost()
+    rows = certificate.table(cost.environment, cost, "").rows
+    assert [row[0] for row in rows[:4]] == [
+        "an empty measured region takes",
+        "twice the work takes",
+        "the clock against the kernel's",
+        "these checks",
+    ]
+    assert rows[3][1] == "passed"
+    assert "oscope calibrate" in rows[4][1]
+    found = {
+        "run": "a-run",
+        "ended": "2026-11-21T10:00:00+00:00",
+        "load": "sibling",
+        "false_alarms": {"count": 3, "of": 100},
+        "coverage": {"count": 95, "of": 100},
+        "found": [{"effect": 0.02, "count": 90, "of": 100}],
+    }
+    known = replace(cost, settings={**cost.settings, "calibrated": found})
+    text = " ".join(cell for row in certificate.table(cost.environment, known, "").rows for cell in row)
+    assert "run a-run" in text
+    assert "under the load sibling" in text
+    assert "3.0 % (1.0 to 8.5) of 100" in text
+    # Older runs tell less, and a failed check is told in capitals.
+    broken = {**cost.environment, "self_check": {"ratio_of_double_work": 1.2, "ok": False}}
+    assert [row[1] for row in certificate.table(broken, None, "").rows] == ["1.2000 times as long", "FAILED"]
 
 
 def test_it_is_an_inspection_of_any_run(command: CommandLine) -> None:

@@ -219,7 +219,7 @@ def test_the_report_lives_without_samples(catalogue: Catalogue, store: Store) ->
     assert report.title == "Fake lab"
     assert report.verdict == "1 inspection was made; 1 inspection could not be made."
     titles = [table.title for table in report.method]
-    assert titles[:2] == ["What was looked at", "The machine"]
+    assert titles[:3] == ["What was looked at", "The certificate", "The machine"]
     assert [row[3] for row in report.method[0].rows] == ["done", "skipped"]
     html = page.render(report)
     assert "Seen: {" in html
