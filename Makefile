@@ -6,13 +6,13 @@ export CARGO_TERM_COLOR ?= auto
 .PHONY: help setup setup-run run test lint rust-test python-test bench calibrate lock clean
 
 help:
-	@echo "make run     set everything up, measure this machine, write oscope-report.html"
-	@echo "make test    set everything up, run linters and all tests"
-	@echo "make bench   Oscope beside its peers, in one run"
-	@echo "make calibrate  how often Oscope's verdicts are wrong here; an hour and more"
-	@echo "make setup   only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs"
-	@echo "make lock    renew requirements.lock from pyproject.toml"
-	@echo "make clean   remove what was built"
+	@echo "make run        set everything up, measure this machine, write oscope-report.html"
+	@echo "make test       set everything up, run linters and all tests"
+	@echo "make bench      Oscope beside its peers, in one run"
+	@echo "make calibrate  how often Oscope's verdicts are wrong here; some four hours"
+	@echo "make setup      only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs"
+	@echo "make lock       renew requirements.lock from pyproject.toml"
+	@echo "make clean      remove what was built"
 
 setup:
 	tools/setup.sh test

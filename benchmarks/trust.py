@@ -1,8 +1,8 @@
 """How often verdicts are wrong on this machine, idle and beside a neighbour, and how small a change is found.
 
-    python benchmarks/trust.py          # `make calibrate`: all pairs that the bars ask for, an hour and more
+    python benchmarks/trust.py          # `make calibrate`: all pairs that the bars ask for, some four hours
 
-`make bench` takes a fifth of the pairs.
+`make bench` takes a fifth of the pairs, and leaves out the trials of two minutes a side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PAIRS = 30
 """Of each subject and way: 300 pairs of equal sides under each load, and as many that differ."""
 EFFECT = 0.02
 POWER_TRIALS = 20
-POWER = ((0.02, 30.0, 200), (0.01, 120.0, 800))
+POWER = ((0.02, 30.0, 600), (0.01, 120.0, 2500))
 """A slow-down, the most seconds that a side may take to find it, and the blocks that it takes."""
 SYSTEM_CALL = SUBJECTS[0]
 WANTED_POWER = 0.9
@@ -35,7 +35,7 @@ def bars(share: float = 0.2) -> Iterator[Bar]:
     """Measure the pairs, or a `share` of them, print what was found, and yield it against the bars."""
     for load in ("none", "sibling"):
         yield from _errors(load, max(1, round(PAIRS * share)))
-    for effect, limit_s, blocks in POWER:
+    for effect, limit_s, blocks in POWER if share >= 1 else POWER[:1]:
         yield _power(effect, limit_s, blocks, max(1, round(POWER_TRIALS * share)))
 
 

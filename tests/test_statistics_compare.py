@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import null_compare as null
+import synthetic
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_results, compare_within, effect
@@ -256,3 +257,33 @@ def test_median_weights_are_those_of_all_subsets(count: int, drawn: int) -> None
 def _with_values(side: ExperimentResults, values: np.ndarray) -> ExperimentResults:
     point: PointSamples = replace(side.points[0], metrics={"time_ns": values})
     return replace(side, points=(point,))
+
+
+def test_a_figure_in_several_units_is_one_test() -> None:
+    a, b = (synthetic.cost(seed=seed) for seed in (1, 2))
+    (first, second) = (
+        replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b))
+    )
+
+    def with_cycles(results: ExperimentResults, factor: float, wander: float) -> ExperimentResults:
+        (point,) = results.points
+        times = point.metrics["time_ns"]
+        drawn = np.random.default_rng(len(results.run_id)).normal(0, wander, int(point.block.max()) + 1)
+        cycles = factor * times * np.exp(drawn[point.block])
+        return replace(results, points=(replace(point, metrics={"time_ns": times, "cycles": cycles}),))
+
+    # The clock's frequency is found anew by each process.
+    same = compare_results(with_cycles(first, 2.4, 1e-5), with_cycles(second, 2.4, 1e-5))
+    assert [row.metric for row in same.rows] == ["time_ns", "cycles"]
+    assert [row.p_holm for row in same.rows] == pytest.approx([row.p for row in same.rows], rel=1e-3)
+    # A speed is the time upside down.
+    upside_down = replace(first, points=(_reciprocal(first),)), replace(second, points=(_reciprocal(second),))
+    assert all(row.p_holm == pytest.approx(row.p, rel=1e-6) for row in compare_results(*upside_down).rows)
+    other = compare_results(with_cycles(first, 2.4, 0.05), with_cycles(second, 2.4, 0.05))
+    lowest = min(row.p for row in other.rows)
+    assert min(row.p_holm for row in other.rows) == pytest.approx(min(1.0, 2 * lowest))
+
+
+def _reciprocal(results: ExperimentResults) -> PointSamples:
+    (point,) = results.points
+    return replace(point, metrics={**point.metrics, "cycles": 1e9 / point.metrics["time_ns"]})

@@ -13,9 +13,8 @@ BUSY_SHARE = 0.5
 
 def _self_check(environment: Mapping[str, Any]) -> Finding:
     check = environment["self_check"]
-    found = (
-        f"twice the work took {check['ratio_of_double_work']:.3f} times as long, no work {_empty(environment)}"
-    )
+    double, empty = f"{check['ratio_of_double_work']:.3f}", _empty(environment)
+    found = f"twice the work took {double} times as long, no work {empty}"
     if (ratio := check["kernel_clock_ratio"]) is not None:
         found += f"; the clock runs {ratio:.6f} times as fast as the kernel's"
     if check["ok"]:

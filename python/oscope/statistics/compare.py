@@ -3,9 +3,9 @@
 - Sides measured in the same blocks of one run are *paired by block*; others are compared unpaired, with and
   without a common drift, and only what both say is said (`effect.envelope`). One value a cluster: the highest
   level that varied; the few that lie far off are drawn in (`sides.steady`).
-- `different` is "yes" if p, corrected by Holm for all metrics and points, is below 0.05. Else it is "no" if a
-  difference of the threshold would have been found (with 80 % power) or the interval lies within the
-  threshold, else "cannot tell".
+- `different` is "yes" if p, corrected by Holm for all metrics and points, is below 0.05; a figure in several
+  units is one. Else it is "no" if a difference of the threshold would have been found (with 80 % power) or
+  the interval lies within the threshold, else "cannot tell".
 - `matters` is "yes" if there is a difference and its whole interval is beyond the threshold, "no" if the
   whole interval is within it, else "cannot tell".
 """
@@ -38,6 +38,10 @@ ASSUMED_PROCESS_SPREAD = 0.02
 machines."""
 
 FEWEST_CLUSTERS = 5
+
+SAME_SHARE = 0.01
+"""Two metrics are one figure in two units if they differ, over all clusters, by this share of how they vary.
+The frequency of the clock is found anew by each process, to some 1e-5."""
 
 _MATTERS: Mapping[Answer, str] = {
     "yes": "it matters",
@@ -210,11 +214,37 @@ def _compare(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
     notes.update(dict.fromkeys(tallies.notes))
-    tests = len(results) + beside
+    test = _tests(results)
+    tests = max(test) + 1 + beside
     # Nothing is known of the other rows' p: as large as can be, they are corrected for all the same.
-    corrected = effect.holm(np.array([*(r.estimate.p for r in results), *([1.0] * beside)]))
-    rows = tuple(_row(r, float(p), threshold, tests) for r, p in zip(results, corrected, strict=False))
+    corrected = effect.holm(
+        np.array([*(results[test.index(one)].estimate.p for one in range(max(test) + 1)), *([1.0] * beside)])
+    )
+    rows = tuple(
+        _row(r, max(r.estimate.p, float(corrected[one])), threshold, tests)
+        for r, one in zip(results, test, strict=True)
+    )
     return Comparison(rows, tuple(notes), threshold, *labels)
+
+
+def _tests(results: list[_Result]) -> list[int]:
+    """Return the number of each row's test, from 0: one and the same for a figure in several units."""
+    found: list[int] = []
+    for place, row in enumerate(results):
+        same = (found[i] for i, other in enumerate(results[:place]) if _same_figure(row, other))
+        found.append(next(same, max(found, default=-1) + 1))
+    return found
+
+
+def _same_figure(one: _Result, other: _Result) -> bool:
+    """Say whether two metrics of a point tell the same, such as a time, its cycles, and its reciprocal."""
+    if one.match is not other.match or not (one.logarithmic and other.logarithmic):
+        return False
+    if any(len(x.value) != len(y.value) for x, y in ((one.a, other.a), (one.b, other.b))):
+        return False
+    first, second = (np.concatenate([row.a.value, row.b.value]) for row in (one, other))
+    least = SAME_SHARE * float(np.ptp(first))
+    return bool(np.ptp(first - second) <= least or np.ptp(first + second) <= least)
 
 
 def _estimate(
