@@ -126,13 +126,11 @@ mod tests {
 
     #[test]
     fn broken_clocks_fail() {
-        let fails = |time: &dyn Fn(u64) -> f64| !judged(ratio_of_double_work(time), &[0.0], None).ok;
+        let fails =
+            |time: &dyn Fn(u64) -> f64| !judged(ratio_of_double_work(time), &[0.0], None).ok;
         assert!(fails(&|_| 1000.0), "a clock that ignores the work");
         assert!(fails(&|_| 0.0), "a clock that stands still");
-        assert!(
-            fails(&|steps| (steps as f64).powi(2)),
-            "a clock that races"
-        );
+        assert!(fails(&|steps| (steps as f64).powi(2)), "a clock that races");
         assert!(
             fails(&|steps| steps as f64 + 1e5),
             "a large cost not taken off"
