@@ -17,8 +17,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from scipy import stats
-
 from bars import Bar
 from oscope import catalogue, labs
 from oscope.execution import execute
@@ -28,6 +26,7 @@ from oscope.injection.wanted import Injection
 from oscope.plan import Amount, Plan, make_plan
 from oscope.report.analysis import Analysed
 from oscope.statistics.attribution import OWN, Attribution
+from oscope.statistics.rate import Rate
 from oscope.store import Store
 
 TRIES = 20
@@ -135,8 +134,8 @@ class Score:
     @property
     def text(self) -> str:
         """The share with its 95 % interval (Wilson 1927), and what was named instead."""
-        limits = stats.binomtest(self.right, self.tries).proportion_ci(method="wilson")
-        told = f"{self.right} of {self.tries} ({limits.low:.0%} to {limits.high:.0%})"
+        low, high = Rate(self.right, self.tries).interval
+        told = f"{self.right} of {self.tries} ({low:.0%} to {high:.0%})"
         others = ", ".join(f"{name} {count}" for name, count in self.instead.most_common())
         return f"{told}; instead: {others}" if others else told
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from oscope.statistics.changes import Change, find_changes
+from oscope.statistics.rate import Rate
 
 Floats = npt.NDArray[np.float64]
 SPREAD = 0.01
@@ -118,8 +118,8 @@ def told(found: int, of: int) -> str:
     """Return a share with its 95 % binomial interval (Wilson)."""
     if not of:
         return "–"
-    limits = stats.binomtest(found, of).proportion_ci(method="wilson")
-    return f"{found / of:.1%} ({limits.low:.1%} to {limits.high:.1%})"
+    low, high = Rate(found, of).interval
+    return f"{found / of:.1%} ({low:.1%} to {high:.1%})"
 
 
 def main() -> int:
@@ -142,8 +142,7 @@ def main() -> int:
             row += f" {told(len(near), len(every)):>24} {told(exact, len(every)):>24}"
             row += f" {told(covered, len(near)):>24}"
         elif not scenario.correlation:
-            low = stats.binomtest(alarms, len(every)).proportion_ci(method="wilson").low
-            failed |= bool(low > 0.06)
+            failed |= Rate(alarms, len(every)).interval[0] > 0.06
         print(row, flush=True)
     return int(failed)
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from bars import Bar
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_points
+from oscope.statistics.rate import Rate
 
 Floats = npt.NDArray[np.float64]
 METRIC = {"time_ns": Column("time_ns", "ns", "time", "less")}
@@ -182,9 +182,8 @@ def compared(scenario: Scenario, seed: int, count: int, ratio: float = 1.0) -> I
 
 def share(rows: list[ComparedMetric], holds: Callable[[ComparedMetric], bool]) -> tuple[float, float, float]:
     """Share of the rows for which `holds`, with its 95 % binomial interval (Wilson)."""
-    found = sum(holds(row) for row in rows)
-    limits = stats.binomtest(found, len(rows)).proportion_ci(method="wilson")
-    return found / len(rows), float(limits.low), float(limits.high)
+    rate = Rate(sum(holds(row) for row in rows), len(rows))
+    return rate.share, *rate.interval
 
 
 @dataclass(frozen=True)

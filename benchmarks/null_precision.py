@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 import null_compare as null
 from oscope.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
 from oscope.samples import ExperimentResults
+from oscope.statistics.rate import Rate
 from oscope.statistics.summary import median_of_point
 
 MOST_BLOCKS = 60
@@ -135,8 +135,8 @@ def fixed(scenario: null.Scenario, blocks: int, simulations: int, seed: int) -> 
 
 def share(found: Sequence[bool]) -> Share:
     """Return the share that is true, with its 95 % binomial interval (Wilson)."""
-    limits = stats.binomtest(sum(found), len(found)).proportion_ci(method="wilson")
-    return sum(found) / len(found), float(limits.low), float(limits.high)
+    rate = Rate(sum(found), len(found))
+    return rate.share, *rate.interval
 
 
 def judged(simulations: int, seed: int, scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[Judged]:

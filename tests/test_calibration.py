@@ -18,13 +18,14 @@ from oscope import record
 from oscope.calibration import trials
 from oscope.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
 from oscope.calibration.result import in_brief
-from oscope.calibration.trials import Rate, Trial
+from oscope.calibration.trials import Trial
 from oscope.calibration.wanted import Wanted
 from oscope.errors import UsageError
 from oscope.labs.trust.answers import section
 from oscope.placement import Placement
 from oscope.report import certificate
 from oscope.samples import ExperimentResults, Floats
+from oscope.statistics.rate import Rate
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 SMALL = ("--pairs", "1", "--blocks", "3", "--reps", "3", "--way", "interleaved", "--seed", "1")

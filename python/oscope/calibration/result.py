@@ -24,9 +24,6 @@ class Silence:
     def trial(self, done: int, total: int, name: str) -> None:
         """Ignore it."""
 
-    def note(self, text: str) -> None:
-        """Ignore it."""
-
 
 def calibrate(wanted: Wanted, listener: Listener | None = None, keep: Path | None = None) -> dict[str, Any]:
     """Measure and judge all pairs of `wanted`; return `{"schema", "wanted", "interrupted", "trials"}`.

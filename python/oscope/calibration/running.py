@@ -36,9 +36,6 @@ class Listener(Protocol):
     def trial(self, done: int, total: int, name: str) -> None:
         """Hear that `done` pairs are judged, and which comes next."""
 
-    def note(self, text: str) -> None:
-        """Hear something that a person should know, in one line."""
-
 
 @dataclass(frozen=True)
 class _Pair:

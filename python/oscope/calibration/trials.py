@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from oscope.calibration.methods import OSCOPE, Verdict
-from oscope.digits import MISSING
 from oscope.errors import UsageError
+from oscope.statistics.rate import Rate
 
 SCHEMA = "oscope.calibration/1"
 
@@ -32,39 +31,6 @@ class Trial:
     """That each side took, preparations included."""
     verdicts: Mapping[str, Verdict]
     """By the method's name."""
-
-
-@dataclass(frozen=True)
-class Rate:
-    """A share of trials, with its 95 % interval (Wilson, JASA 22, 1927)."""
-
-    count: int
-    of: int
-
-    @property
-    def share(self) -> float:
-        """0 to 1; NaN of none."""
-        return self.count / self.of if self.of else float("nan")
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        """Its ends; 0 to 1 where nothing was tried."""
-        if not self.of:
-            return 0.0, 1.0
-        found = stats.binomtest(self.count, self.of).proportion_ci(method="wilson")
-        return float(found.low), float(found.high)
-
-    @property
-    def percent(self) -> str:
-        """Return `4.0 % (2.6 to 6.1)`."""
-        if not self.of:
-            return MISSING
-        low, high = self.interval
-        return f"{100 * self.share:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
-
-    def __str__(self) -> str:
-        """Return `4.0 % (2.6 to 6.1) of 500`."""
-        return f"{self.percent} of {self.of}" if self.of else MISSING
 
 
 def false_alarms(trials: Iterable[Trial], method: str = OSCOPE) -> Rate:

@@ -78,11 +78,6 @@ class Wanted:
         if self.load not in LOADS:
             raise UsageError(f"there is no load {self.load!r}", remedy=f"there are {', '.join(LOADS)}")
 
-    @property
-    def total(self) -> int:
-        """Number of pairs."""
-        return len(self.subjects) * len(self.ways) * self.pairs * (1 + len(self.effects))
-
     def to_object(self) -> dict[str, Any]:
         """Return it as a JSON object."""
         return {

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from oscope.calibration.wanted import Subject, Wanted
     from oscope.samples import Inspected
 
-_MOST_SEED = 2**32
-
 
 # With more parameters than other functions: it is the table of the command's options.
 def calibrate(

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from oscope.calibration import trials
 from oscope.calibration.running import Listener
-from oscope.cli.errors import note
 from oscope.labs.trust.answers import answer, by_method, by_subject
 from oscope.terminal import console, print_prose, print_table
 
@@ -25,10 +24,6 @@ class _Told:
     def trial(self, done: int, total: int, name: str) -> None:
         """Move the bar."""
         self._progress.update(self._task, completed=done, total=total, description=name)
-
-    def note(self, text: str) -> None:
-        """Print it above the bar."""
-        note(text)
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ def _calibration(experiment: ExperimentResults | None) -> list[list[str]]:
     found: Mapping[str, Any] | None = experiment.settings.get("calibrated")
     if found is None:
         return [["verdicts that are wrong", _UNCALIBRATED, "5 %"]]
-    from oscope.calibration.trials import Rate
+    from oscope.statistics.rate import Rate
 
     def rate(one: Mapping[str, Any]) -> str:
         return str(Rate(one["count"], one["of"]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from oscope.labs import looked
 from oscope.labs.tools import devices, dhcp, explain, interfaces, session
 from oscope.report.document import Section
 from oscope.samples import Results
@@ -20,14 +21,4 @@ _SECTIONS: Mapping[str, Callable[[str, Mapping[str, Any]], Section]] = {
 
 def sections(results: Results) -> list[Section]:
     """Return the lab's answers; where one could not be looked at, why, and what would mend it."""
-    found = []
-    for name, make in _SECTIONS.items():
-        inspected = results.inspected(name)
-        if inspected is None:
-            continue
-        if inspected.result is None:
-            missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))
-            found.append(Section(inspected.title, "", missing=missing))
-        else:
-            found.append(make(inspected.title, inspected.result))
-    return found
+    return looked.sections(results, _SECTIONS)

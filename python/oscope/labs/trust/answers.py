@@ -9,11 +9,14 @@ import numpy as np
 
 from oscope.calibration import trials
 from oscope.calibration.methods import METHODS, OSCOPE, T_INTERVAL
-from oscope.calibration.trials import Rate, Trial
+from oscope.calibration.result import INSPECTION
+from oscope.calibration.trials import Trial
 from oscope.digits import MISSING, format_share
+from oscope.labs import looked
 from oscope.report import plots
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import Results
+from oscope.statistics.rate import Rate
 
 WITH_INTERVALS = (OSCOPE, T_INTERVAL)
 _MOST_SEEN = 10.0
@@ -22,13 +25,7 @@ NOMINAL = "the level is 5 %, and 95 % for intervals"
 
 def sections(results: Results) -> list[Section]:
     """Return the answer; where there is no calibration, why, and what would mend it."""
-    inspected = results.inspected("trust.calibration")
-    if inspected is None:
-        return []
-    if inspected.result is None:
-        missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))
-        return [Section(inspected.title, "", missing=missing)]
-    return [section(inspected.title, inspected.result)]
+    return looked.sections(results, {INSPECTION: section})
 
 
 def section(title: str, result: Mapping[str, Any]) -> Section:
