@@ -56,20 +56,20 @@ class Case:
 CASES = (
     # A millisecond of calls on one CPU: what takes that CPU, or lengthens the calls, acts on it.
     Case("hog", ("run_delay_ns", "involuntary_switches"), "syscall.cost", CALL, 2500),
-    # All CPUs read from their own caches: what takes the other CPU takes half of it, an SMT sibling or not.
+    # All CPUs read for some milliseconds: what takes the other CPU takes half of it, an SMT sibling or not.
     Case(
         "sibling",
         ("neighbour_ns", "runnable_others"),
         "memory.bandwidth",
-        {"operation": "read", "threads": 0, "size": 256 << 10, "window": 0},
-        1500,
+        {"operation": "read", "threads": 0, "size": 128 << 20, "window": 0},
+        400,
     ),
-    # A copy through the last cache, which a stream beside it takes, and the way to the memory with it.
+    # Loads that wait for the last cache, which a stream beside them takes, and the way to the memory with it.
     Case(
         "memory",
         ("memory_wait_ns",),
-        "memory.bandwidth",
-        {"operation": "copy", "threads": 1, "size": 16 << 20, "window": 0},
+        "memory.latency",
+        {"size": 8 << 20, "stride": 64, "pages": "huge", "order": "random"},
         1500,
     ),
     # The page cache is found as it is: neither warmed nor dropped before a reading.

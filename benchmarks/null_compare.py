@@ -94,6 +94,11 @@ SCENARIOS = (
     Scenario("interleaved, 12 blocks", blocks=(12, 12), interleaved=True),
     Scenario("interleaved, 40 blocks, 5 % contended", blocks=(40, 40), contended=0.05, interleaved=True),
     Scenario("interleaved, blocks AR(1) 0.5", blocks=(14, 14), block_correlation=0.5, interleaved=True),
+    Scenario("interleaved, 40 blocks", blocks=(40, 40), interleaved=True),
+    Scenario("interleaved, 300 blocks, 5 % contended", (300, 300), (3, 3), contended=0.05, interleaved=True),
+    Scenario(
+        "interleaved, 300 blocks AR(1) 0.5", (300, 300), (3, 3), block_correlation=0.5, interleaved=True
+    ),
 )
 
 

@@ -138,3 +138,42 @@ def test_shares_are_the_mean_gains_over_the_orders_that_may_be(later: list[set[i
     found = decomposition.moments(standard[:, -1], standard[:, :-1], cluster, cluster)
     shares = decomposition.shapley(found, np.ones((1, 20)), later)[0]
     assert shares[:-1] == pytest.approx(np.mean(gains, axis=0), abs=1e-6)
+
+
+def _ticked(random: np.random.Generator) -> tuple[Floats, dict[str, Floats], Floats]:
+    """Durations, how often a clock of 1 ms ticks while each is counted, and when they began; in ns."""
+    duration = 2.4e6 * np.exp(random.normal(0, 0.1, 1500))
+    counted = duration + 0.55e6
+    began = np.cumsum(np.concatenate([[0.0], (counted + 0.3e6)[:-1]]))
+    ticks = np.floor((began + counted) / 1e6) - np.floor(began / 1e6)
+    return duration, {"timer_interrupts": ticks, "counted_ns": counted}, began
+
+
+def test_a_clock_that_ticks_evenly_is_no_cause() -> None:
+    duration, given, began = _ticked(np.random.default_rng(3))
+    block = np.arange(1500) // 150
+    found = attribute(duration, given, block, started_ns=began, duration_ns=duration)
+    assert found.causes == ()
+    # By the measured time alone, which is shorter than what is counted, long repetitions tick more often.
+    del given["counted_ns"]
+    misled = attribute(duration, given, block, started_ns=began, duration_ns=duration)
+    assert [cause.name for cause in misled.causes] == ["timer_interrupts"]
+
+
+def test_what_a_sounding_missed_of_its_cause_is_still_that_cause() -> None:
+    random = np.random.default_rng(4)
+    loaded = (np.arange(2000) // 100) % 2 == 1
+    # By chance as noisy as a walk through memory is; that a neighbour runs is seen well.
+    given = {
+        "memory_wait_ns": 1000 + 300 * loaded + random.normal(0, 300, 2000),
+        "runnable_others": loaded + (random.random(2000) < 0.05),
+    }
+    values = 100 + 10 * loaded + random.normal(0, 2, 2000)
+    found = attribute(values, given, np.arange(2000) // 50)
+    (cause,) = found.causes
+    assert cause.names == ("memory_wait_ns", "runnable_others")
+    assert cause.share == pytest.approx(25 / 29, abs=0.1)
+    assert cause.low <= cause.share <= cause.high
+    given["memory_wait_ns"] = 1000 + random.normal(0, 300, 2000)
+    alone = attribute(values, given, np.arange(2000) // 50)
+    assert [cause.names for cause in alone.causes] == [("runnable_others",)]

@@ -19,7 +19,7 @@ use nix::sys::time::TimeValLike;
 use serde_json::{Map, Value, json};
 
 use crate::affinity;
-use crate::clock::reading::current_cpu;
+use crate::clock::reading::{self, current_cpu};
 use crate::counters::Counters;
 use canary::Canary;
 use descriptions::DESCRIPTIONS;
@@ -56,6 +56,7 @@ pub struct Covariates<'a> {
 /// The state of all sources at one moment; `None` where a source is not to be had.
 #[derive(Debug, Default, Clone)]
 struct Snapshot {
+    at_ns: Option<u64>,
     interrupts: Option<parse::Interrupts>,
     steal: Option<u64>,
     busy_elsewhere_ns: Option<u64>,
@@ -126,6 +127,7 @@ impl<'a> Covariates<'a> {
     /// The system's tables: some 10 µs each, more on machines with many CPUs.
     fn read_tables(&self, snapshot: &mut Snapshot) {
         snapshot.interrupts = self.sources.interrupts(self.cpu);
+        snapshot.at_ns = Some(reading::monotonic_raw());
         (snapshot.steal, snapshot.busy_elsewhere_ns) = self.sources.stat(self.cpu);
         (snapshot.memory_pressure_us, snapshot.io_pressure_us) = self.sources.pressure_us();
         snapshot.runnable_others = self.sources.runnable_others();
@@ -156,6 +158,7 @@ impl Snapshot {
             )
         };
         vec![
+            ("counted_ns", difference(before.at_ns, self.at_ns)),
             ("run_delay_ns", difference(before.run_delay, self.run_delay)),
             (
                 "voluntary_switches",
@@ -286,6 +289,20 @@ mod tests {
         // A fork by another test makes this thread's pages shared, and the next write to one a fault: not each time, though.
         let alone = (0..100).any(|_| taken(None, || ())["minor_faults"] == json!(0));
         assert!(alone, "what reads the covariates faults by itself");
+    }
+
+    #[test]
+    fn what_is_counted_lasts_at_least_as_long_as_the_work() {
+        let mut worked = 0;
+        let values = taken(None, || {
+            let began = reading::monotonic_raw();
+            std::thread::sleep(std::time::Duration::from_millis(3));
+            worked = reading::monotonic_raw() - began;
+        });
+        let counted = values["counted_ns"]
+            .as_u64()
+            .expect("a clock is always there");
+        assert!(counted > worked, "{counted} ns beside {worked} ns");
     }
 
     #[test]

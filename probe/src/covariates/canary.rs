@@ -16,8 +16,10 @@ const TIMES_L2: u64 = 2;
 const DEFAULT_BYTES: u64 = 2 << 20;
 /// Bytes at most: one of each session's costs.
 const MOST_BYTES: u64 = 8 << 20;
-/// Bytes between the places of the walk: a line of the caches, or two.
-const STRIDE: usize = 128;
+/// Bytes between the places of the walk: they are in every sixteenth set of a cache, more of them than it has room for there. So all places are
+/// walked within a few repetitions, and what is told is of now: where more were walked, a load that is over had its share in the walks of the
+/// next half second.
+const STRIDE: usize = 1024;
 
 /// Memory of twice the size of a core's second-level cache, in which every place names the next of a random order. It is made and touched once
 /// for all requests: each walk goes on where the last one ended, so that its loads are not in the core's own caches, unless a run is short.

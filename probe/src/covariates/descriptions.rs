@@ -1,7 +1,12 @@
 //! What the covariates are called, counted in and mean.
 
 /// Name, unit and meaning of every covariate.
-pub const DESCRIPTIONS: [(&str, &str, &str); 27] = [
+pub const DESCRIPTIONS: [(&str, &str, &str); 28] = [
+    (
+        "counted_ns",
+        "ns",
+        "Time for which interrupts, and all that a CPU or the machine counts, were counted: the repetition and what surrounds it.",
+    ),
     (
         "run_delay_ns",
         "ns",

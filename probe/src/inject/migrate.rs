@@ -18,15 +18,15 @@ use crate::made::affinity::announce;
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {
     name: "migrate",
-    purpose: "Moves the measuring thread to another CPU and back, 1000 times a second",
+    purpose: "Moves the measuring thread to another CPU and back, up to 5000 times a second",
     raises: &["migrations"],
     kind: Kind::Machine(make),
 };
 
 /// Between two moves there and back.
-const PAUSE: Duration = Duration::from_millis(1);
-/// Between two looks for new threads.
-const LOOK: Duration = Duration::from_millis(10);
+const PAUSE: Duration = Duration::from_micros(200);
+/// Between two looks for new threads while there are any. Looking takes long, and nothing is moved meanwhile.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Threads that are moved by narrowing the CPUs that they may run on for a moment. What they may is in the journal meanwhile: after a kill in that
 /// moment the next command puts it back.
@@ -80,7 +80,7 @@ impl Disturbance for Mover {
 
     /// Moves.
     fn step(&mut self, gate: &Gate, left: Duration) -> Result<u64, Failure> {
-        if self.looked.is_none_or(|then| then.elapsed() >= LOOK) {
+        if self.known.is_empty() || self.looked.is_none_or(|then| then.elapsed() >= LOOK) {
             self.look()?;
         }
         let mut moves = 0;

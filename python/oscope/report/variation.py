@@ -13,7 +13,8 @@ from oscope.report.analysis import Analysed, label, measured
 from oscope.report.document import Figure, Table
 from oscope.report.tables import meaning
 from oscope.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_SHARE, Attribution
+from oscope.statistics.attribution import FEWEST_SAMPLES, Attribution
+from oscope.statistics.entering import LEAST_SHARE
 
 NAMED = 6
 """Causes that get a colour of their own in the figure."""

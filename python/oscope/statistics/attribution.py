@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -27,15 +28,15 @@ from scipy import stats
 from oscope import digits
 from oscope.samples import Floats, Ints
 from oscope.statistics import replication
-from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
+from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns, sounds
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, shapley
+from oscope.statistics.entering import LEAST_SHARE, LEVEL, enter
 from oscope.statistics.slow import SlowSample, slow_samples
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
-MOST_CAUSES = 8
-"""Groups that may enter: the shares take 2 to this power fits."""
-LEAST_SHARE = 0.01
+LEAST_PART = 0.1
+"""What an origin that is noisy tells itself, of what its trace tells beside it, for them to be one cause."""
 OWN = "own CPU time"
 """What `Attribution.own` is called among the causes."""
 LEAST_EXTREME = 0.1
@@ -47,8 +48,6 @@ evidence."""
 
 FEWEST_CLUSTERS = 20
 RESAMPLES = 400
-FLIPS = 1999
-LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -192,7 +191,7 @@ def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed:
     design = _stacked([columns[group[0]] for group in groups], len(data))
     cluster = _clusters(block_code)
     # Twice, for the two families of tests: covariates and processes.
-    p = {j: min(1.0, 2 * each) for j, each in _entered(response, design, cluster, later, random).items()}
+    p = {j: min(1.0, 2 * each) for j, each in enter(response, design, cluster, later, random).items()}
     while True:
         entered = list(p)
         after = [{entered.index(i) for i in later[j] if i in p} for j in entered]
@@ -200,18 +199,37 @@ def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed:
         if not entered or share[:-1].min() >= LEAST_SHARE:
             break
         del p[entered[int(share[:-1].argmin())]]
-    limits = np.quantile(draws, [0.025, 0.975], axis=0)
-    figures = [
-        (float(share[i]), float(min(limits[0, i], share[i])), float(max(limits[1, i], share[i])))
-        for i in range(len(share))
-    ]
-    causes = [
-        _cause(groups[j], _direction(design[:, j], response), figures[i], p[j]) for i, j in enumerate(entered)
-    ]
+    causes = []
+    for parts in _with_traces([groups[j] for j in entered], share):
+        j = entered[parts[0]]
+        names = tuple(name for i in parts for name in groups[entered[i]])
+        causes.append(_cause(names, _direction(design[:, j], response), _figures(share, draws, parts), p[j]))
     process_p = min(1.0, 2 * _process_p(response, design[:, entered], block_code))
     if process_p < LEVEL and share[-1] >= LEAST_SHARE:
-        causes.append(_cause(("process",), "differs", figures[-1], process_p))
+        causes.append(_cause(("process",), "differs", _figures(share, draws, [-1]), process_p))
     return tuple(sorted(causes, key=lambda cause: -cause.share))
+
+
+def _with_traces(groups: list[tuple[str, ...]], share: Floats) -> list[list[int]]:
+    """Return the groups' places, those of a noisy origin's traces behind its own: they are one cause.
+
+    What a sounding missed of its cause is else told as its trace's. It must have a part worth the name.
+    """
+    owner = {
+        trace: origin
+        for origin, trace in permutations(range(len(groups)), 2)
+        if sounds(groups[origin][0], groups[trace][0]) and share[origin] >= LEAST_PART * share[trace]
+    }
+    return [
+        [i, *(trace for trace, of in owner.items() if of == i)] for i in range(len(groups)) if i not in owner
+    ]
+
+
+def _figures(share: Floats, draws: Floats, parts: list[int]) -> tuple[float, float, float]:
+    """Return the share of these parts together, with its interval."""
+    told = float(share[parts].sum())
+    low, high = np.quantile(draws[:, parts].sum(axis=1), [0.025, 0.975])
+    return told, float(min(low, told)), float(max(high, told))
 
 
 def _cause(group: tuple[str, ...], direction: str, figures: tuple[float, float, float], p: float) -> Cause:
@@ -223,69 +241,6 @@ def _turned(cause: Cause) -> Cause:
     direction = {"more": "less", "less": "more"}.get(cause.direction, cause.direction)
     sentence = _sentence(cause.names, direction, (cause.share, cause.low, cause.high))
     return replace(cause, direction=direction, sentence=sentence)
-
-
-def _entered(
-    response: Floats,
-    design: Floats,
-    cluster: Ints,
-    later: list[set[int]],
-    random: np.random.Generator,
-) -> dict[int, float]:
-    """Return the columns that enter, in order, with their p of "adds nothing to those before it".
-
-    Those that are its traces (`later`) do not count as before it: what a cause brings about must not hide it.
-    """
-    signs = random.choice([-1.0, 1.0], size=(FLIPS, int(cluster.max()) + 1))
-    entered: dict[int, float] = {}
-    while len(entered) < min(MOST_CAUSES, design.shape[1]):
-        gain, score = _scores(response, design, list(entered), cluster, later)
-        p = _best_of_all_p(score, signs)
-        gain[(2 * p >= LEVEL) | (gain < LEAST_SHARE)] = 0.0
-        gain[list(entered)] = 0.0
-        if not gain.any():
-            break
-        chosen = int(gain.argmax())
-        # A later step cannot be surer than those before it.
-        entered[chosen] = max(float(p[chosen]), *entered.values(), 0.0)
-    return entered
-
-
-def _best_of_all_p(score: Floats, signs: Floats) -> Floats:
-    """P of each column's sum of scores, corrected for the best of all columns having been looked for.
-
-    The smallest p of all is compared, not the largest sum, since few blocks make most of a rare cause's sum.
-    """
-    sums = np.abs(np.vstack([score.sum(axis=0), signs @ score])).round(9)
-    alone = stats.rankdata(-sums, method="max", axis=0) / len(sums)
-    smallest = np.sort(alone.min(axis=1))
-    return np.asarray(np.searchsorted(smallest, alone[0], side="right") / len(sums), dtype=float)
-
-
-def _scores(
-    response: Floats, design: Floats, entered: list[int], cluster: Ints, later: list[set[int]]
-) -> tuple[Floats, Floats]:
-    """Return what each column adds in R² to those before it, and its scores by cluster, of length 1."""
-    gain, score = np.zeros(design.shape[1]), np.zeros((int(cluster.max()) + 1, design.shape[1]))
-    before = [tuple(i for i in entered if i not in after) for after in later]
-    for given in set(before):
-        columns = [j for j, each in enumerate(before) if each == given]
-        found = _scored(response, design[:, columns], design[:, given], cluster)
-        gain[columns], score[:, columns] = found
-    return gain, score
-
-
-def _scored(response: Floats, columns: Floats, given: Floats, cluster: Ints) -> tuple[Floats, Floats]:
-    rows = np.column_stack([response, columns])
-    before = np.column_stack([np.ones(len(response)), given])
-    rows = rows - before @ np.linalg.lstsq(before, rows, rcond=None)[0]
-    power = (rows[:, 1:] ** 2).sum(axis=0)
-    product = rows[:, 1:] * rows[:, :1]
-    left = power > 1e-9 * len(response)
-    gain = np.where(left, product.sum(axis=0) ** 2 / np.where(left, power, 1.0), 0.0) / len(response)
-    score = np.column_stack([np.bincount(cluster, weights=each) for each in product.T])
-    length = np.sqrt((score**2).sum(axis=0))
-    return gain, np.where(left & (length > 0), score / np.where(length > 0, length, 1.0), 0.0)
 
 
 def _shares(found: Moments, later: list[set[int]], random: np.random.Generator) -> tuple[Floats, Floats]:

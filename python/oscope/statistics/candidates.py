@@ -15,7 +15,9 @@ from scipy import stats
 
 from oscope.samples import Floats
 
-MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles"})
+COUNTED = "counted_ns"
+"""For how long the counts of a CPU or of the machine were taken; records of older probes do not tell."""
+MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles", COUNTED})
 """The repetition's own time by another clock: it rises with the metric by definition and is no cause.
 
 It does tell where the rest was spent that no cause explains: on the CPU, in what is measured, or not."""
@@ -80,6 +82,11 @@ def follows(trace: str, origin: str) -> bool:
     return trace in TRACES.get(origin, ()) and origin not in TRACES.get(trace, ())
 
 
+def sounds(origin: str, trace: str) -> bool:
+    """Say whether `origin` is but a sounding of what brings about `trace`, which may tell more of it."""
+    return origin in SOUNDINGS and follows(trace, origin)
+
+
 def origins_first(group: tuple[str, ...]) -> tuple[str, ...]:
     """Put the members that are a trace of another one last; else the order stays."""
     return tuple(sorted(group, key=lambda name: any(follows(name, other) for other in group)))
@@ -98,7 +105,8 @@ def candidates(
         if name not in MEASURED_TIME and name != INJECTED
     }
     if duration_ns is not None:
-        time = duration_ns + _beside(covariates, duration_ns)
+        counted = covariates.get(COUNTED)
+        time = duration_ns + _beside(covariates, duration_ns) if counted is None else counted
         found |= {name: [_rate(covariates[name], time)] for name in GROWING & found.keys()}
     if started_ns is not None:
         for name in SOUNDINGS & found.keys():
