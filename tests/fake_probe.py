@@ -34,6 +34,9 @@ MISDEEDS = [
     "note",
     "more_covariates",
     "null_metric",
+    "stolen",
+    "stolen_once",
+    "waiting",
 ]
 DESCRIPTION = {
     "schema": "oscope.probe/1",
@@ -90,6 +93,7 @@ DESCRIPTION = {
             ],
             "needs": [],
             "programs": [],
+            "alone": {"huge": [True]},
         }
     ],
     "covariates": [
@@ -200,6 +204,10 @@ def answer(request: dict) -> None:
         failed = "wrong result" if do == "failed_sample" and rep == 0 else None
         metrics = {"time_ns": value, "cycles": None if do == "null_metric" else 2.5 * value}
         covariates = {"run_delay_ns": rep, "steal_ticks": None}
+        if do == "stolen" or (do == "stolen_once" and first_time(f"stolen {params['size']}")):
+            covariates["steal_ticks"] = 1
+        elif do == "waiting" and rep == 0:
+            covariates["run_delay_ns"] = 10**9
         if do == "more_covariates" and rep > 0:
             covariates["instructions"] = 7
         say(

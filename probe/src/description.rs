@@ -3,7 +3,7 @@
 //! Everything above the probe (help, lists, checks, documentation) is derived from these types, as printed by
 //! `oscope-probe describe`.
 
-use serde::ser::SerializeStruct;
+use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
@@ -26,6 +26,36 @@ pub struct Description {
     pub needs: Vec<&'static str>,
     /// Programs that it may run: a guest is given them, as files of its own.
     pub programs: Vec<&'static str>,
+    /// Whether a wait for a CPU is others' doing.
+    pub alone: Alone,
+}
+
+/// Whether the measured thread is alone in the workload: nothing of the workload itself takes its CPU or wakes it, so that what it waits for
+/// a CPU is the doing of others.
+#[derive(Debug, Clone)]
+pub enum Alone {
+    /// It works with another thread or process, sleeps, or waits for input and output.
+    Never,
+    /// Whatever the parameters are.
+    Always,
+    /// Where each of these parameters has one of these values.
+    With(Vec<(&'static str, Vec<Value>)>),
+}
+
+/// `null`, or an object of the parameters' values; an empty one puts no condition.
+impl Serialize for Alone {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let conditions: &[_] = match self {
+            Self::Never => return serializer.serialize_none(),
+            Self::Always => &[],
+            Self::With(conditions) => conditions,
+        };
+        let mut map = serializer.serialize_map(Some(conditions.len()))?;
+        for (parameter, values) in conditions {
+            map.serialize_entry(parameter, values)?;
+        }
+        map.end()
+    }
 }
 
 /// A parameter, with all that is needed to check a value.

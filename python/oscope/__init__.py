@@ -38,6 +38,7 @@ def run(
     clock: Clock | None = None,
     cpus: int | None = None,
     memory: int | str | None = None,
+    again: bool = True,
     store: str | Path | None = None,
     **factors: Level | Sequence[Level],
 ) -> Run:
@@ -47,12 +48,13 @@ def run(
     `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. With `trace` (some
     of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
     `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
-    `memory` (bytes, or a text such as `"1G"`). `store` is a path or URL, as for the command line. Raises
-    UsageError for a request that cannot be, ProbeError and StoreError where those fail.
+    `memory` (bytes, or a text such as `"1G"`). What others have disturbed is measured `again`. `store` is a
+    path or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and
+    StoreError where those fail.
     """
     from oscope.api import Request, measure
 
-    request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory)
+    request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory, again)
     return measure(name, request, store, factors)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Request:
     clock: Clock | None = None
     cpus: int | None = None
     memory: int | str | None = None
+    again: bool = True
 
     def where(self) -> Where:
         """Return where it is to be measured, with texts converted."""
@@ -156,7 +157,7 @@ def measure(
         inspections=inspections,
     )
     with Store.open(place) as store:
-        outcome = execute(plan, store)
+        outcome = execute(replace(plan, again=request.again), store)
         return Run(outcome.run_id, store.results(outcome.run_id))
 
 

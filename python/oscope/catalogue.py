@@ -71,6 +71,16 @@ class Workload:
     needs: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     """Those that it may run, with which a guest is to be furnished."""
+    alone: Mapping[str, tuple[Level, ...]] | None = None
+    """The levels at which nothing of the workload itself takes the measured thread's CPU or wakes it; a
+    factor that is not named may have any. None: it is never alone."""
+
+    def is_alone(self, factors: Mapping[str, Level]) -> bool:
+        """Say whether a wait for a CPU is others' doing at this point."""
+        if self.alone is None:
+            return False
+        defaults = {parameter.name: parameter.default for parameter in self.parameters}
+        return all(factors.get(name, defaults.get(name)) in levels for name, levels in self.alone.items())
 
     def parameter(self, name: str) -> Parameter | None:
         """Return the parameter called `name`, or None."""
@@ -93,6 +103,7 @@ class Workload:
             needs=tuple(data["needs"]),
             # Runs that were stored by an earlier Oscope do not tell.
             programs=tuple(data.get("programs", ())),
+            alone=_alone(data.get("alone")),
         )
 
 
@@ -111,6 +122,10 @@ class Catalogue:
         if found is None:
             raise UsageError(f"the probe has no workload {name!r}", remedy=nearest(name, self.workloads))
         return found
+
+
+def _alone(data: Mapping[str, Any] | None) -> dict[str, tuple[Level, ...]] | None:
+    return None if data is None else {name: tuple(levels) for name, levels in data.items()}
 
 
 def _parameter(data: Mapping[str, Any]) -> Parameter:

@@ -60,6 +60,12 @@ def clock_of(environment: Mapping[str, Any]) -> Clock:
     return "instructions" if clock.get("kind") == "instructions" else "wall"
 
 
+def hz_of(environment: Mapping[str, Any]) -> float | None:
+    """Return how many units of a wall clock are a second; None of another clock, or where nothing tells."""
+    hz = (environment.get("clock") or {}).get("hz")
+    return float(hz) if hz and clock_of(environment) == "wall" else None
+
+
 def counted(unit: str) -> bool:
     """Say whether a metric in `unit` comes from the instructions clock."""
     return unit == UNIT or unit.endswith(PER)

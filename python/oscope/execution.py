@@ -185,11 +185,15 @@ def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, dea
     """Measure all blocks, or those begun before the budget ran out: none is left half done for it."""
     blocks = experiment.blocks or 0
     begun: set[int] = set()
+
+    def late() -> bool:
+        return time.monotonic() >= deadline
+
     for one in passes(plan, experiment, range(blocks)):
-        if one.block not in begun and begun and time.monotonic() >= deadline:
+        if one.block not in begun and begun and late():
             continue
         begun.add(one.block)
-        if not turns.take(one, experiment, lambda: False):
+        if not turns.take(one, experiment, lambda: False, late):
             return
     if len(begun) < blocks:
         turns.note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
@@ -201,10 +205,14 @@ def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turn
     looks: list[list[Look]] = [[] for _ in points]
     block = 0
     going_on = True
+
+    def late() -> bool:
+        return time.monotonic() >= deadline
+
     while going_on and (still := _unfinished(plan, points, looks)):
         for one in passes(plan, experiment, [block]):
             unfinished = replace(one, turns=tuple(turn for turn in one.turns if turn.point in still))
-            going_on = turns.take(unfinished, experiment, lambda: time.monotonic() >= deadline)
+            going_on = turns.take(unfinished, experiment, late, late)
             if not going_on:
                 break
         results = turns.recorder.results(experiment.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import pandas as pd
 
@@ -21,6 +23,8 @@ _RESERVED = frozenset(
         "raw",
         "correction",
         "failed",
+        "disturbed",
+        "again",
     )
 )
 
@@ -29,9 +33,11 @@ def to_frame(results: Results) -> pd.DataFrame:
     """Return a row per sample, in the order in which each point's were taken.
 
     Columns: `run`, `experiment`; the factors; `block`, `process`, `boot`, `rep`, `started` (UTC),
-    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing); the metrics
-    and the covariates in their units, as floats, NaN where there is no value. A factor or covariate whose
-    name another column has (a factor `block`) carries its kind in its name (`factor_block`).
+    `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `disturbed`
+    (the covariate that tells it, or missing), `again` (whether it was taken because others of its block were
+    disturbed); the metrics and the covariates in their units, as floats, NaN where there is no value. A
+    factor or covariate whose name another column has (a factor `block`) carries its kind in its name
+    (`factor_block`).
     """
     frames = [_point_frame(e, p) for e in results.experiments for p in e.points if len(p)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=sorted(_RESERVED))
@@ -64,9 +70,8 @@ def _covariate(name: str, experiment: ExperimentResults) -> str:
 
 
 def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataFrame:
-    failed = np.full(len(point), None, dtype=object)
-    for index, reason in point.failed:
-        failed[index] = reason
+    again = np.zeros(len(point), dtype=bool)
+    again[list(point.again)] = True
     return pd.DataFrame(
         {
             "run": experiment.run_id,
@@ -80,11 +85,21 @@ def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataF
             "iterations": point.iterations,
             "raw": point.raw,
             "correction": point.correction,
-            "failed": pd.array(failed, dtype="string"),
+            "failed": _texts(len(point), point.failed),
+            "disturbed": _texts(len(point), point.disturbed),
+            "again": again,
             **point.metrics,
             **{_covariate(name, experiment): values for name, values in point.covariates.items()},
         }
     )
+
+
+def _texts(count: int, told: Iterable[tuple[int, str]]) -> pd.api.extensions.ExtensionArray:
+    """Return a column of `count` texts, missing where none is told."""
+    texts = np.full(count, None, dtype=object)
+    for index, text in told:
+        texts[index] = text
+    return pd.array(texts, dtype="string")
 
 
 def _summary_row(experiment: ExperimentResults, point: PointSamples, metric: str) -> dict[str, object]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import orjson
 import sqlalchemy as sa
 
-from oscope import schema
+from oscope import disturbed, schema
 from oscope.clocks import counted
 from oscope.plan import Plan, PlannedExperiment
 from oscope.samples import Column, Columns, ExperimentResults, Floats, Inspected, PointSamples, Results
@@ -49,13 +49,14 @@ def load_results(connection: sa.Connection, run_id: str, only: str | None, colum
             _load_point(
                 row,
                 experiment,
-                _read_samples(connection, row.id, _names(row, experiment, events.points[row.id], columns)),
+                _read_samples(connection, row.id, _names(row, plan, events.points[row.id], columns)),
                 events.points[row.id],
                 events.run["status"][-1],
             )
             for row in own
         )
-        experiments.append(_assemble(run, plan, experiment, points, events.run))
+        found = _assemble(run, plan, experiment, points, events.run)
+        experiments.append(_marked(found, plan, experiment, columns))
     inspections = plan.inspections if only is None else ()
     return Results(tuple(experiments), tuple(_inspected(run, name, events.run) for name in inspections))
 
@@ -132,6 +133,7 @@ def _assemble(
             "min_time_ns": experiment.min_time_ns,
             "precision": plan.precision,
             "budget_s": plan.budget_s,
+            "again": plan.again,
             "notes": list(events.get("note", ())),
             "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
             "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
@@ -141,6 +143,23 @@ def _assemble(
         },
         factor_types={p.name: p.type for p in workload.parameters},
     )
+
+
+def _marked(
+    found: ExperimentResults, plan: Plan, experiment: PlannedExperiment, columns: Columns
+) -> ExperimentResults:
+    """Return `found` with its disturbed samples marked, where what was disturbed was measured again."""
+    points = []
+    for point in found.points:
+        told_by = disturbed.telling(plan, experiment, point.factors)
+        duration_ns = found.duration_ns(point)
+        if told_by and duration_ns is not None:
+            marks = disturbed.find(point.covariates, duration_ns, told_by)
+            kept = point.covariates if columns == "all" else {}
+            points.append(replace(point, disturbed=marks, covariates=kept))
+        else:
+            points.append(point)
+    return replace(found, points=tuple(points))
 
 
 def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
@@ -177,14 +196,16 @@ class _Samples:
     failed: list[tuple[int, str]]
 
 
-def _names(
-    row: sa.Row[Any], experiment: PlannedExperiment, events: Mapping[str, list[Any]], columns: Columns
-) -> list[str]:
+def _names(row: sa.Row[Any], plan: Plan, events: Mapping[str, list[Any]], columns: Columns) -> list[str]:
     """Return the names of the values to read, in the order in which a sample has them."""
     names = [*orjson.loads(row.columns), *(name for more in events.get("columns", ()) for name in more)]
+    (experiment,) = (each for each in plan.experiments if each.name == row.experiment)
     # Figures of the instructions clock cannot be judged without the interrupts.
     if columns == "metrics" and not any(counted(metric.unit) for metric in experiment.workload.metrics):
-        return names[: len(experiment.metrics)]
+        count = len(experiment.metrics)
+        told_by = disturbed.telling(plan, experiment, experiment.points[row.number])
+        # Covariates that tell what was disturbed are read as well, up to the last of them.
+        return names[: max((names.index(name, count) + 1 for name in told_by), default=count)]
     return names
 
 
@@ -205,6 +226,11 @@ def _load_point(
         for kind in ("death", "failure")
         for loss in events.get(kind, ())
     ]
+    block, rep = samples.fixed["block"], samples.fixed["rep"]
+    again = [
+        np.flatnonzero((block == order["block"]) & (rep >= order["first_rep"]))
+        for order in events.get("again", ())
+    ]
     skip = events["skipped"][-1] if events.get("skipped") else None
     if skip is None and not len(values):
         skip = _unmeasured(row.run_id, status, losses)
@@ -213,6 +239,7 @@ def _load_point(
         metrics=metrics,
         covariates=columns,
         failed=tuple(samples.failed),
+        again=tuple(int(index) for found in again for index in found),
         notes=(*events.get("note", ()), *losses),
         skipped=skip["reason"] if skip else None,
         remedy=skip["remedy"] if skip else None,

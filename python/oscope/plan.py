@@ -94,6 +94,8 @@ class Plan:
     """What disturbs the run on purpose (see `oscope.injection.wanted`); None: nothing."""
     tuned: Mapping[str, str] = field(default_factory=dict)
     """Settings of the machine that are held meanwhile (see `oscope.tuning`): name -> value."""
+    again: bool = False
+    """Whether what was disturbed is measured again (see `oscope.disturbed`)."""
 
     @property
     def total(self) -> int | None:
@@ -129,6 +131,7 @@ class Plan:
             "inspections": list(self.inspections),
             **({} if self.injection is None else {"injection": dict(self.injection)}),
             **({"tuned": dict(self.tuned)} if self.tuned else {}),
+            **({"again": True} if self.again else {}),
         }
 
     @classmethod
@@ -163,6 +166,7 @@ class Plan:
             tuple(data.get("inspections", ())),
             data.get("injection"),
             data.get("tuned", {}),
+            data.get("again", False),
         )
 
 

@@ -213,7 +213,15 @@ def _point(results: ExperimentResults, point: PointSamples) -> dict[str, Any]:
             **{name: getattr(point, name) for name in (*_INTEGERS, *_REALS)},
             "covariates": {name: np.ascontiguousarray(values) for name, values in point.covariates.items()},
             "failed": {str(index): reason for index, reason in point.failed},
+            **(_marks(point) if results.settings.get("again") else {}),
         },
+    }
+
+
+def _marks(point: PointSamples) -> dict[str, Any]:
+    return {
+        "disturbed": {str(index): name for index, name in point.disturbed},
+        "again": list(point.again),
     }
 
 
@@ -249,6 +257,9 @@ def _read_point(data: Mapping[str, Any], skip: Mapping[str, Any] | None) -> Poin
         metrics=metrics,
         covariates=covariates,
         failed=tuple((int(index), reason) for index, reason in samples["failed"].items()),
+        # Only of runs that measure again what is disturbed.
+        disturbed=tuple((int(index), name) for index, name in samples.get("disturbed", {}).items()),
+        again=tuple(samples.get("again", ())),
         notes=tuple(data["notes"]),
         skipped=skip["reason"] if skip else None,
         remedy=skip["remedy"] if skip else None,

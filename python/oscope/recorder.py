@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
 import sqlalchemy as sa
 
-from oscope import schema
+from oscope import clocks, disturbed, schema
 from oscope.errors import UsageError
 from oscope.plan import Factors, Plan, PlannedExperiment
-from oscope.samples import ExperimentResults
+from oscope.samples import ExperimentResults, PointSamples
 from oscope.store import Happening, Store
 from oscope.wire import Sample
 
@@ -41,6 +43,12 @@ class PointState:
     notes: set[str] = field(default_factory=set)
     failed: list[str] = field(default_factory=list)
     """Reasons of the samples that failed since this process began."""
+    told_by: tuple[str, ...] = ()
+    """Covariates that tell whether a sample was disturbed; none where nothing is measured again."""
+    disturbed: dict[int, Counter[str]] = field(default_factory=dict)
+    """Disturbed samples of each block, by what tells it."""
+    again: dict[int, int] = field(default_factory=dict)
+    """Samples that each block gets beyond those planned, because of disturbed ones."""
 
     @property
     def factors(self) -> Factors:
@@ -57,7 +65,20 @@ class PointState:
         """Return how many samples of `block` are still to be taken."""
         if self.skipped or block in self.closed:
             return 0
-        return max(0, self.experiment.block_reps(block) - self.taken.get(block, 0))
+        wanted = self.experiment.block_reps(block) + self.again.get(block, 0)
+        return max(0, wanted - self.taken.get(block, 0))
+
+    def keep_disturbed(self, block: int, samples: Sequence[Sample], hz: float | None) -> None:
+        """Remember which samples of a block were disturbed; `hz` is of the clock that `raw` is read by."""
+        if not self.told_by or hz is None:
+            return
+        raw = np.array([sample.raw for sample in samples], dtype=np.float64)
+        columns = {
+            name: np.array([sample.covariates.get(name) for sample in samples], dtype=np.float64)
+            for name in self.told_by
+        }
+        found = disturbed.find(columns, raw * (1e9 / hz), self.told_by)
+        self.disturbed.setdefault(block, Counter()).update(name for _, name in found)
 
     def rows(self, samples: Sequence[Sample], place: Mapping[str, int]) -> list[dict[str, Any]]:
         """Return the samples' rows in the store; `place` has their block, process and boot."""
@@ -101,13 +122,18 @@ class Recorder:
         self.points = {
             experiment.name: [
                 PointState(
-                    ids[experiment.name, number], experiment, number, [*experiment.metrics, *covariates]
+                    ids[experiment.name, number],
+                    experiment,
+                    number,
+                    [*experiment.metrics, *covariates],
+                    told_by=disturbed.telling(plan, experiment, factors),
                 )
-                for number in range(len(experiment.points))
+                for number, factors in enumerate(experiment.points)
             ]
             for experiment in plan.experiments
         }
         self._boot = 0
+        self._hz: float | None = None
         self._guests: dict[str, Mapping[str, Any]] = {}
         """The environment of the first guest of each experiment that had one."""
 
@@ -119,6 +145,24 @@ class Recorder:
         point.taken[block] = point.taken.get(block, 0) + len(rows)
         self.finished += len(rows)
         point.failed += [sample.failed for sample in samples if sample.failed is not None]
+        point.keep_disturbed(block, samples, self._hz)
+
+    def order_again(self, point: PointState, block: int) -> bool:
+        """Order as many samples more as were disturbed in a complete block, once; False where none were."""
+        found = point.disturbed.get(block)
+        is_complete = point.taken.get(block) == point.experiment.block_reps(block)
+        if not found or not is_complete or point.skipped or block in point.again or block in point.closed:
+            return False
+        count = found.total()
+        order = {"block": block, "first_rep": point.taken[block], "count": count, "disturbed": dict(found)}
+        self.add_event("again", order, point)
+        self._take_order(point, order)
+        return True
+
+    def _take_order(self, point: PointState, order: Mapping[str, Any]) -> None:
+        point.again[order["block"]] = order["count"]
+        if self.total is not None:
+            self.total += order["count"]
 
     def add_boot(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> None:
         """Commit that a guest was booted for `experiment`: of the first what it is, of others which boot.
@@ -144,6 +188,7 @@ class Recorder:
             self.boots.append(boot)
         self._boot = self.boots.index(boot)
         self.process += 1
+        self._hz = clocks.hz_of(environment)
 
     def results(self, experiment: str) -> ExperimentResults:
         """Return what is there of an experiment so far."""
@@ -180,6 +225,12 @@ class Recorder:
         self.inspected = {each["inspection"] for each in events.run["inspection"]}
         for point_id, happened in events.points.items():
             _restore_point(states[point_id], happened)
+            for order in happened.get("again", ()):
+                self._take_order(states[point_id], order)
+        for name, points in self.points.items():
+            if any(point.told_by for point in points):
+                for point, known in zip(points, self.results(name).points, strict=True):
+                    _restore_disturbed(point, known)
         return join_environment(events.run)
 
     def _new_columns(self, point: PointState, samples: Sequence[Sample]) -> list[Happening]:
@@ -198,6 +249,11 @@ def _restore_point(state: PointState, happened: Mapping[str, list[Any]]) -> None
     state.skipped = bool(happened.get("skipped"))
     state.closed = {loss["block"] for kind in ("death", "failure") for loss in happened.get(kind, ())}
     state.notes = set(happened.get("note", ()))
+
+
+def _restore_disturbed(state: PointState, known: PointSamples) -> None:
+    for index, name in known.disturbed:
+        state.disturbed.setdefault(int(known.block[index]), Counter())[name] += 1
 
 
 def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, Any]) -> None:

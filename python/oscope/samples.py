@@ -54,6 +54,11 @@ class PointSamples:
     covariates: Mapping[str, Floats]
     failed: tuple[tuple[int, str], ...] = ()
     """(sample index, reason) of each failed sample."""
+    disturbed: tuple[tuple[int, str], ...] = ()
+    """(sample index, covariate that tells it) of each disturbed sample, where that was looked for (see
+    `oscope.disturbed`)."""
+    again: tuple[int, ...] = ()
+    """Indices of the samples that were taken because others of their block were disturbed."""
     notes: tuple[str, ...] = ()
     skipped: str | None = None
     """Why nothing was measured, if so."""
@@ -81,6 +86,8 @@ class PointSamples:
             metrics={name: values[keep] for name, values in self.metrics.items()},
             covariates={name: values[keep] for name, values in self.covariates.items()},
             failed=tuple((int(place[index]), reason) for index, reason in self.failed if keep[index]),
+            disturbed=tuple((int(place[index]), name) for index, name in self.disturbed if keep[index]),
+            again=tuple(int(place[index]) for index in self.again if keep[index]),
         )
 
 
@@ -104,7 +111,8 @@ class ExperimentResults:
     timing_model: str = ""
     status: str = "done"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Profile, repetitions, blocks, precision asked for, budget, place."""
+    """Profile, repetitions, blocks, precision asked for, budget, place, whether what was disturbed is
+    measured again."""
     factor_types: Mapping[str, str] = field(default_factory=dict)
     """Type of each factor, by which its levels are written: choice, integer, bytes, duration, boolean or
     path."""
@@ -137,8 +145,8 @@ class ExperimentResults:
 
     def duration_ns(self, point: PointSamples) -> Floats | None:
         """Return how long each repetition at `point` took in all; None where no clock of time tells."""
-        hz = (self.environment.get("clock") or {}).get("hz")
-        return point.raw * (1e9 / float(hz)) if hz and self.clock == "wall" else None
+        hz = clocks.hz_of(self.environment)
+        return None if hz is None else point.raw * (1e9 / hz)
 
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""

@@ -68,6 +68,11 @@ def _check_alike(plans: Sequence[Plan]) -> None:
             raise UsageError(
                 "sides that take turns have one seed, and neither precision nor budget", remedy="give --reps"
             )
+        if plan.again != first.again:
+            raise UsageError(
+                "sides that take turns are measured alike",
+                remedy="measure again what is disturbed of all or none",
+            )
         if plan.injection is not None and plan.injection["causes"]:
             raise UsageError(
                 "what disturbs the machine disturbs all sides that take turns", remedy="inject a delay"
@@ -106,7 +111,7 @@ def _order(seed: int, number: int, count: int) -> list[int]:
 
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:
     """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
-    going_on = sides[side].take(one, experiment, lambda: False)
+    going_on = sides[side].take(one, experiment, lambda: False, lambda: False)
     # Where instructions are counted no turn asks for a number of iterations: see `Turns`.
     for other in () if counts_instructions(experiment) else sides:
         for mine, theirs in zip(
@@ -141,6 +146,8 @@ class _Together:
     def progress(self, number: int, progress: Progress) -> None:
         """Hear how far a side is."""
         self._finished[number] = progress.finished
+        # It grows by what is measured again.
+        self._totals[number] = progress.total or self._totals[number]
         self._listener.progress(
             Progress(
                 finished=sum(self._finished),

@@ -14,6 +14,9 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
+- `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
+  block, from that repetition on, because of disturbed ones (`disturbed` counts them by the covariate that
+  tells it, see `oscope.disturbed`);
 - `columns`: names that the point's values have beyond those it began with;
 - `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
 - `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number

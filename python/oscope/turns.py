@@ -79,8 +79,18 @@ class Turns:
         self.listener = listener
         recorder.begin_process(self.environment)
 
-    def take(self, one: Pass, experiment: PlannedExperiment, stop: Callable[[], bool]) -> bool:
-        """Take the turns of a pass that miss samples; return False where it was ended early."""
+    def take(
+        self,
+        one: Pass,
+        experiment: PlannedExperiment,
+        stop: Callable[[], bool],
+        late: Callable[[], bool],
+    ) -> bool:
+        """Take the turns of a pass that miss samples; return False where it was ended early.
+
+        What was disturbed is measured again after all other turns, and in the same process: so the machine
+        has had some time to calm down. Not if it is `late` by then.
+        """
         self._move_to(self.place_of(experiment))
         for turn in one.turns:
             point = self.recorder.points[experiment.name][turn.point]
@@ -90,6 +100,7 @@ class Turns:
                 return False
             if self._attach(one, point):
                 self._take_turn(point, one.block)
+        self._take_again(one, experiment, late)
         # Without a number of blocks, none knows how much room a tracer needs.
         if not self._attachment.lasts or experiment.blocks is None:
             self._detach()
@@ -97,6 +108,14 @@ class Turns:
         # within a run.
         self.end_process()
         return not self.interrupted
+
+    def _take_again(self, one: Pass, experiment: PlannedExperiment, late: Callable[[], bool]) -> None:
+        for turn in one.turns:
+            point = self.recorder.points[experiment.name][turn.point]
+            if self.interrupted or late():
+                return
+            if self.recorder.order_again(point, one.block) and self._attach(one, point):
+                self._take_turn(point, one.block)
 
     def _move_to(self, place: Place) -> None:
         if place is not self._place:

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 use crate::clock::Wanted;
-use crate::description::{Description, Kind, Parameter};
+use crate::description::{Alone, Description, Kind, Parameter};
 use crate::protocol;
 use crate::steps::walk;
 
@@ -69,6 +69,7 @@ impl Workload for Broken {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

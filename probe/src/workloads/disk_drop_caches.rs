@@ -17,7 +17,7 @@ use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
 use crate::cancel;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -88,6 +88,7 @@ impl Workload for DropCaches {
             metrics: metrics(),
             needs: vec!["root"],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

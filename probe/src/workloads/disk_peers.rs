@@ -15,7 +15,7 @@ use super::disk::layers;
 use super::disk::residency::{make_cold, make_warm};
 use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::parameters;
 use crate::program::Program;
@@ -83,6 +83,7 @@ impl Workload for DiskPeers {
             metrics: metrics(),
             needs: vec![],
             programs: vec!["dd"],
+            alone: Alone::Never,
         }
     }
 

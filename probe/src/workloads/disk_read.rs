@@ -13,13 +13,14 @@ use memmap2::{Advice, MmapMut};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -88,6 +89,14 @@ impl Workload for DiskRead {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::With(vec![
+                ("threads", vec![json!(1)]),
+                ("cache", vec![json!("warm")]),
+                (
+                    "engine",
+                    ["read", "pread", "mmap"].map(Value::from).to_vec(),
+                ),
+            ]),
         }
     }
 

@@ -18,7 +18,7 @@ use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
 use super::disk::{direct, layers, scratch};
 use crate::clock::reading;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -82,6 +82,7 @@ impl Workload for DiskWrite {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

@@ -9,7 +9,7 @@ use super::ipc::channel::{self, Plan, Waiting, both_ways};
 use super::ipc::partner::{self, Partner, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
@@ -79,6 +79,7 @@ impl Workload for IpcLatency {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

@@ -21,7 +21,7 @@ use super::mapping::Pages;
 use crate::cache_model::Geometry;
 use crate::cancel;
 use crate::counters::{Counters, MEMORY_NAMES};
-use crate::description::Description;
+use crate::description::{Alone, Description};
 use crate::error::Failure;
 use crate::made::Made;
 use crate::pressure::{self, Competition, Pressure};
@@ -77,6 +77,7 @@ impl Workload for MemoryAccess {
             metrics: parameters::metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

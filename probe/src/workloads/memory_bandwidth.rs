@@ -5,11 +5,12 @@ mod layout;
 mod stream;
 
 use serde::Deserialize;
+use serde_json::json;
 
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
@@ -81,6 +82,7 @@ impl Workload for MemoryBandwidth {
             ],
             needs: vec![],
             programs: vec![],
+            alone: Alone::With(vec![("threads", vec![json!(1)])]),
         }
     }
 

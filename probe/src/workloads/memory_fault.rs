@@ -10,13 +10,14 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use super::disk::scratch::Scratch;
 use super::disk::source::Place;
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::pressure::SwapKind;
 use crate::region::Region;
@@ -113,6 +114,15 @@ impl Workload for MemoryFault {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::With(vec![
+                ("threads", vec![json!(1)]),
+                (
+                    "kind",
+                    ["zero-page", "anonymous", "file", "huge"]
+                        .map(Value::from)
+                        .to_vec(),
+                ),
+            ]),
         }
     }
 

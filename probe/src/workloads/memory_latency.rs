@@ -5,7 +5,7 @@ mod ring;
 use serde::Deserialize;
 
 use super::mapping::Pages;
-use crate::description::{Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
@@ -54,6 +54,7 @@ impl Workload for MemoryLatency {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
+            alone: Alone::Always,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::description::{Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::{destination, repeat, walk};
@@ -81,6 +81,7 @@ impl Workload for Null {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
+            alone: Alone::Always,
         }
     }
 

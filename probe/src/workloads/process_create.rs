@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::mapping::{Mapping, Pages};
 use crate::affinity::Pinned;
 use crate::clock::Clock;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -67,6 +67,7 @@ impl Workload for ProcessCreate {
             metrics: metrics(),
             needs: vec![],
             programs: vec![],
+            alone: Alone::Never,
         }
     }
 

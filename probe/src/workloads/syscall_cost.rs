@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::calls::{Call, Entry, Make, Visitor};
 use super::null::Style;
-use crate::description::{Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::repeat;
@@ -85,6 +85,7 @@ impl Workload for SyscallCost {
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],
             needs: vec![],
             programs: vec![],
+            alone: Alone::Always,
         }
     }
 

@@ -9,7 +9,7 @@ use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
 use crate::cancel;
 use crate::clock::Clock;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::repeat;
@@ -92,6 +92,7 @@ impl Workload for SyscallThroughput {
             ],
             needs: vec![],
             programs: vec![],
+            alone: Alone::Always,
         }
     }
 

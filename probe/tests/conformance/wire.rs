@@ -49,6 +49,29 @@ fn each_parameter_says_all_that_is_needed_to_check_a_value() {
 }
 
 #[test]
+fn a_workload_is_alone_by_parameters_and_values_that_it_has() {
+    for workload in workloads() {
+        let none = serde_json::Map::new();
+        for (name, values) in workload["alone"].as_object().unwrap_or(&none) {
+            let parameter = parameters(&workload)
+                .into_iter()
+                .find(|parameter| parameter["name"] == **name)
+                .unwrap_or_else(|| panic!("{name} is no parameter"));
+            for value in values.as_array().unwrap() {
+                let is_there = match parameter["choices"].as_array() {
+                    Some(choices) => choices.contains(value),
+                    None => {
+                        let bound = |end: &str| parameter[end].as_f64().unwrap();
+                        (bound("minimum")..=bound("maximum")).contains(&value.as_f64().unwrap())
+                    }
+                };
+                assert!(is_there, "{name}={value}");
+            }
+        }
+    }
+}
+
+#[test]
 fn the_fixtures_fit() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/wire");
     for name in ["hello", "sample", "note", "done", "error"] {

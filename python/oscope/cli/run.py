@@ -117,6 +117,10 @@ def run(
             help="Hold a setting of the machine for the length of the run; repeatable. See oscope tune.",
         ),
     ] = None,
+    no_again: Annotated[
+        bool,
+        typer.Option("--no-again", help="Do not measure again what others have disturbed."),
+    ] = False,
     seed: Annotated[
         int | None,
         typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn, and recorded]"),
@@ -172,6 +176,7 @@ def run(
             "--memory": memory,
             "--inject": inject,
             "--tune": tune,
+            "--no-again": no_again or None,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         return _resume(resume, call.store, targets)
@@ -198,7 +203,7 @@ def run(
     selection = replace(
         selection, experiments=placed.experiments, left_out=(*selection.left_out, *placed.left_out)
     )
-    plan = injected(plan, inject or ())
+    plan = injected(replace(plan, again=not no_again), inject or ())
     if tune:
         from oscope import tuning
 

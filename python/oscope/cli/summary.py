@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oscope import digits
+from oscope import digits, disturbed
 from oscope.clocks import PER, UNIT, UNSEEN_BRIEFLY, clock_of
 from oscope.digits import Scale
 from oscope.labs import LABS
@@ -209,7 +209,7 @@ def shape(summary: Summary) -> str:
 
 
 def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
-    """Yield a line for each distinct note, with the points that it is about."""
+    """Yield a line for each distinct note, with the points that it is about, and one on disturbed samples."""
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
         summary = results.summary(experiment, point, experiment.headline)
@@ -217,6 +217,9 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
+    marks = disturbed.told(experiment)
+    if marks is not None:
+        yield f"note: {marks}"
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oscope import disturbed
 from oscope.digits import Scale, format_count, format_value
 from oscope.report import plots, traces, variation
 from oscope.report.analysis import WORDS, Analysed, label, level_text, measured, shown_metrics
@@ -239,8 +240,13 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
         for remark in remarks:
             told.setdefault(remark, []).append(where)
     everywhere = len(experiment.points)
+    marks = disturbed.told(experiment)
     return [
-        text if len(where) == everywhere else f"{'; '.join(where)}: {text}" for text, where in told.items()
+        *(
+            text if len(where) == everywhere else f"{'; '.join(where)}: {text}"
+            for text, where in told.items()
+        ),
+        *([] if marks is None else [marks]),
     ]
 
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::net::Shape;
 use crate::shared_folder::{PROGRAMS, System};
 
@@ -91,6 +91,7 @@ pub fn description() -> Description {
             "a guest for system=nfs",
         ],
         programs: PROGRAMS.into_iter().chain(["git", "tar"]).collect(),
+        alone: Alone::Never,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What `ipc.throughput` says of itself, and the figures of a transfer.
 
 use super::transfer::Tally;
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::workloads::ipc::usage::Usage;
 
@@ -80,6 +80,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec![],
         programs: vec![],
+        alone: Alone::Never,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::net::Shape;
 use crate::transfer::{DigestKind, ReceiveMethod, SendMethod};
@@ -136,6 +136,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec!["root for where=namespaces"],
         programs: vec!["ip", "tc"],
+        alone: Alone::Never,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::description::{Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::transfer_device::Method;
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
@@ -39,6 +39,7 @@ pub fn description() -> Description {
         metrics: metrics(),
         needs: vec!["root", "/dev/oscope_sender", "/dev/oscope_receiver"],
         programs: vec![],
+        alone: Alone::Never,
     }
 }
 

@@ -1,0 +1,377 @@
+"""What is disturbed is measured again, once; everything is kept and marked."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli_driver import CommandLine
+from conftest import make_experiment
+from oscope import disturbed, labs, record
+from oscope.api import Request, measure
+from oscope.catalogue import Catalogue, load
+from oscope.errors import UsageError
+from oscope.execution import execute
+from oscope.frame import to_frame
+from oscope.guest import Guest
+from oscope.plan import Amount, Plan, make_plan
+from oscope.precision import MINIMUM_BLOCKS
+from oscope.progress import Progress, Silence
+from oscope.samples import ExperimentResults, PointSamples
+from oscope.side_by_side import execute_side_by_side
+from oscope.store import Store
+from test_resume import start
+
+ALONE = tuple(disturbed.LOST_NS)
+
+
+def columns(**given: Sequence[float]) -> dict[str, np.ndarray]:
+    return {name: np.array(values, dtype=float) for name, values in given.items()}
+
+
+def planned(
+    catalogue: Catalogue,
+    do: str,
+    *,
+    reps: int = 6,
+    blocks: int = 2,
+    size: tuple[int, ...] = (1,),
+    **more: object,
+) -> Plan:
+    factors = {"do": (do,), "size": size} | {name: (level,) for name, level in more.items()}
+    plan = make_plan([make_experiment(factors, reps, blocks)], catalogue, seed=1)
+    return dataclasses.replace(plan, again=True)
+
+
+def measured(plan: Plan, store: Store) -> ExperimentResults:
+    return store.results(execute(plan, store).run_id).experiments[0]
+
+
+def check_all_kept(point: PointSamples, reps: int) -> None:
+    """Each block has as many samples more as were disturbed of those planned, and these come last."""
+    again = set(point.again)
+    assert len(point) == reps + len(again)
+    for block in np.unique(point.block):
+        own = np.flatnonzero(point.block == block).tolist()
+        more = [index for index in own if index in again]
+        first = [index for index, _ in point.disturbed if index in own and index not in again]
+        assert len(more) == len(first)
+        assert own[len(own) - len(more) :] == more
+        assert point.rep[own].tolist() == list(range(len(own)))
+        assert len(set(point.process[own].tolist())) == 1
+
+
+# The rule.
+
+
+def test_a_wait_counts_by_its_part_of_the_time() -> None:
+    waits = columns(run_delay_ns=[0, 9_000, 11_000, 1e6], steal_ticks=[0, 0, 0, 0])
+    found = disturbed.find(waits, np.full(4, 1e6), ALONE)
+    assert found == ((2, "run_delay_ns"), (3, "run_delay_ns"))
+
+
+def test_what_took_the_time_adds_up_and_the_largest_part_is_named() -> None:
+    lost = columns(run_delay_ns=[6e3, 0, 3e5], involuntary_switches=[1, 2, 1], steal_ticks=[0, 0, 1])
+    found = disturbed.find(lost, np.full(3, 1.5e6), ALONE)
+    assert found == ((0, "involuntary_switches"), (1, "involuntary_switches"), (2, "steal_ticks"))
+
+
+def test_a_tick_of_the_hypervisor_is_little_of_a_long_repetition() -> None:
+    assert disturbed.find(columns(steal_ticks=[1, 1]), np.array([1e6, 5e9]), disturbed.ANYWHERE) == (
+        (0, "steal_ticks"),
+    )
+
+
+def test_what_is_not_known_and_what_failed_is_not_disturbed() -> None:
+    unknown = columns(run_delay_ns=[np.nan, 1e9], steal_ticks=[np.nan, 1])
+    assert disturbed.find(unknown, np.array([1e6, np.nan]), ALONE) == ()
+    assert disturbed.find({}, np.array([1e6]), ALONE) == ()
+    assert disturbed.find(columns(run_delay_ns=[], steal_ticks=[]), np.array([]), ALONE) == ()
+
+
+def test_others_of_the_same_workload_are_no_disturbance() -> None:
+    waits = columns(run_delay_ns=[1e9], involuntary_switches=[9], steal_ticks=[0])
+    assert disturbed.find(waits, np.array([1e6]), disturbed.ANYWHERE) == ()
+
+
+def test_it_is_not_looked_for_where_it_would_mislead(catalogue: Catalogue) -> None:
+    plan = planned(catalogue, "ok", huge=True)
+    (experiment,) = plan.experiments
+    (point,) = experiment.points
+    assert disturbed.telling(plan, experiment, point) == ALONE
+    assert disturbed.telling(plan, experiment, {**point, "huge": False}) == disturbed.ANYWHERE
+    assert disturbed.telling(dataclasses.replace(plan, again=False), experiment, point) == ()
+    guest = Guest("any", clock="instructions", cpus=1, memory_bytes=2**30)
+    assert disturbed.telling(plan, dataclasses.replace(experiment, guest=guest), point) == ()
+    traced = ({**point, "tracer": "none"}, {**point, "tracer": "counts"})
+    assert disturbed.telling(plan, dataclasses.replace(experiment, points=traced), traced[0]) == ()
+    for causes, found in ((["hog"], ()), ([], ALONE)):
+        injected = dataclasses.replace(plan, injection={"causes": causes})
+        assert disturbed.telling(injected, experiment, point) == found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_samples_taken_again_do_not_move_what_is_estimated(seed: int) -> None:
+    """Of a machine that is disturbed at random, where leaving out what was disturbed is wrong by design."""
+    random = np.random.default_rng(seed)
+    planned, taken, undisturbed = [], [], []
+    for _ in range(20_000):
+        slow = random.random(10) < 0.2
+        more = random.random(int(slow.sum())) < 0.2
+        values = 100 + 10 * np.concatenate([slow, more]) + random.normal(0, 1, 10 + len(more))
+        taken.append(values)
+        planned.append(values[:10])
+        undisturbed.append(values[:10][~slow])
+    plain, more_of_it, left = (np.concatenate(each) for each in (planned, taken, undisturbed))
+    assert len(more_of_it) > 1.15 * len(plain)
+    assert more_of_it.mean() == pytest.approx(plain.mean(), abs=0.05)
+    for value in (99, 100, 101, 109):
+        assert (more_of_it < value).mean() == pytest.approx((plain < value).mean(), abs=0.005)
+    assert left.mean() < plain.mean() - 1.9
+
+
+# The run.
+
+
+def test_a_disturbed_sample_is_measured_again_once(catalogue: Catalogue, store: Store) -> None:
+    plan = planned(catalogue, "stolen_once", size=(1, 2, 3))
+    results = measured(plan, store)
+    assert results.settings["again"] is True
+    for point in results.points:
+        assert (point.disturbed, point.again) == (((0, "steal_ticks"),), (3,))
+        check_all_kept(point, 6)
+    first = [point.started_ns[3] for point in results.points]
+    planned_last = [point.started_ns[2] for point in results.points]
+    assert min(first) > max(planned_last), "after all other turns of the block"
+
+
+def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
+    catalogue: Catalogue, store: Store
+) -> None:
+    class Ear(Silence):
+        last: Progress
+
+        def progress(self, progress: Progress) -> None:
+            self.last = progress
+
+    ear = Ear()
+    results = store.results(execute(planned(catalogue, "stolen"), store, ear).run_id).experiments[0]
+    (point,) = results.points
+    assert len(point) == 12
+    assert len(point.disturbed) == 12
+    check_all_kept(point, 6)
+    assert (ear.last.finished, ear.last.total) == (12, 12)
+    assert disturbed.told(results) == (
+        "disturbed samples: 6 of 6 (the hypervisor took the CPU: 6); measured again: 6, "
+        "of these disturbed again: 6; all are kept, and count"
+    )
+
+
+def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
+    shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
+    assert (shared.points[0].disturbed, shared.points[0].again) == ((), ())
+    assert disturbed.told(shared) is None
+    assert [name for _, name in alone.points[0].disturbed] == ["run_delay_ns"] * 4
+    check_all_kept(alone.points[0], 6)
+
+
+def test_nothing_is_measured_again_where_that_was_not_asked_for(catalogue: Catalogue, store: Store) -> None:
+    results = measured(dataclasses.replace(planned(catalogue, "stolen"), again=False), store)
+    (point,) = results.points
+    assert (len(point), point.disturbed, point.again) == (6, (), ())
+    assert results.settings["again"] is False
+
+
+def test_the_budget_leaves_no_time_to_measure_again(catalogue: Catalogue, store: Store) -> None:
+    plan = dataclasses.replace(planned(catalogue, "stolen", blocks=1, pause=0.02), budget_s=0.01)
+    results = measured(plan, store)
+    (point,) = results.points
+    assert (len(point), len(point.disturbed), point.again) == (6, 6, ())
+    assert "measured again: 0" in (disturbed.told(results) or "")
+
+
+def test_a_precision_is_judged_by_all_samples(catalogue: Catalogue, store: Store) -> None:
+    experiment = make_experiment({"do": ("stolen",)}, reps=4, blocks=2)
+    plan = make_plan([experiment], catalogue, amount=Amount(precision=0.2, budget_s=60.0), seed=1)
+    (point,) = measured(dataclasses.replace(plan, again=True), store).points
+    assert np.bincount(point.block).tolist() == [4] * MINIMUM_BLOCKS
+    assert any("is reached" in note for note in point.notes)
+
+
+def test_sides_that_take_turns_are_measured_alike(catalogue: Catalogue, store: Store) -> None:
+    plan = planned(catalogue, "stolen")
+    outcomes = execute_side_by_side([plan, plan], store)
+    for outcome in outcomes:
+        check_all_kept(store.results(outcome.run_id).experiments[0].points[0], 6)
+        assert outcome.samples == 12
+    with pytest.raises(UsageError, match="measured alike"):
+        execute_side_by_side([plan, dataclasses.replace(plan, again=False)], store)
+
+
+@pytest.mark.parametrize("committed", [2, 3, 4, 5, 6, 8, 10])
+def test_a_run_killed_at_any_moment_ends_with_each_block_measured_again_once(
+    catalogue: Catalogue, store_path: Path, committed: int
+) -> None:
+    plan = planned(catalogue, "stolen", pause=0.02)
+    laboratory = start(plan, store_path)
+    assert laboratory.stdout is not None
+    run_id = laboratory.stdout.readline().strip()
+    while int(laboratory.stdout.readline()) < committed:
+        pass
+    laboratory.kill()
+    assert laboratory.wait(10) == -signal.SIGKILL
+    with Store.open(store_path) as store:
+        assert store.plan(run_id) == plan
+        before = store.results(run_id).experiments[0].points[0]
+        outcome = execute(store.plan(run_id), store, resume=run_id)
+        assert (outcome.status, outcome.samples) == ("done", 12)
+        after = store.results(run_id).experiments[0].points[0]
+        assert after.raw[: len(before)].tolist() == before.raw.tolist(), "nothing stored was touched"
+        assert after.again == (3, 4, 5, 9, 10, 11)
+        assert len(after.disturbed) == 12
+        again = execute(store.plan(run_id), store, resume=run_id)
+        assert again.samples == 12, "what was measured again is not measured once more"
+
+
+# What is kept of it.
+
+
+def test_marks_are_the_same_wherever_they_are_read(catalogue: Catalogue, store: Store) -> None:
+    run_id = execute(planned(catalogue, "stolen_once", size=(1, 2)), store).run_id
+    found = store.results(run_id)
+    again = record.from_records([json.loads(record.to_json(found))])
+    brief = store.results(run_id, columns="metrics")
+    for results in (again, brief):
+        for point, other in zip(results.experiments[0].points, found.experiments[0].points, strict=True):
+            assert (
+                (point.disturbed, point.again)
+                == (other.disturbed, other.again)
+                == (((0, "steal_ticks"),), (3,))
+            )
+    assert not brief.experiments[0].points[0].covariates
+    frame = to_frame(found)
+    assert frame["disturbed"].notna().sum() == 2
+    assert frame.loc[frame["disturbed"].notna(), "rep"].tolist() == [0, 0]
+    assert frame.loc[frame["again"], "rep"].tolist() == [3, 3]
+    point = found.experiments[0].points[0]
+    rest = point.only(np.arange(len(point)) > 0)
+    assert (rest.disturbed, rest.again) == ((), (2,))
+
+
+def test_the_command_measures_again_and_says_so(oscope: CommandLine) -> None:
+    words = (
+        "run",
+        "syscall.cost",
+        "--set",
+        "call=getppid",
+        "--set",
+        "style=loop",
+        "--reps",
+        "4",
+        "--json",
+        "-",
+    )
+    on, off = (oscope(*words, *more) for more in ((), ("--no-again",)))
+    assert (on.code, off.code) == (0, 0), on.err + off.err
+    told, plain = json.loads(on.out), json.loads(off.out)
+    assert (told["settings"]["again"], plain["settings"]["again"]) == (True, False)
+    assert "again" in told["points"][0]["samples"]
+    assert "again" not in plain["points"][0]["samples"]
+    refused = oscope("run", "--resume", "last", "--no-again")
+    assert refused.code == 2
+    assert "--no-again" in refused.err
+
+
+def test_the_interface_can_leave_it_out(
+    fake_probe: Path, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del fake_probe
+    experiment = make_experiment({"do": ("stolen",)})
+    monkeypatch.setattr(labs, "named", lambda _: experiment)
+    for again, count in ((True, 8), (False, 4)):
+        request = Request("full", None, None, None, 1, again=again)
+        run = measure("fake.experiment", request, store_path, {})
+        assert len(run.results.experiments[0].points[0]) == count
+
+
+# The real probe, on a machine that may be disturbed by others at any time.
+
+
+@contextlib.contextmanager
+def competitor() -> Iterator[subprocess.Popen[bytes]]:
+    """Keep the CPU that is measured on busy."""
+    last = max(os.sched_getaffinity(0))
+    program = f"import os\nos.sched_setaffinity(0, [{last}])\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+class Ending(Silence):
+    """Ends the competitor when the second block begins."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def progress(self, progress: Progress) -> None:
+        if progress.block > 0:
+            self._process.kill()
+
+
+def real_plan(probe: Path, name: str, reps: int, blocks: int, **factors: object) -> Plan:
+    plan = make_plan(
+        [labs.experiment(name)],
+        load(probe),
+        settings={factor: [level] for factor, level in factors.items()},  # type: ignore[list-item]
+        amount=Amount(reps=reps),
+        seed=1,
+    )
+    (experiment,) = plan.experiments
+    return dataclasses.replace(
+        plan, experiments=(dataclasses.replace(experiment, blocks=blocks),), again=True
+    )
+
+
+def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) -> None:
+    plan = real_plan(probe, "syscall.cost", 60, 2, call="getppid", style="loop")
+    with competitor() as process:
+        run_id = execute(plan, store, Ending(process)).run_id
+    results = store.results(run_id).experiments[0]
+    (point,) = results.points
+    check_all_kept(point, 60)
+    # 30 repetitions of a millisecond, beside somebody who has half of the CPU by turns of some milliseconds.
+    begun = [index for index in point.again if point.block[index] == 0]
+    assert begun
+    waited = point.covariates["run_delay_ns"] + 1e4 * point.covariates["involuntary_switches"]
+    hit = {index for index, name in point.disturbed if name != "steal_ticks"}
+    assert hit
+    duration_ns = results.duration_ns(point)
+    assert duration_ns is not None
+    stolen = np.nan_to_num(point.covariates["steal_ticks"]) > 0
+    assert hit - set(np.flatnonzero(stolen)) == set(np.flatnonzero((waited > 0.01 * duration_ns) & ~stolen))
+    shown = disturbed.told(results)
+    assert shown is not None
+    assert f"measured again: {len(point.again)}" in shown
+
+
+def test_threads_of_the_workload_itself_are_no_disturbance(probe: Path, store: Store) -> None:
+    plan = real_plan(probe, "memory.fault", 20, 2, kind="zero-page", threads=2, size="4M")
+    with competitor():
+        (point,) = measured(plan, store).points
+    check_all_kept(point, 20)
+    assert (point.covariates["run_delay_ns"] > 0).any(), "they did wait"
+    assert {name for _, name in point.disturbed} <= {"steal_ticks"}
