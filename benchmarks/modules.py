@@ -129,7 +129,9 @@ def bars() -> Iterator[Bar]:
             boots.append(boot(kernel, program, SEQUENCES - done, 1 + len(boots) * SEEDS))
             done += boots[-1]["random"]["sequences"]
             # An hour each: what is known is told, should the next one be cut off.
-            print(f"  boot {len(boots)}: {_told(boots[-1])}", flush=True)
+            print(
+                f"  boot {len(boots)}: {_told(boots[-1])}", *reports_of(boots[-1]), sep="\n    ", flush=True
+            )
     text = f"{done} in {len(boots)} boots"
     yield Bar("modules: random sequences of calls", text, f"{SEQUENCES}", met=done >= SEQUENCES)
     wrong = sum(map(wrong_of, boots))

@@ -151,6 +151,7 @@ def test_the_answer_shows_each_method_and_subject() -> None:
         (Wanted(reps=0), "--reps 0"),
         (Wanted(effects=(-0.1,)), "--effect -0.1"),
         (Wanted(load="heavy"), "no load 'heavy'"),
+        (Wanted(equal=False, effects=()), "neither equal sides nor an effect"),
     ],
 )
 def test_what_makes_no_sense_is_refused(wanted: Wanted, message: str) -> None:

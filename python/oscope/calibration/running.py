@@ -54,9 +54,10 @@ def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Ite
     """
     wanted.check()
     random = np.random.default_rng(wanted.seed)
+    effects = (*((0.0,) if wanted.equal else ()), *wanted.effects)
     pairs = [
         _Pair(subject, way, effect)
-        for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, (0.0, *wanted.effects))
+        for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, effects)
         for _ in range(wanted.pairs)
     ]
     random.shuffle(pairs)
@@ -111,10 +112,9 @@ def _plan(subject: Subject, wanted: Wanted, seed: int) -> Plan:
         seed=seed,
     )
     (experiment,) = plan.experiments
-    # The first point stands for an experiment of which no levels are named.
-    return replace(
-        plan, experiments=(replace(experiment, points=experiment.points[:1], blocks=wanted.blocks),)
-    )
+    # The first point stands for an experiment of which no levels are named. Users' runs measure again, too.
+    experiments = (replace(experiment, points=experiment.points[:1], blocks=wanted.blocks),)
+    return replace(plan, experiments=experiments, again=True)
 
 
 def _run(plan: Plan, store: Store) -> ExperimentResults:

@@ -55,6 +55,8 @@ class Wanted:
     ways: tuple[Way, ...] = WAYS
     pairs: int = 20
     """Pairs of equal sides for each subject and way; as many, for each effect, of sides that differ."""
+    equal: bool = True
+    """Whether pairs of equal sides are measured at all."""
     effects: tuple[float, ...] = EFFECTS
     """By which shares side B is slowed down, each in pairs of its own; 0.02 is 2 %."""
     blocks: int = 10
@@ -72,6 +74,8 @@ class Wanted:
             raise UsageError(f"--blocks {self.blocks} shows no spread", remedy="give 2 or more")
         if self.reps < 1:
             raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+        if not (self.equal or self.effects):
+            raise UsageError("neither equal sides nor an effect", remedy="name an effect such as 2%")
         for effect in self.effects:
             if not 0 < effect <= _MOST_EFFECT:
                 raise UsageError(f"--effect {effect:g} is no slow-down", remedy="give shares such as 1%,2%")
@@ -84,6 +88,7 @@ class Wanted:
             "subjects": [{"experiment": s.experiment, "settings": dict(s.settings)} for s in self.subjects],
             "ways": list(self.ways),
             "pairs": self.pairs,
+            "equal": self.equal,
             "effects": list(self.effects),
             "blocks": self.blocks,
             "reps": self.reps,

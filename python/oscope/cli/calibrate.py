@@ -85,7 +85,7 @@ def calibrate(
         reps=reps,
         load=load,
         seed=draw_seed() if seed is None else seed,
-        **_subjects(experiments or (), settings or ()),
+        subjects=_subjects(experiments or (), settings or ()),
     )
     wanted.check()
     call: Settings = context.obj
@@ -102,22 +102,22 @@ def _effects(text: str) -> tuple[float, ...]:
     return tuple(sorted({parse_share("--effect", part) for part in text.split(",")}))
 
 
-def _subjects(names: Sequence[str], settings: Sequence[str]) -> dict[str, tuple[Subject, ...]]:
-    """Return the argument `subjects` of `Wanted`, or none where the default ones are wanted."""
+def _subjects(names: Sequence[str], settings: Sequence[str]) -> tuple[Subject, ...]:
+    """Return what is named, or the default ones where nothing is."""
     from oscope import labs
-    from oscope.calibration.wanted import Subject
+    from oscope.calibration.wanted import SUBJECTS, Subject
     from oscope.cli.request import parse_settings
 
     if not names:
         if settings:
             raise UsageError("--set sets the point of experiments that are named", remedy="name one")
-        return {}
+        return SUBJECTS
     levels = parse_settings(settings)
     for name, given in levels.items():
         if len(given) != 1:
             raise UsageError(f"--set {name} has {len(given)} levels", remedy="a point has one")
     point = {name: given[0] for name, given in levels.items()}
-    return {"subjects": tuple(Subject(labs.experiment(name).name, point) for name in names)}
+    return tuple(Subject(labs.experiment(name).name, point) for name in names)
 
 
 def _measure(wanted: Wanted, place: str | None, keep: Path | None) -> Inspected:
