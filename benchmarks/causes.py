@@ -114,6 +114,8 @@ def planned(case: Case, seed: int, file: Path) -> Plan:
 def tried(case: Case, seed: int, store: Store, file: Path) -> Attribution:
     """Measure a try, and say what its variation goes with."""
     outcome = execute(planned(case, seed, file), store)
+    if outcome.status == "interrupted":
+        raise KeyboardInterrupt
     if outcome.failures:
         raise RuntimeError("; ".join(outcome.failures))
     results = Analysed.of(store.results(outcome.run_id))
