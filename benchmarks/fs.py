@@ -28,6 +28,7 @@ from ssh_server import ALIAS, SshServer, running
 sys.path.insert(0, str(ROOT / "tests"))
 
 import fs_kills
+import fs_small
 from fs_course import run
 from fs_mount import LIMIT_S, Mount, missing, mounted, oscope_fs, sshfs
 from fs_places import AT_ONCE, by_oscope_fs
@@ -35,8 +36,6 @@ from fs_places import AT_ONCE, by_oscope_fs
 SIZE = 512 << 20
 ROUNDS = 9
 READS = 20_000
-FILES = 200
-SMALL = 4 << 10
 OPERATIONS = 100_000
 COURSE = 1000
 KILLS = 200
@@ -146,31 +145,12 @@ def first(place: Place) -> Bar:
 
 
 def small(place: Place) -> Iterator[Bar]:
-    """Write small files and read them back, in a new folder each time."""
-    contents = [random.Random(number).randbytes(SMALL) for number in range(FILES)]
-
-    def all_of(root: Path) -> float:
-        folder = root / "small"
-        folder.mkdir()
-        os.sync()
-        begin = time.monotonic()
-        for number, content in enumerate(contents):
-            (folder / str(number)).write_bytes(content)
-        for number, content in enumerate(contents):
-            if (folder / str(number)).read_bytes() != content:
-                raise RuntimeError(f"{folder / str(number)} is not what was written")
-        took = time.monotonic() - begin
-        shutil.rmtree(folder)
-        return took
-
-    sides = {
-        "ours": oscope_fs(place.server, _made(place.served / "by-oscope-fs"), place.home()),
-        "sshfs": sshfs(place.server, _made(place.served / "by-sshfs"), place.home()),
-    }
-    with contextlib.ExitStack() as stack:
-        roots = {name: stack.enter_context(mounted(mount)).root for name, mount in sides.items()}
-        took = interleaved({name: partial(all_of, root) for name, root in roots.items()}, ROUNDS)
-    yield faster(f"{FILES} small files written and read, oscope-fs / sshfs", took["sshfs"], took["ours"], 1.0)
+    """Write small files and read them back: on a disk that others do not slow down, and on this one."""
+    what = f"{fs_small.FILES} small files written and read, oscope-fs / sshfs"
+    took = fs_small.on_a_journal(place.home(), ROUNDS)
+    yield faster(f"{what}, on ext4 with a journal", took["sshfs"], took["ours"], 1.0)
+    took = fs_small.measure(place.server, place.home(), ROUNDS, stay=False)
+    yield faster(f"{what}, on this disk, each round's removed", took["sshfs"], took["ours"], None)
 
 
 def _made(folder: Path) -> Path:
@@ -255,8 +235,11 @@ def bars() -> Iterator[Bar]:
     """Everything of this module."""
     if lack := missing():
         raise RuntimeError(lack)
-    if shutil.which("sshfs") is None:
-        raise RuntimeError("sshfs is not there: apt-get install sshfs")
+    for program, package in (("sshfs", "sshfs"), ("mkfs.ext4", "e2fsprogs")):
+        if shutil.which(program) is None:
+            raise RuntimeError(f"{program} is not there: apt-get install {package}")
+    if os.geteuid() != 0:
+        raise RuntimeError("only root may make the disk of the small files: run it as root")
     with (
         tempfile.TemporaryDirectory() as keys,
         tempfile.TemporaryDirectory() as folder,

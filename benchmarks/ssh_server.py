@@ -115,6 +115,18 @@ class SshServer:
         finally:
             _signal(members, signal.SIGCONT)
 
+    def open_files(self) -> list[str]:
+        """Return the paths of what the processes that serve connections have open just now."""
+        assert self._program is not None
+        found: list[str] = []
+        # Any of them may end or close meanwhile.
+        with contextlib.suppress(OSError):
+            for pid in _family(self._program.pid):
+                for entry in Path(f"/proc/{pid}/fd").iterdir():
+                    with contextlib.suppress(OSError):
+                        found.append(str(entry.readlink()))
+        return found
+
     def connections(self) -> int:
         """Return how many processes serve connections just now."""
         return 0 if self._program is None else len(_family(self._program.pid))

@@ -264,3 +264,33 @@ def test_times_modes_and_room_are_the_servers(fs_server: SshServer, fs_folder: P
         here, there_room = os.statvfs(mounted_at.root), os.statvfs(fs_folder)
         assert here.f_blocks * here.f_frsize == there_room.f_blocks * there_room.f_frsize
         mounted_at.stop()
+
+
+def test_what_was_closed_can_be_executed_on_the_server_at_once(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
+        for number in range(20):
+            with opened(mounted_at.root / f"program{number}", os.O_WRONLY | os.O_CREAT, 0o755) as descriptor:
+                os.write(descriptor, f"#!/bin/sh\necho {number}\n".encode())
+            # Were it still open for writing there, this would be ETXTBSY.
+            told = subprocess.run(
+                [fs_folder / f"program{number}"], capture_output=True, check=True, timeout=60
+            )
+            assert int(told.stdout) == number
+        mounted_at.stop()
+
+
+def test_the_server_closes_what_nobody_uses_though_nothing_more_is_asked_of_it(
+    fs_server: SshServer, fs_folder: Path, tmp_path: Path
+) -> None:
+    (fs_folder / "read").write_bytes(b"content")
+
+    def held() -> list[str]:
+        return [path for path in fs_server.open_files() if path.startswith(f"{fs_folder}/")]
+
+    with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
+        with opened(mounted_at.root / "made", os.O_WRONLY | os.O_CREAT | os.O_EXCL):
+            assert (mounted_at.root / "read").read_bytes() == b"content"
+            wait_until(lambda: not held(), "the server closes its files")
+        mounted_at.stop()

@@ -109,6 +109,11 @@ impl Remote {
         self.link.close();
     }
 
+    /// Close the server's handles that wait for a next request to go with: to be called now and then where there may be none.
+    pub fn close_handles(&self) {
+        self.link.send_put_off();
+    }
+
     /// From now on each temporary is written down before it is made; a second journal is not taken.
     pub fn journal(&self, journal: Arc<dyn Journal>) {
         self.link.journal(journal);

@@ -18,7 +18,13 @@ impl Shared {
             state.flushed.remove(&number);
         }
         file.released();
-        self.finish(handle.ino, file);
+        if is_left(file) && self.still_mapped(file) {
+            // The flush has copied it back. What a mapping changes from then on is found by the thread that tends; so is the end of the
+            // kernel's own use of the copy, which may come a moment after its release.
+            self.free(file);
+        } else {
+            self.finish_looked(handle.ino, file, false);
+        }
     }
 
     /// With the gate held: as [`Self::finish`], also where it failed before.
@@ -30,16 +36,15 @@ impl Shared {
     /// With the gate held: copies back what is left when nobody writes any more, unless that failed before, and frees the copy when nobody
     /// has it open. What failed is told already and written down as dirty: to try at once again would have a program wait twice.
     pub(super) fn finish(&self, ino: u64, file: &FileNode) {
-        let (writers, left) = {
-            let state = file.state();
-            (state.writers, state.journalled && !state.failed)
-        };
-        if writers == 0 && left {
-            // Asked before the copy is read: what can no longer be written to then is read whole.
-            let mapped = self.still_mapped(file);
-            if self.copy_back(ino, file, false).is_ok() && !mapped {
-                self.settle(ino, file);
-            }
+        // Asked before the copy is read: what can no longer be written to then is read whole.
+        let mapped = is_left(file) && self.still_mapped(file);
+        self.finish_looked(ino, file, mapped);
+    }
+
+    /// The same, when it is known whether the copy is still mapped.
+    pub(super) fn finish_looked(&self, ino: u64, file: &FileNode, mapped: bool) {
+        if is_left(file) && self.copy_back(ino, file, false).is_ok() && !mapped {
+            self.settle(ino, file);
         }
         self.free(file);
     }
@@ -100,4 +105,10 @@ impl Shared {
         (state.unasked, state.failed) = (false, false);
         state.pages = pages;
     }
+}
+
+/// Nobody has it open to write, and it may not be on the server yet, though that has not been tried in vain.
+fn is_left(file: &FileNode) -> bool {
+    let state = file.state();
+    state.writers == 0 && state.journalled && !state.failed
 }

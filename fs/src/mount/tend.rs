@@ -66,6 +66,7 @@ impl Tender {
                 // Before anything goes back under a name that is in doubt.
                 shared.resolve_renames();
                 shared.tend(again);
+                shared.remote.close_handles();
             }
         };
         let thread = thread::Builder::new()
@@ -102,11 +103,13 @@ impl Shared {
             }
             let _gate = file.gate();
             let due = mapped.is_none_or(|due| due <= Instant::now());
-            if file.state().writers == 0 && (due || !self.still_mapped(&file)) {
-                match again {
-                    true => self.retry(ino, &file),
-                    false => self.finish(ino, &file),
-                }
+            if file.state().writers > 0 {
+                continue;
+            }
+            let mapped = self.still_mapped(&file);
+            if due || !mapped {
+                file.state().failed &= !again;
+                self.finish_looked(ino, &file, mapped);
             }
         }
         if again {

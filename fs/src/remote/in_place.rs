@@ -3,6 +3,8 @@
 //! Not atomic: others may see it half-written. Where the connection breaks in between, it is not written anew: what is there by then may be our
 //! own beginning or another's change, which the caller has to find out.
 
+use std::os::unix::fs::FileExt;
+
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, PutError, Version};
@@ -70,10 +72,8 @@ impl Putting<'_> {
         if let (Err(Stop::Trouble(Trouble::Errno(_))), Some(Version { size: 0, mtime })) =
             (&put, self.order.expected)
         {
-            self.empty_again(talk, &handle, mtime);
-        }
-        if !matches!(put, Err(Stop::Trouble(Trouble::Lost | Trouble::Unsent))) {
-            talk.close_quietly(&handle);
+            // What cannot be done now is found out by who puts it the next time.
+            let _ = self.empty_again(talk, mtime);
         }
         put
     }
@@ -87,30 +87,65 @@ impl Putting<'_> {
         }
     }
 
-    /// What was empty and could not be filled becomes what it was; else its beginning would be taken for another's change.
-    fn empty_again(&self, talk: &mut Talk<'_>, handle: &[u8], mtime: u32) {
+    /// What was empty and could not be filled becomes what it was, so that nobody reads a part of it; but only what holds nothing but a
+    /// beginning of ours.
+    fn empty_again(&self, talk: &mut Talk<'_>, mtime: u32) -> Result<(), Trouble> {
         talk.extend(self.limit);
-        let as_it_was = [
-            Change {
+        let path = self.order.path;
+        let look = talk.ask_path(kind::LSTAT, path);
+        let open = ask_open(talk, path, flag::READ | flag::WRITE, PRIVATE);
+        let there = talk.attributes(look)?;
+        let Ok(handle) = talk.handle(open)? else {
+            return Ok(());
+        };
+        let ours = match there {
+            Ok(now) if now.kind == Kind::File => self.is_our_beginning(talk, &handle),
+            _ => Ok(false),
+        };
+        if ours == Ok(true) {
+            let empty = Change {
                 size: Some(0),
                 ..Change::default()
-            },
-            Change {
+            };
+            let dated = Change {
                 times: Some((mtime, mtime)),
                 ..Change::default()
-            },
-        ];
-        let asked = as_it_was.map(|change| {
-            talk.ask(|id| {
-                Packet::request(kind::FSETSTAT, id)
-                    .text(handle)
-                    .change(&change)
-            })
-        });
-        for id in asked {
-            // Refused, it stays as it is: a conflict comes of it, and nothing is lost.
-            let _ = talk.status(id);
+            };
+            let asked = [empty, dated].map(|change| {
+                talk.ask(|id| {
+                    Packet::request(kind::FSETSTAT, id)
+                        .text(&handle)
+                        .change(&change)
+                })
+            });
+            for id in asked {
+                // Refused, it stays as it is: a conflict comes of it, and nothing is lost.
+                let _ = talk.status(id);
+            }
         }
+        talk.close_quietly(&handle);
+        ours.map(drop)
+    }
+
+    /// Whether an open file of the server holds a beginning of what is put, and no more than one request can tell.
+    fn is_our_beginning(&self, talk: &mut Talk<'_>, handle: &[u8]) -> Result<bool, Trouble> {
+        let length = talk.extensions().read_length;
+        let read = talk.ask(|id| {
+            Packet::request(kind::READ, id)
+                .text(handle)
+                .long(0)
+                .number(length)
+        });
+        let look = talk.ask_handle(kind::FSTAT, handle);
+        let data = match talk.read(read, kind::DATA, |body| body.text().map(<[u8]>::to_vec))? {
+            Ok(data) => data,
+            Err(Status::End) => Vec::new(),
+            Err(_) => return Ok(false),
+        };
+        let whole = talk.attributes(look)?.map(|now| now.size) == Ok(data.len() as u64);
+        let mut ours = vec![0; data.len()];
+        // Ours may be shorter: then it is another's.
+        Ok(whole && self.from.read_exact_at(&mut ours, 0).is_ok() && ours == data)
     }
 
     fn opened(
@@ -121,16 +156,22 @@ impl Putting<'_> {
     ) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
-        upload.send(talk)?;
+        if let Err(trouble) = upload.send(talk) {
+            talk.close_quietly(handle);
+            return Err(trouble.into());
+        }
         let attributes = upload.ask_attributes(talk, self.order, there);
         let sync = upload.ask_sync(talk, self.order);
         let new = talk.ask_handle(kind::FSTAT, handle);
+        let close = talk.ask_handle(kind::CLOSE, handle);
         let sent = upload.settle(talk)?;
         // The file is not ours, perhaps, and then keeps its owner: the mode was that of the file itself.
         attributes.settle(talk, path)?;
         upload.settle_sync(talk, sync)?;
         let said = talk.attributes(new)?;
         let made = settle(talk, said, Doing::Look)?;
+        let said = talk.status(close)?;
+        settle(talk, said, Doing::Write(path, 1))?;
         whole(&made, &sent)?;
         Ok(made)
     }

@@ -148,6 +148,12 @@ impl Link {
         locked(&self.hub.now).extensions
     }
 
+    /// Send what was put off, if there is a connection.
+    pub fn send_put_off(&self) {
+        let session = locked(&self.hub.now).session.clone();
+        session.iter().for_each(|session| session.send_put_off());
+    }
+
     /// Where temporaries are written down, from now on; a second one is not taken.
     pub fn journal(&self, journal: Arc<dyn Journal>) {
         let _ = self.hub.leftovers.journal.set(journal);

@@ -59,7 +59,7 @@ pub fn list(
             Err(status) => break Err(status),
         }
     };
-    talk.close_quietly(&handle);
+    talk.close_later(&handle);
     settle(talk, result, Doing::List(path))?;
     Ok(found)
 }
@@ -102,7 +102,7 @@ pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attr
     let look = talk.ask_path(kind::LSTAT, path);
     let said = talk.handle(id)?;
     let handle = settle(talk, said, Doing::Make(path))?;
-    talk.close_quietly(&handle);
+    talk.close_later(&handle);
     let made = talk.attributes(look);
     with_mode(talk, path, mode, made)
 }

@@ -53,6 +53,8 @@ pub struct Session {
     began: Instant,
     heard_ms: AtomicU64,
     why: Mutex<Option<String>>,
+    /// Requests that nobody waits for, to be sent before the next one.
+    put_off: Mutex<Vec<u8>>,
     bell: Bell,
     /// What the server can do; there once the connection is made.
     pub extensions: OnceLock<Extensions>,
@@ -80,6 +82,7 @@ impl Session {
             began: Instant::now(),
             heard_ms: AtomicU64::new(0),
             why: Mutex::new(None),
+            put_off: Mutex::new(Vec::new()),
             bell,
             extensions: OnceLock::new(),
         });
@@ -155,8 +158,31 @@ impl Session {
         Ok(())
     }
 
-    /// Send whole packets, within `deadline`.
+    /// Send whole packets, within `deadline`; those that were put off go with them, first.
     pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
+        let mut before = std::mem::take(&mut *locked(&self.put_off));
+        if before.is_empty() {
+            return self.send_now(bytes, deadline);
+        }
+        before.extend_from_slice(bytes);
+        self.send_now(&before, deadline)
+    }
+
+    /// Send whole packets with the next ones, or by [`Self::send_put_off`]: one by itself costs as much as those that are waited for, in
+    /// the wakings of four processes.
+    pub fn put_off(&self, bytes: &[u8]) {
+        locked(&self.put_off).extend_from_slice(bytes);
+    }
+
+    /// Send what was put off and nothing took along, unless the pipe is full just now: then it stays put off.
+    pub fn send_put_off(&self) {
+        let bytes = std::mem::take(&mut *locked(&self.put_off));
+        if !bytes.is_empty() && self.send_now(&bytes, Instant::now()) == Err(Trouble::Late) {
+            self.put_off(&bytes);
+        }
+    }
+
+    fn send_now(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
         let sent = self.gate.send(bytes, deadline);
         match sent {
             // A part of a packet was sent: what followed would be taken for its rest.

@@ -120,6 +120,14 @@ impl<'a> Talk<'a> {
         let _ = self.flush();
     }
 
+    /// Close a handle that nothing was written through, with the next request over this connection, whoever asks it, or in half a second.
+    pub fn close_later(&mut self, handle: &[u8]) {
+        let before = std::mem::take(&mut self.gathered);
+        self.ask_handle(kind::CLOSE, handle);
+        let close = std::mem::replace(&mut self.gathered, before);
+        self.session.put_off(&close);
+    }
+
     /// Send what was gathered.
     pub fn flush(&mut self) -> Result<(), Trouble> {
         if self.gone {

@@ -5,6 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
@@ -374,6 +375,34 @@ fn a_full_server_is_told_from_a_broken_one() {
     assert_eq!(remote.create(Path::new("4"), 0o600), Err(Errno::EROFS));
     let put = remote.put(&file_of(b""), &order(Path::new("1")));
     assert_eq!(put, Err(PutError::Errno(Errno::EROFS)));
+}
+
+#[test]
+fn a_file_of_which_a_full_server_took_a_part_is_empty_again() {
+    let server = Server::new();
+    let folder = server.folder("tiny");
+    let kind = Some("tmpfs");
+    match mount(kind, &folder, kind, MsFlags::MS_NOSUID, Some("size=64k")) {
+        Err(Errno::EPERM) => return println!("not tried: only root may mount a small file system"),
+        mounted => mounted.unwrap(),
+    }
+    let _small = Small(&folder);
+    fs::write(folder.join("filler"), contents(56 << 10)).unwrap();
+    let path = folder.join("x");
+    let date = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    File::create(&path).unwrap().set_modified(date).unwrap();
+    let remote = Remote::connect(server.target(&folder), LIMITS).unwrap();
+    let order = Put {
+        expected: Some(remote.lstat(Path::new("x")).unwrap().version()),
+        ..order(Path::new("x"))
+    };
+    let refused = put(&remote, &file_of(&contents(20 << 10)), &order, true);
+    assert_eq!(refused, Err(PutError::Errno(Errno::ENOSPC)));
+    let now = fs::metadata(&path).unwrap();
+    assert_eq!((now.len(), now.modified().unwrap()), (0, date));
+    fs::remove_file(folder.join("filler")).unwrap();
+    put(&remote, &file_of(&contents(20 << 10)), &order, true).unwrap();
+    assert!(fs::read(&path).unwrap() == contents(20 << 10));
 }
 
 #[test]

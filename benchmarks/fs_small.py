@@ -1,0 +1,112 @@
+"""Small files made, written and read again through oscope-fs and sshfs, where deleted ones cost nothing.
+
+A file in oscope-fs is three files: the server's, the copy and its record; in sshfs it is one. So what the
+disk's file system takes to make one counts thrice. ext4 without a journal passes over each inode that was
+deleted within the last minute, or within five if its block is not yet written, one by one
+(`recently_deleted`, fs/ext4/ialloc.c): whatever was deleted on that disk meanwhile, by whomever, makes a
+creation take up to a hundred times as long. That says nothing of either program. So they are compared on an
+ext4 with a journal, as mke2fs makes it unless told otherwise, of which nothing is removed until the end: who
+makes files has mostly not just removed others. The folder's own file system, with each round's files
+removed, is measured as well, and told.
+
+As a program, which `on_a_journal` starts, this runs in a mount namespace of its own: nothing stays mounted,
+however it ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+
+from bars import ROOT, interleaved
+from ssh_server import SshServer, running
+
+sys.path.insert(0, str(ROOT / "tests"))
+
+from fs_mount import mounted, oscope_fs, sshfs
+
+FILES = 200
+SIZE = 4 << 10
+DISK = 1 << 30
+LIMIT_S = 600.0
+
+Took = dict[str, list[float]]
+"""Seconds of each round, of "ours" and of "sshfs"."""
+
+
+def measure(server: SshServer, folder: Path, rounds: int, *, stay: bool) -> Took:
+    """Make, write and read the files in a new folder each round; with `stay` none is removed meanwhile."""
+    sides = {
+        "ours": oscope_fs(server, _made(folder / "by-oscope-fs"), _made(folder / "home-oscope-fs")),
+        "sshfs": sshfs(server, _made(folder / "by-sshfs"), _made(folder / "home-sshfs")),
+    }
+    contents = [random.Random(number).randbytes(SIZE) for number in range(FILES)]
+
+    def once(root: Path) -> float:
+        place = Path(tempfile.mkdtemp(dir=root))
+        os.sync()
+        begin = time.monotonic()
+        for number, content in enumerate(contents):
+            (place / str(number)).write_bytes(content)
+        for number, content in enumerate(contents):
+            if (place / str(number)).read_bytes() != content:
+                raise RuntimeError(f"{place / str(number)} is not what was written")
+        took = time.monotonic() - begin
+        if not stay:
+            shutil.rmtree(place)
+        return took
+
+    with contextlib.ExitStack() as stack:
+        roots = {name: stack.enter_context(mounted(mount)).root for name, mount in sides.items()}
+        return interleaved({name: partial(once, root) for name, root in roots.items()}, rounds)
+
+
+def on_a_journal(folder: Path, rounds: int) -> Took:
+    """Measure on a new ext4 with a journal in a file in `folder`. Only root may."""
+    words = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, folder, rounds]
+    told = subprocess.run(
+        [str(word) for word in words], stdout=subprocess.PIPE, check=True, timeout=LIMIT_S
+    ).stdout
+    took: Took = json.loads(told)
+    return took
+
+
+def main(folder: Path, rounds: int) -> None:
+    """Measure on a disk of our own in `folder`, in a mount namespace that is ours; print what it took."""
+    image, disk = folder / "disk", _made(folder / "mounted")
+    with image.open("wb") as file:
+        file.truncate(DISK)
+    # Its tables are written now, and not by a thread of the kernel while it is measured.
+    now = "lazy_itable_init=0,lazy_journal_init=0"
+    _call("mkfs.ext4", "-q", "-O", "has_journal", "-E", now, image)
+    _call("mount", "-o", "loop", image, disk)
+    try:
+        with tempfile.TemporaryDirectory() as keys, running(Path(keys)) as server:
+            took = measure(server, disk, rounds, stay=True)
+    finally:
+        _call("umount", "--lazy", disk)
+        image.unlink()
+        disk.rmdir()
+    print(json.dumps(took))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _call(*words: str | Path) -> None:
+    subprocess.run(list(words), check=True, timeout=60, stdin=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))
