@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +27,13 @@ from scipy import stats
 from oscope import digits
 from oscope.samples import Floats, Ints
 from oscope.statistics import replication
-from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns, sounds
+from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, shapley
 from oscope.statistics.entering import LEAST_SHARE, LEVEL, enter
 from oscope.statistics.slow import SlowSample, slow_samples
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
-LEAST_PART = 0.1
-"""What an origin that is noisy tells itself, of what its trace tells beside it, for them to be one cause."""
 OWN = "own CPU time"
 """What `Attribution.own` is called among the causes."""
 LEAST_EXTREME = 0.1
@@ -199,36 +196,20 @@ def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed:
         if not entered or share[:-1].min() >= LEAST_SHARE:
             break
         del p[entered[int(share[:-1].argmin())]]
-    causes = []
-    for parts in _with_traces([groups[j] for j in entered], share):
-        j = entered[parts[0]]
-        names = tuple(name for i in parts for name in groups[entered[i]])
-        causes.append(_cause(names, _direction(design[:, j], response), _figures(share, draws, parts), p[j]))
+    causes = [
+        _cause(groups[j], _direction(design[:, j], response), _figures(share, draws, i), p[j])
+        for i, j in enumerate(entered)
+    ]
     process_p = min(1.0, 2 * _process_p(response, design[:, entered], block_code))
     if process_p < LEVEL and share[-1] >= LEAST_SHARE:
-        causes.append(_cause(("process",), "differs", _figures(share, draws, [-1]), process_p))
+        causes.append(_cause(("process",), "differs", _figures(share, draws, -1), process_p))
     return tuple(sorted(causes, key=lambda cause: -cause.share))
 
 
-def _with_traces(groups: list[tuple[str, ...]], share: Floats) -> list[list[int]]:
-    """Return the groups' places, those of a noisy origin's traces behind its own: they are one cause.
-
-    What a sounding missed of its cause is else told as its trace's. It must have a part worth the name.
-    """
-    owner = {
-        trace: origin
-        for origin, trace in permutations(range(len(groups)), 2)
-        if sounds(groups[origin][0], groups[trace][0]) and share[origin] >= LEAST_PART * share[trace]
-    }
-    return [
-        [i, *(trace for trace, of in owner.items() if of == i)] for i in range(len(groups)) if i not in owner
-    ]
-
-
-def _figures(share: Floats, draws: Floats, parts: list[int]) -> tuple[float, float, float]:
-    """Return the share of these parts together, with its interval."""
-    told = float(share[parts].sum())
-    low, high = np.quantile(draws[:, parts].sum(axis=1), [0.025, 0.975])
+def _figures(share: Floats, draws: Floats, place: int) -> tuple[float, float, float]:
+    """Return a share with its interval."""
+    told = float(share[place])
+    low, high = np.quantile(draws[:, place], [0.025, 0.975])
     return told, float(min(low, told)), float(max(high, told))
 
 

@@ -1,9 +1,10 @@
 """What of each covariate may be a cause, before it is tried against the metric, and what comes along.
 
 A repetition that is slow for a reason of its own has more timer ticks and sees more of its neighbours' work,
-since it lasts longer. So a count that goes on by itself (`GROWING`) is taken by its rate. What is looked at
-only for a moment, or counted in coarse steps (`SOUNDINGS`), is noisy, while the load that it tells of lasts:
-it is averaged over a short time.
+since it lasts longer. So a count that goes on by itself (`GROWING`) is taken by its rate, and ticks
+(`TICKING`) also by how many are more than usual in that time. What is looked at only for a moment, or counted
+in coarse steps (`SOUNDINGS`), is noisy, while the load that it tells of lasts: it is averaged over a short
+time.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ GROWING = frozenset(
 )
 """Counts of a CPU or of the machine, which grow while the repetition lasts."""
 
+TICKING = frozenset({"timer_interrupts"})
+"""Which of these go on evenly. Each that comes in addition takes as long, whatever else a repetition does."""
+
 SOUNDINGS = frozenset({"memory_wait_ns", "runnable_others", "neighbour_ns"})
 AROUND_NS = 50e6
 """A sounding is averaged with those begun so long before and after it. Loads that matter last longer."""
@@ -70,8 +74,9 @@ TRACES: Mapping[str, tuple[str, ...]] = {
     "reschedule_interrupts": ("interrupts",),
     # Neighbours that load the memory run. That they run does not tell by which way they act.
     "memory_wait_ns": ("runnable_others", "neighbour_ns"),
-    # Who works with a thread of another CPU sleeps until that has run, and is woken by its interrupt.
-    "runnable_others": ("voluntary_switches", "reschedule_interrupts"),
+    # Who works with a thread of another CPU sleeps until that has run, and is woken by its interrupt. And a
+    # thread is taken off its CPU where another one is ready to run.
+    "runnable_others": ("voluntary_switches", "involuntary_switches", "reschedule_interrupts"),
     "neighbour_ns": ("voluntary_switches", "reschedule_interrupts"),
 }
 """What comes along with a covariate wherever that is the cause, by how the kernel works."""
@@ -80,11 +85,6 @@ TRACES: Mapping[str, tuple[str, ...]] = {
 def follows(trace: str, origin: str) -> bool:
     """Say whether `trace` is what `origin` brings about, and not the other way round."""
     return trace in TRACES.get(origin, ()) and origin not in TRACES.get(trace, ())
-
-
-def sounds(origin: str, trace: str) -> bool:
-    """Say whether `origin` is but a sounding of what brings about `trace`, which may tell more of it."""
-    return origin in SOUNDINGS and follows(trace, origin)
 
 
 def origins_first(group: tuple[str, ...]) -> tuple[str, ...]:
@@ -108,6 +108,8 @@ def candidates(
         counted = covariates.get(COUNTED)
         time = duration_ns + _beside(covariates, duration_ns) if counted is None else counted
         found |= {name: [_rate(covariates[name], time)] for name in GROWING & found.keys()}
+        for name in TICKING & found.keys():
+            found[name].append(_more_than_usual(covariates[name], time))
     if started_ns is not None:
         for name in SOUNDINGS & found.keys():
             found[name].append(_averaged(found[name][0], started_ns))
@@ -145,6 +147,17 @@ def _beside(covariates: Mapping[str, Floats], duration_ns: Floats) -> float:
     known = [covariates[name][np.isfinite(covariates[name])] for name in needed]
     user, system, waited = (float(column.mean()) if len(column) else 0.0 for column in known)
     return max(0.0, 1000 * (user + system) + waited - float(np.nanmean(duration_ns)))
+
+
+def _more_than_usual(count: Floats, time_ns: Floats) -> Floats:
+    """Return by how much a count is more than its time brings on average.
+
+    That a long repetition has more of it is taken off, if it goes on evenly, as a clock's ticks do; of a
+    count that does not, nothing but the time would be left.
+    """
+    known = np.isfinite(count) & np.isfinite(time_ns)
+    time = float(time_ns[known].sum())
+    return count - float(count[known].sum()) / time * time_ns if time > 0 else count
 
 
 def _rate(count: Floats, duration_ns: Floats) -> Floats:
