@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -185,10 +185,7 @@ def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, dea
     """Measure all blocks, or those begun before the budget ran out: none is left half done for it."""
     blocks = experiment.blocks or 0
     begun: set[int] = set()
-
-    def late() -> bool:
-        return time.monotonic() >= deadline
-
+    late = _passed(deadline)
     for one in passes(plan, experiment, range(blocks)):
         if one.block not in begun and begun and late():
             continue
@@ -199,16 +196,18 @@ def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, dea
         turns.note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
 
 
+def _passed(deadline: float) -> Callable[[], bool]:
+    """Return what says whether the monotonic clock has reached `deadline`, in seconds."""
+    return lambda: time.monotonic() >= deadline
+
+
 def _measure_to_precision(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
     """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
     points = turns.recorder.points[experiment.name]
     looks: list[list[Look]] = [[] for _ in points]
     block = 0
     going_on = True
-
-    def late() -> bool:
-        return time.monotonic() >= deadline
-
+    late = _passed(deadline)
     while going_on and (still := _unfinished(plan, points, looks)):
         for one in passes(plan, experiment, [block]):
             unfinished = replace(one, turns=tuple(turn for turn in one.turns if turn.point in still))
