@@ -4,6 +4,7 @@
 //! their ids. A session that ends is never mended: everyone who waits is told, and the next one is another session.
 
 mod child;
+pub mod cipher;
 mod gate;
 
 use std::collections::HashMap;

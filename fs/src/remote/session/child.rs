@@ -15,6 +15,7 @@ use nix::sys::prctl;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpid, getppid, setsid};
 
+use super::cipher::preference;
 use super::locked;
 use crate::remote::target::Target;
 
@@ -45,6 +46,9 @@ impl Ssh {
     /// connection, up to its limit for each file. A mount's own process, which opens nothing there, has none.
     pub fn start(target: &Target) -> Result<(Self, ChildStdin, ChildStdout), String> {
         let mut command = Command::new("ssh");
+        if let Some(option) = preference(target) {
+            command.args(["-o", &option]);
+        }
         command.args(target.arguments());
         command
             .stdin(Stdio::piped())
@@ -93,9 +97,7 @@ impl Ssh {
     /// Kill it and what it started.
     pub fn kill(&self) {
         if let Some(child) = &*locked(&self.child) {
-            // Not waited for as yet, so the number is still its own. It may have ended by itself.
-            let group = Pid::from_raw(child.id() as i32);
-            let _ = killpg(group, Signal::SIGKILL);
+            kill(child);
         }
     }
 
@@ -112,8 +114,15 @@ impl Ssh {
     }
 }
 
+/// Kill a child that has a session of its own, and what it started.
+pub fn kill(child: &Child) {
+    // Not waited for as yet, so the number is still its own. It may have ended by itself.
+    let group = Pid::from_raw(child.id() as i32);
+    let _ = killpg(group, Signal::SIGKILL);
+}
+
 /// In the child, between fork and exec: a session of its own (no terminal to ask at), ended with the thread that started it.
-fn own_session(parent: Pid) -> io::Result<()> {
+pub fn own_session(parent: Pid) -> io::Result<()> {
     setsid()?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     match getppid() == parent {

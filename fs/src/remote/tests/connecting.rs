@@ -280,3 +280,23 @@ fn the_first_connection_may_come_later() {
     server.start();
     super::broken::within_patience(|| remote.lstat(Path::new("")).is_ok());
 }
+
+#[test]
+fn the_fast_cipher_is_used_unless_either_side_chose_another() {
+    let used = |server_allows: &str, user_wants: &[&str]| {
+        let server = Server::with(&format!("LogLevel DEBUG1\n{server_allows}"));
+        let mut target = server.target(&server.folder("f"));
+        target.options = user_wants.iter().copied().map(str::to_owned).collect();
+        drop(Remote::connect(target, LIMITS).unwrap());
+        let log = server.log();
+        let (_, rest) = log.split_once("kex: client->server cipher: ").unwrap();
+        rest.split_whitespace().next().unwrap().to_owned()
+    };
+    let first = match crate::remote::session::cipher::has_aes() {
+        true => "aes128-gcm@openssh.com",
+        false => "chacha20-poly1305@openssh.com",
+    };
+    assert_eq!(used("", &[]), first);
+    assert_eq!(used("Ciphers aes256-ctr", &[]), "aes256-ctr");
+    assert_eq!(used("", &["Ciphers=aes192-ctr"]), "aes192-ctr");
+}
