@@ -22,8 +22,11 @@ use crate::failure::Failure;
 /// The first pause after a failed attempt, and after a connection that broke.
 const FIRST: Duration = Duration::from_millis(250);
 
-/// The longest pause.
+/// The longest pause; shorter where an operation would not wait for [`ATTEMPTS`] of them.
 const LAST: Duration = Duration::from_secs(10);
+
+/// How many attempts an operation that waits for the connection sees at least, where they fail at once.
+const ATTEMPTS: u32 = 4;
 
 /// How long the thread sleeps at most when nothing is to be done.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -215,6 +218,7 @@ struct Keeper {
 impl Keeper {
     fn keep(self, mut first: Option<SyncSender<Result<(), Failure>>>) {
         let mut pause = FIRST;
+        let longest = (self.limits.operation / ATTEMPTS).clamp(FIRST, LAST);
         loop {
             let made = self.make();
             let failed = made.as_ref().err().cloned();
@@ -237,7 +241,7 @@ impl Keeper {
                 return;
             }
             if failed.is_some() {
-                pause = (pause * 2).min(LAST);
+                pause = (pause * 2).min(longest);
             }
         }
     }

@@ -91,7 +91,7 @@ impl SshServer {
             Ok(banner.is_some())
         })?;
         let note = format!(
-            "the server is sshd with internal-sftp ({}), the connection ssh ({}), with the cipher and settings that it has by default",
+            "the server is sshd with internal-sftp ({}), the connection ssh ({}), with the settings that it has by default",
             banner.unwrap_or_default(),
             ssh.version
         );

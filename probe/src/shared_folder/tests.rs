@@ -181,7 +181,14 @@ fn the_notes_tell_what_serves_and_what_mounts() {
         let notes = shared.notes().join("\n");
         let wanted: &[&str] = match system {
             System::Local => &[],
-            System::Oscope => &["oscope-fs ", "fuse", "SSH-2.0-", "passthrough", "link"],
+            System::Oscope => &[
+                "oscope-fs ",
+                "fuse",
+                "SSH-2.0-",
+                "aes128-gcm",
+                "passthrough",
+                "link",
+            ],
             System::Sshfs => &["SSHFS version ", "fuse.sshfs", "SSH-2.0-", "link"],
             System::Nfs => &["Linux ", "nfs4", "vers=4.2", "nfsd", "link"],
         };

@@ -300,3 +300,18 @@ fn the_fast_cipher_is_used_unless_either_side_chose_another() {
     assert_eq!(used("Ciphers aes256-ctr", &[]), "aes256-ctr");
     assert_eq!(used("", &["Ciphers=aes192-ctr"]), "aes192-ctr");
 }
+
+#[test]
+fn a_server_that_was_away_for_long_is_found_by_an_operation_that_waits() {
+    let mut server = Server::new();
+    let target = server.target(&server.folder("f"));
+    server.stop();
+    let limits = Limits {
+        operation: Duration::from_secs(3),
+        ..LIMITS
+    };
+    let remote = Remote::offline(target, limits);
+    super::broken::within_patience(|| matches!(remote.state(), State::Down { tries: 5.., .. }));
+    server.start();
+    remote.lstat(Path::new("")).unwrap();
+}
