@@ -11,7 +11,7 @@ between processes beyond that is a variance component of the remainder. Going to
 sentences say "goes with".
 
 A few extreme samples can hold most of the variance, and a share of it would then rest on them alone. So the
-values beyond the `RARE` most extreme ones are drawn in to them, the shares are of the variance that is left,
+most extreme ones (`RARE`, and `RARE_SHARE` of all) are drawn in to the next, the shares are of the variance that is left,
 `Attribution.extreme` says how much that took off, and the extreme samples are listed one by one.
 """
 
@@ -40,8 +40,9 @@ LEAST_EXTREME = 0.1
 """The sentence tells of extreme samples that hold at least this share of the variance."""
 
 RARE = 5
-"""Values beyond the fifth largest (and fifth smallest, and 0.1 %) are drawn in: fewer samples are no
-evidence."""
+RARE_SHARE = 0.01
+"""Values beyond the fifth largest (and fifth smallest), and 1 % more, are drawn in: fewer samples are no
+evidence, and a host that takes a processor for a while now and then makes the most of a variance by them."""
 
 FEWEST_CLUSTERS = 20
 RESAMPLES = 400
@@ -287,7 +288,7 @@ def _prepared(raw: Floats) -> Floats | None:
 
 def _drawn_in(values: Floats) -> Floats:
     ordered = np.sort(values)
-    rare = min(RARE + len(values) // 1000, len(values) // 4)
+    rare = min(RARE + int(len(values) * RARE_SHARE), len(values) // 4)
     return np.clip(values, ordered[rare - 1], ordered[-rare])
 
 
