@@ -71,7 +71,7 @@ def wait_for_port(port: int, program: subprocess.Popen[Any]) -> None:
     raise RuntimeError(f"{program.args!r} ended with {program.returncode} before it listened")
 
 
-def iperf3(size: int) -> tuple[float, float]:
+def iperf3(size: int, *options: str) -> tuple[float, float]:
     """Return the seconds of both commands, and bytes a second as the receiver reports; it touches no file."""
     port = free_port()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -79,7 +79,7 @@ def iperf3(size: int) -> tuple[float, float]:
     with Together() as programs:
         server = programs.start("iperf3", "-s", "-1", "-B", HOST, "-p", port, **quiet)
         wait_for_port(port, server)
-        words = ("iperf3", "-c", HOST, "-p", port, "-n", size, "-J")
+        words = ("iperf3", "-c", HOST, "-p", port, "-n", size, "-J", *options)
         told, _ = programs.start(*words, stdout=subprocess.PIPE, text=True).communicate()
         programs.wait()
         took = time.monotonic() - begin
