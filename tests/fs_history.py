@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from mmap import PAGESIZE
 from typing import Any
 
 from fs_nodes import stuff
@@ -74,12 +75,12 @@ class History:
         history = cls()
         begun: list[Any] | None = None
         for line in lines:
-            what, value = json.loads(line)
+            what, value, *short = json.loads(line)
             if what == "begin":
                 begun = value
             else:
                 assert begun is not None
-                history._step(begun, value)
+                history._step([*begun, *short], value)
                 begun = None
         if begun is not None:
             history._step(begun, -1)
@@ -106,16 +107,30 @@ class History:
         if done:
             self._slots[slot] = Opened(thing, flags)
 
-    def _do_write(self, done: bool, slot: int, seed: int, size: int) -> None:
+    def _do_write(self, done: bool, slot: int, seed: int, size: int, short: int | None = None) -> None:
         opened = self._slots[slot]
         offset = len(opened.thing.states[-1]) if opened.flags & os.O_APPEND else opened.position
-        opened.position = offset + size
-        self._do_pwrite(done, slot, seed, size, offset)
+        opened.position = offset + (size if short is None else short)
+        self._do_pwrite(done, slot, seed, size, offset, short)
 
-    def _do_pwrite(self, done: bool, slot: int, seed: int, size: int, offset: int) -> None:
+    def _do_pwrite(
+        self, done: bool, slot: int, seed: int, size: int, offset: int, short: int | None = None
+    ) -> None:
         thing = self._slots[slot].thing
         before = thing.states[-1].ljust(offset, b"\0")
-        thing.change(before[:offset] + stuff(seed, size) + before[offset + size :], certain=done)
+
+        def take(count: int, *, certain: bool) -> None:
+            written = stuff(seed, size)[:count]
+            thing.change(before[:offset] + written + before[offset + count :], certain=certain)
+
+        if done:
+            take(size if short is None else short, certain=True)
+        if short is not None or not done:
+            # What a kill cut off may have been done up to the end of any page.
+            first = (offset + (short or 0)) // PAGESIZE + 1
+            for end in range(first * PAGESIZE, offset + size, PAGESIZE):
+                take(end - offset, certain=False)
+            take(size, certain=False)
 
     def _do_ftruncate(self, done: bool, slot: int, size: int) -> None:
         thing = self._slots[slot].thing

@@ -2,7 +2,8 @@
 
     fs_load.py FOLDER NOTES SEED STEPS
 
-A note is a line of JSON: ["begin", STEP] or ["end", ERRNO or null]. What is written is a matter of seeds, so
+A note is a line of JSON: ["begin", STEP] or ["end", ERRNO or null], after a write that took only a part of it
+["end", null, BYTES]. What is written is a matter of seeds, so
 that the notes tell what every file held at every moment (fs_history). Several files are under way at once.
 """
 
@@ -21,7 +22,11 @@ from fs_operations import Hand
 
 NAMES = 6
 CHUNK = 1 << 16
-"""No write is longer, so that none is cut in two on its way through the kernel."""
+"""No write is longer, so that few are cut in two on their way through the kernel.
+
+Some kernels (6.18) end a request where a page of the page cache does. A kill between two requests of a write
+lets it end with what the first took.
+"""
 GONE = (errno.ENOTCONN, errno.ECONNABORTED, errno.ENODEV)
 """What a mount whose program was killed answers."""
 _AT_ONCE = 3
@@ -149,12 +154,14 @@ def _noted(notes: int, hand: Hand, step: Step) -> int | None:
     """Do a step between its two notes; return the errno that it ended with, if any."""
     _note(notes, "begin", step)
     words = [os.fsencode(word) if isinstance(word, str) and at else word for at, word in enumerate(step)]
-    number = None
+    number, short = None, []
     try:
-        hand.apply(tuple(words))
+        answer = hand.apply(tuple(words))
+        if step[0] in ("write", "pwrite") and answer != step[3]:
+            short = [answer]
     except OSError as error:
         number = error.errno
-    _note(notes, "end", number)
+    _note(notes, "end", number, *short)
     return number
 
 

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from mmap import PAGESIZE
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import fs_load
 import fs_mount
 from fs_history import History
 from fs_kills import KINDS, plan, run
+from fs_nodes import stuff
 from ssh_server import SshServer, running
 
 ROUNDS = 20
@@ -81,6 +83,19 @@ def test_what_was_acknowledged_what_was_written_and_what_was_under_way_are_told_
     assert [history.keeps_acknowledged("f", state) for state in states] == [False, True, True, True]
     assert [history.keeps_written("f", state) for state in states] == [False, False, True, True]
     assert [history.whole("f", state) for state in states] == [False, True, False, False]
+
+
+def test_a_write_that_a_kill_cut_off_may_have_been_done_up_to_the_end_of_a_page() -> None:
+    made = ("open", 0, "f", 0o1, 0o644, None)
+    whole = ("write", 0, 1, 3 * PAGESIZE, "cut")
+    short = [*notes(made, whole), json.dumps(["end", None, 10])]
+    sizes = [PAGESIZE, 2 * PAGESIZE, 3 * PAGESIZE]
+    for lines, wanted in ((notes(made, whole), [0, *sizes]), (short, [10, *sizes])):
+        history = History.read(lines)
+        content = stuff(1, 3 * PAGESIZE)
+        kept = [size for size in range(3 * PAGESIZE + 1) if history.keeps_written("f", content[:size])]
+        assert kept == wanted
+    assert not history.whole("f", content)
 
 
 def test_a_rename_under_way_may_have_been_done_or_not() -> None:
