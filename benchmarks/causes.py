@@ -61,8 +61,8 @@ CASES = (
         "sibling",
         ("neighbour_ns", "runnable_others"),
         "memory.bandwidth",
-        {"operation": "read", "threads": 0, "size": 128 << 20, "window": 0},
-        400,
+        {"operation": "read", "threads": 0, "size": 256 << 20, "window": 0},
+        200,
     ),
     # Loads that wait for the last cache, which a stream beside them takes, and the way to the memory with it.
     Case(
