@@ -6,6 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 use tempfile::TempDir;
 
@@ -104,7 +105,12 @@ impl Rig {
 
     /// Unmounts in order, and waits until all is copied back or written down.
     pub fn unmount(&mut self) {
-        umount2(&self.here, MntFlags::empty()).unwrap();
+        // Another test's child has this one's files open until it executes its program.
+        let until = Instant::now() + LONG;
+        while let Err(error) = umount2(&self.here, MntFlags::empty()) {
+            assert!(error == Errno::EBUSY && Instant::now() < until, "{error}");
+            thread::sleep(Duration::from_millis(5));
+        }
         let running = self.running.take().unwrap();
         running.thread.join().unwrap().unwrap();
     }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -17,7 +18,7 @@ use crate::remote::target::Target;
 const FAST: &str = "aes128-gcm@openssh.com";
 
 /// How long `ssh` may take to tell its settings; a `Match exec` may run for any time.
-const LIMIT: Duration = Duration::from_secs(2);
+const LIMIT: Duration = Duration::from_secs(5);
 
 /// Bytes of what it tells at most.
 const MOST: usize = 1 << 20;
@@ -29,8 +30,17 @@ pub fn preference(target: &Target) -> Option<String> {
         return None;
     }
     let settings = ciphers(target.arguments().iter().map(|word| word.as_ref()))?;
-    let untouched = ciphers(["-F", "none", "--", "localhost"].map(OsStr::new))?;
-    put_first(&settings, &untouched)
+    put_first(&settings, untouched()?)
+}
+
+/// What ssh offers without any settings, asked once.
+fn untouched() -> Option<&'static str> {
+    static KNOWN: OnceLock<String> = OnceLock::new();
+    if let Some(known) = KNOWN.get() {
+        return Some(known);
+    }
+    let told = ciphers(["-F", "none", "--", "localhost"].map(OsStr::new))?;
+    Some(KNOWN.get_or_init(|| told))
 }
 
 /// The list with the fast cipher first, as an option, if nobody has changed the list.
