@@ -98,17 +98,20 @@ fn read(mut output: ChildStdout) -> Option<String> {
     None
 }
 
+/// Whether this processor has instructions for AES and for its authentication.
 #[cfg(target_arch = "x86_64")]
 pub fn has_aes() -> bool {
     std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq")
 }
 
+/// Whether this processor has instructions for AES and for its authentication.
 #[cfg(target_arch = "aarch64")]
 pub fn has_aes() -> bool {
     std::arch::is_aarch64_feature_detected!("aes")
         && std::arch::is_aarch64_feature_detected!("pmull")
 }
 
+/// Of other processors that is not known.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub fn has_aes() -> bool {
     false
