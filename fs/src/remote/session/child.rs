@@ -54,11 +54,7 @@ impl Ssh {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        let parent = getpid();
-        // SAFETY: the closure calls setsid, prctl and getppid only: they are async-signal-safe and allocate nothing.
-        unsafe {
-            command.pre_exec(move || own_session(parent));
-        }
+        in_own_session(&mut command);
         let mut child = command.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => "there is no program ssh".to_owned(),
             _ => format!("starting ssh: {error}"),
@@ -121,8 +117,17 @@ pub fn kill(child: &Child) {
     let _ = killpg(group, Signal::SIGKILL);
 }
 
+/// Have a child be in a session of its own, ended with the thread that starts it.
+pub fn in_own_session(command: &mut Command) {
+    let parent = getpid();
+    // SAFETY: the closure calls setsid, prctl and getppid only: they are async-signal-safe and allocate nothing.
+    unsafe {
+        command.pre_exec(move || own_session(parent));
+    }
+}
+
 /// In the child, between fork and exec: a session of its own (no terminal to ask at), ended with the thread that started it.
-pub fn own_session(parent: Pid) -> io::Result<()> {
+fn own_session(parent: Pid) -> io::Result<()> {
     setsid()?;
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     match getppid() == parent {

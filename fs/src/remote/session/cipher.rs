@@ -3,15 +3,13 @@
 use std::ffi::OsStr;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::os::unix::process::CommandExt;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::unistd::getpid;
 
-use super::child::{kill, own_session};
+use super::child::{in_own_session, kill};
 use crate::remote::target::Target;
 
 /// The cipher that takes the least time where both processors compute AES themselves (RFC 5647).
@@ -61,11 +59,7 @@ fn ciphers<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<String>
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
-    let parent = getpid();
-    // SAFETY: as for the connection itself: async-signal-safe calls only, and nothing is allocated.
-    unsafe {
-        command.pre_exec(move || own_session(parent));
-    }
+    in_own_session(&mut command);
     let mut child = command.spawn().ok()?;
     let told = child.stdout.take().and_then(read);
     // Where it has ended this does nothing; its group is its own, so that a program of `Match exec` goes with it.
