@@ -11,8 +11,8 @@ between processes beyond that is a variance component of the remainder. Going to
 sentences say "goes with".
 
 A few extreme samples can hold most of the variance, and a share of it would then rest on them alone. So the
-most extreme ones (`RARE`, and `RARE_SHARE` of all) are drawn in to the next, the shares are of the variance that is left,
-`Attribution.extreme` says how much that took off, and the extreme samples are listed one by one.
+most extreme ones (`RARE`, and `RARE_SHARE` of all) are drawn in to the next, the shares are of the variance
+that is left, `Attribution.extreme` says how much that took off, and the extreme ones are listed one by one.
 """
 
 from __future__ import annotations
