@@ -212,10 +212,11 @@ def large(places: Places, *, huge: bool) -> Iterator[Bar]:
     # The first of each was the trial.
     reported = {name: values[1:] for name, values in ours.reported.items()}
     where = "1 GiB to huge pages" if huge else "1 GiB"
+    least_s = least_time(spent)
     for peer, least in (("iperf3", 1.0), ("socat", 5.0), ("scp", 5.0)):
         wanted = None if huge else least
         yield faster(f"{where}, oscope transfer / {peer}", took[peer], took["command"], wanted)
-        yield faster(f"{where}, the least that it takes here / {peer}", took[peer], least_time(spent), None)
+        yield faster(f"{where}, the least that it takes here / {peer}", took[peer], least_s, None)
     yield _cost(f"{where}: what BLAKE3 costs", reported["none"], reported["blake3"], judged=not huge)
     yield _cost(f"{where}: what XXH3 costs", reported["none"], reported["xxh3"], judged=False)
     for peer in ("iperf3", "socat", "scp"):
