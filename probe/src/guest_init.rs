@@ -28,6 +28,8 @@ const PROBE: &str = "/oscope-probe";
 /// The RAM disk, and where it is mounted: what a workload writes, it writes here.
 const DISK: &str = "/dev/ram0";
 const DATA: &str = "/tmp";
+/// Where the probe notes what it made.
+const STATE: &str = "/run/oscope";
 /// Any will do, as long as it is always the same: from it follow the order of names in a folder and the place of a file's blocks.
 const DISK_ID: &str = "05c09e00-0000-4000-8000-000000000001";
 
@@ -62,6 +64,7 @@ fn serve() -> Result<String, Failure> {
     }
     let handed_on = "/sys/fs/cgroup/cgroup.subtree_control";
     fs::write(handed_on, "+memory").map_err(|error| Failure::system(handed_on, error))?;
+    fs::create_dir_all(STATE).map_err(|error| Failure::system(STATE, error))?;
     show_loopback()?;
     make_disk()?;
     let options = fs::read_to_string("/proc/cmdline")
@@ -74,7 +77,7 @@ fn serve() -> Result<String, Failure> {
         .env_clear()
         .env("PATH", "/bin")
         .env("TMPDIR", DATA)
-        .env("OSCOPE_STATE", "/run/oscope")
+        .env("OSCOPE_STATE", STATE)
         .stdin(ports::input("virtme.stdin")?)
         .stdout(ports::output("virtme.stdout")?)
         .stderr(ports::output("virtme.stderr")?);

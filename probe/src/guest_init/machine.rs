@@ -35,14 +35,13 @@ const fn of(kind: &'static str, target: &'static str, options: &'static str) -> 
     }
 }
 
-/// In the order in which they are mounted. Version 2 of the control groups, since a memory limit of version 1 needs a keeper against the OOM killer.
+/// In the order in which they are mounted. Nothing at /run: the root file system is memory, and has the kernel modules there. Version 2 of the control groups, since a memory limit of version 1 needs a keeper against the OOM killer.
 pub const MOUNTS: &[Mount] = &[
     of("proc", "/proc", ""),
     of("sysfs", "/sys", ""),
     of("devtmpfs", "/dev", ""),
     of("devpts", "/dev/pts", "ptmxmode=0666"),
     of("tmpfs", "/dev/shm", "mode=1777"),
-    of("tmpfs", "/run", "mode=0755"),
     of("cgroup2", "/sys/fs/cgroup", ""),
 ];
 
