@@ -9,6 +9,7 @@ import numpy as np
 
 from oscope.experiment import Level
 from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.statistics.compare import Answer, ComparedMetric
 
 HZ = 2_599_998_000.0
 CLOCK_OVERHEAD = 38.0
@@ -308,4 +309,31 @@ def large(samples: int = 1_000_000, blocks: int = 20) -> Results:
     )
     return Results(
         (_results("syscall.cost", points, (TIME, CYCLES), "time_ns = (raw - correction) / iterations"),)
+    )
+
+
+def compared(
+    ratio: float, low: float, high: float, *, different: Answer = "yes", unit: str = "ns"
+) -> ComparedMetric:
+    """Return a row of a comparison, of which these figures matter."""
+    return ComparedMetric(
+        factors={},
+        metric="time_ns",
+        unit=unit,
+        ratio=ratio,
+        difference=(ratio - 1) * 100,
+        ci95=(low, high),
+        p=0.01,
+        p_holm=0.01,
+        different=different,
+        matters="cannot tell",
+        detectable=0.01,
+        n_a=50,
+        n_b=50,
+        clusters_a=5,
+        clusters_b=5,
+        median_a=100.0,
+        median_b=100.0 * ratio,
+        method="paired by boot",
+        sentence="",
     )

@@ -6,34 +6,9 @@ import math
 
 import pytest
 
-from oscope.statistics.compare import Answer, ComparedMetric
+from oscope.statistics.compare import ComparedMetric
 from oscope.statistics.layout import judge_layout
-
-
-def compared(
-    ratio: float, low: float, high: float, *, different: Answer = "yes", unit: str = "ns"
-) -> ComparedMetric:
-    return ComparedMetric(
-        factors={},
-        metric="time_ns",
-        unit=unit,
-        ratio=ratio,
-        difference=(ratio - 1) * 100,
-        ci95=(low, high),
-        p=0.01,
-        p_holm=0.01,
-        different=different,
-        matters="cannot tell",
-        detectable=0.01,
-        n_a=50,
-        n_b=50,
-        clusters_a=5,
-        clusters_b=5,
-        median_a=100.0,
-        median_b=100.0 * ratio,
-        method="paired by boot",
-        sentence="",
-    )
+from synthetic import compared
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ mod ports;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
@@ -28,6 +29,8 @@ const PROBE: &str = "/oscope-probe";
 /// The RAM disk, and where it is mounted: what a workload writes, it writes here.
 const DISK: &str = "/dev/ram0";
 const DATA: &str = "/tmp";
+/// Where workloads put a scratch file if nothing else is said: on the same disk.
+const SCRATCH: &str = "/var/tmp";
 /// Where the probe notes what it made.
 const STATE: &str = "/run/oscope";
 /// Any will do, as long as it is always the same: from it follow the order of names in a folder and the place of a file's blocks.
@@ -67,6 +70,9 @@ fn serve() -> Result<String, Failure> {
     fs::create_dir_all(STATE).map_err(|error| Failure::system(STATE, error))?;
     show_loopback()?;
     make_disk()?;
+    fs::create_dir_all("/var")
+        .and_then(|()| symlink(DATA, SCRATCH))
+        .map_err(|error| Failure::system(SCRATCH, error))?;
     let options = fs::read_to_string("/proc/cmdline")
         .map_err(|error| Failure::system("/proc/cmdline", error))?;
     let mut probe = Command::new(PROBE);

@@ -9,7 +9,7 @@ from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
+from rich.segment import Segments
 from rich.text import Text
 
 from oscope import digits, disturbed
@@ -64,8 +64,10 @@ def print_experiment(results: Analysed, experiment: ExperimentResults, out: Cons
         given = ", ".join(f"{name}={written[name]}" for name in fixed)
         out.print(Text(given, style="dim"))
     if any(results.summary(experiment, point, experiment.headline) for point in experiment.points):
-        table, hidden = summary_table(results, experiment, out.width)
-        out.print(table)
+        columns, hidden = summary_columns(results, experiment, out.width)
+        # What is wider than the terminal is wrapped by it: a figure that is cut off tells nothing.
+        whole = out.options.update(width=max(out.width, table_width(columns)))
+        out.print(Segments(out.render(grid(columns), whole)), soft_wrap=True, end="")
         if hidden:
             print_prose(f"wider terminals also show: {', '.join(hidden)}", out, style="dim")
     for traced in traces.tables(experiment):
@@ -131,35 +133,52 @@ def machine(environment: Mapping[str, Any]) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def summary_table(results: Analysed, experiment: ExperimentResults, width: int) -> tuple[Table, list[str]]:
-    """Return the table of an experiment's measured points, and the metrics that found no room in `width`."""
-    varied = experiment.varied()
+def summary_columns(
+    results: Analysed, experiment: ExperimentResults, width: int
+) -> tuple[list[list[str]], list[str]]:
+    """Return the columns for an experiment's measured points, and the headings that found no room in `width`.
+
+    The factors and the headline with its interval are there even where they are wider.
+    """
     headline = experiment.headline
     found = ((point, results.summary(experiment, point, headline)) for point in experiment.points)
     measured = [(point, summary) for point, summary in found if summary is not None]
     points = [point for point, _ in measured]
     summaries = [summary for _, summary in measured]
-    columns = [[name, *(levels(experiment, point.factors)[name] for point in points)] for name in varied]
+    columns = [
+        [name, *(levels(experiment, point.factors)[name] for point in points)] for name in experiment.varied()
+    ]
     columns += measurement_columns(headline, summaries, experiment.metrics[headline].unit)
-    columns.append(aligned(["n", *(digits.format_count(summary.n) for summary in summaries)]))
-    columns.append(aligned(["worth", *(digits.format_count(summary.worth) for summary in summaries)]))
+    hidden = []
+    for further in (*_sample_columns(summaries), *_metric_columns(results, experiment, points)):
+        if table_width([*columns, further]) > width:
+            hidden.append(further[0].strip())
+        else:
+            columns.append(further)
+    return columns, hidden
+
+
+def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
+    """Yield the columns on the samples: how many, what they are worth, and their shape where it says more."""
+    yield aligned(["n", *(digits.format_count(summary.n) for summary in summaries)])
+    yield aligned(["worth", *(digits.format_count(summary.worth) for summary in summaries)])
     shapes = [shape(summary) for summary in summaries]
     if any(shapes):
-        columns.append(["shape", *shapes])
-    hidden = []
+        yield ["shape", *shapes]
+
+
+def _metric_columns(
+    results: Analysed, experiment: ExperimentResults, points: Sequence[PointSamples]
+) -> Iterator[list[str]]:
+    """Yield a column for each metric beside the headline that has a value."""
     for name, column in list(experiment.metrics.items())[1:]:
         figures = [results.summary(experiment, point, name) for point in points]
         if not any(figures):
             continue
         if name in WORDS:
-            further = [name, *(words_text(point, name) for point in points)]
+            yield [name, *(words_text(point, name) for point in points)]
         else:
-            further = median_column(name, figures, column.unit)
-        if table_width([*columns, further]) > width:
-            hidden.append(name if name in WORDS else _heading(name, column.unit))
-        else:
-            columns.append(further)
-    return grid(columns), hidden
+            yield median_column(name, figures, column.unit)
 
 
 def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
@@ -223,18 +242,18 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
-    """Yield a line on the metrics that no sample has, although there are samples."""
+    """Yield a line for each reason why metrics have no value in any sample, although there are samples."""
     shown = shown_metrics(experiment)
-    missing = [name for name in experiment.metrics if name not in shown]
-    if not missing or not any(map(len, experiment.points)):
+    if not any(map(len, experiment.points)):
         return
     clock = experiment.environment.get("clock") or {}
-    reason = (
-        f"the clock is {_clock(clock)}, because {clock['why']}"
-        if clock.get("why")
-        else "no sample has a value"
-    )
-    yield f"not measured: {', '.join(missing)}: {reason}"
+    missing: dict[str, list[str]] = defaultdict(list)
+    for name, column in experiment.metrics.items():
+        if name not in shown:
+            told = f"the clock is {_clock(clock)}, because {clock['why']}" if clock.get("why") else ""
+            missing[(column.unit == "cycles" and told) or "no sample has a value"].append(name)
+    for reason, names in missing.items():
+        yield f"not measured: {', '.join(names)}: {reason}"
 
 
 def _guest(guest: Mapping[str, Any] | None) -> str:

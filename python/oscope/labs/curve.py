@@ -127,6 +127,15 @@ def ratio_text(row: ComparedMetric | None) -> str:
     return MISSING if row is None else bounded_text(row.ratio, *row.ci95)
 
 
+def not_different(row: ComparedMetric) -> str:
+    """Say of a ratio that is no proven difference what it is: `which cannot be told from 1`."""
+    if row.different == "no":
+        return "which is no difference"
+    low, high = row.ci95
+    among = " among so many comparisons" if low > 1 or high < 1 else ""
+    return f"which cannot be told from 1{among}"
+
+
 def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:
     """Return the best point of a curve, and those that cannot be told from it (paired by block, Holm)."""
     column = experiment.metrics[metric]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from oscope.digits import MISSING, format_share, format_value
 from oscope.experiment import Level
-from oscope.labs.curve import ratio_text
+from oscope.labs.curve import not_different, ratio_text
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
@@ -79,8 +79,7 @@ def _answer(results: Analysed, side: Side) -> str:
         f"{ratio_text(row)} times"
     )
     if row.different != "yes":
-        verdict = "which is no difference" if row.different == "no" else "which cannot be told from 1"
-        return f"{told}, {verdict}."
+        return f"{told}, {not_different(row)}."
     bare = printed(side, BARE, SILENT)
     beside = "" if bare is None else f" Against {BARE} the silent call is {ratio_text(bare)} times."
     return f"{told}, so that the printing is {_share(row)} of it.{beside}"

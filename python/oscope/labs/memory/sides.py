@@ -9,7 +9,7 @@ import numpy as np
 
 from oscope.digits import MISSING, format_count, format_value
 from oscope.experiment import Level
-from oscope.labs.curve import derived, has, metric, ratio_text
+from oscope.labs.curve import derived, has, metric, not_different, ratio_text
 from oscope.labs.memory import reference
 from oscope.labs.words import listed, median
 from oscope.report.document import Table
@@ -183,10 +183,8 @@ def told(row: ComparedMetric | None) -> str:
     """Return `1.46 (1.45 to 1.47) times`, or what can be said of it."""
     if row is None:
         return "not compared"
-    if row.different == "yes":
-        return f"{ratio_text(row)} times"
-    verdict = "is no difference" if row.different == "no" else "cannot be told from 1"
-    return f"{ratio_text(row)} times, which {verdict}"
+    text = f"{ratio_text(row)} times"
+    return text if row.different == "yes" else f"{text}, {not_different(row)}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from oscope.digits import MISSING
 from oscope.experiment import Level
-from oscope.labs.curve import At, has, ratio_text
+from oscope.labs.curve import At, has, not_different, ratio_text
 from oscope.labs.curve import unmeasured as all_unmeasured
 from oscope.labs.transfer import PLAIN, pair
 from oscope.labs.words import counted
@@ -146,9 +146,7 @@ def verdict(row: ComparedMetric | None) -> list[str]:
 def times(row: ComparedMetric, what: str) -> str:
     """Return `1.46 (1.45 to 1.47) times WHAT`, and where that is no difference, or cannot be told, that."""
     text = f"{ratio_text(row)} times {what}"
-    if row.different == "yes":
-        return text
-    return f"{text}, which {'is no difference' if row.different == 'no' else 'cannot be told from 1'}"
+    return text if row.different == "yes" else f"{text}, {not_different(row)}"
 
 
 def first(experiment: ExperimentResults, metric: str, name: str, **levels: Level) -> PointSamples | None:
