@@ -79,7 +79,18 @@ def test_what_is_no_share_is_named(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1536 B"), (2**30, "1 GiB")]
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1 KiB"),
+        (1536, "1536 B"),
+        (2**30, "1 GiB"),
+        (1_502_860, "1502860 B"),
+        (12_500_000, "12.5 MB"),
+        (125_000_000, "125 MB"),
+        (1_250_000_000, "1250 MB"),
+    ],
 )
 def test_sizes_are_written_exactly(size: int, text: str) -> None:
     assert units.format_bytes(size) == text

@@ -86,11 +86,13 @@ def _shortest(number: Fraction) -> str:
 
 
 def format_bytes(size: int) -> str:
-    """Write a size exactly, in the largest binary unit that gives a whole number: `128 KiB`, `1500 B`."""
+    """Write a size exactly, in the largest binary unit that divides it, or as `12.5 MB`, or as `1500 B`."""
     for prefix in reversed(_BINARY):
         if size and size % _BINARY[prefix] == 0:
             return f"{size // _BINARY[prefix]} {prefix}iB"
-    return f"{size} B"
+    # The rate of a line is a round number of another kind.
+    tenth = _BYTES["MB"] // 10
+    return f"{_shortest(Fraction(size, 10 * tenth))} MB" if size and size % tenth == 0 else f"{size} B"
 
 
 def format_duration(seconds: float) -> str:

@@ -42,7 +42,7 @@ LATE_S = 0.1
 With it a sender that retries makes the receiver wait 900 ms, and a receiver that retries waits a second. It
 was chosen for the former, and says nothing of the document's programs.
 """
-MEBIBIT_S = 125_000
+MEGABIT_S = 125_000
 """1 Mbit/s, in bytes a second."""
 ALL_KINDS = "syscalls+sched+faults"
 
@@ -219,7 +219,7 @@ NETWORK = Experiment(
     full=Design(
         factors={
             "where": ("namespaces",),
-            "rate": (0, 100 * MEBIBIT_S, 1000 * MEBIBIT_S),
+            "rate": (0, 100 * MEGABIT_S, 1000 * MEGABIT_S),
             "delay": (0, 0.001, 0.01, 0.05),
             "loss": (0, 1, 10),
             "size": (4 * MEBIBYTE,),
@@ -232,7 +232,7 @@ NETWORK = Experiment(
     quick=Design(
         factors={
             "where": ("namespaces",),
-            "rate": (0, 100 * MEBIBIT_S),
+            "rate": (0, 100 * MEGABIT_S),
             "delay": (0, 0.01),
             "loss": (0,),
             "size": (MEBIBYTE,),
