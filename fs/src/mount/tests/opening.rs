@@ -1,5 +1,6 @@
 //! What an open sees: another's change a moment ago, beside a close on its way, and after the server was away.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -11,7 +12,8 @@ use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{UtimensatFlags, utimensat};
 use nix::sys::time::TimeSpec;
 
-use super::rig::{Rig, options, through_daemon};
+use super::rig::{Rig, options, through_daemon, until};
+use crate::mount::tree::ROOT;
 
 fn conflicts(rig: &Rig) -> Vec<PathBuf> {
     let all = fs::read_dir(rig.on(""))
@@ -121,12 +123,15 @@ fn a_file_stays_shared_though_one_of_its_descriptors_was_closed() {
 fn what_was_read_unasked_without_the_server_is_not_built_upon() {
     let mut rig = Rig::new(options());
     fs::write(rig.at("f"), b"ours 1").unwrap();
+    let (_, f) = rig.shared().child_file(ROOT, OsStr::new("f")).unwrap();
+    // The kernel, or another test's program that is just being started, may have the copy a moment longer.
+    until("nobody has the copy", || !f.in_use());
     rig.server.stop();
-    super::rig::until("the mount knows it", || rig.shared().is_down());
+    until("the mount knows it", || rig.shared().is_down());
     let reading = File::open(rig.at("f")).unwrap();
     change_unseen(&rig, "f", b"theirs");
     rig.server.start();
-    super::rig::until("the mount knows it", || !rig.shared().is_down());
+    until("the mount knows it", || !rig.shared().is_down());
     let mut file = OpenOptions::new().append(true).open(rig.at("f")).unwrap();
     file.write_all(b" and 2").unwrap();
     drop((file, reading));
