@@ -110,6 +110,16 @@ def test_two_modes_are_told_and_one_is_not_split() -> None:
     assert sum(len(summary.modes) > 1 for summary in single) <= 1
 
 
+@pytest.mark.parametrize("n", [50, 99, 150])
+def test_equal_samples_beside_a_single_other_have_one_mode(n: int) -> None:
+    # Whose deviation without the other is a rounding error or 0, as the value has it.
+    for value in np.random.default_rng(1).lognormal(5, 2, 50):
+        values = np.full(n, value)
+        values[3] *= 1.5
+        (mode,) = summarise(values, np.arange(n) % 10).modes
+        assert (mode.location, mode.share) == (value, 1.0)
+
+
 def test_processes_that_differ_are_not_modes() -> None:
     random = np.random.default_rng(6)
     values = random.normal(100, 3, (8, 1)) + random.normal(0, 0.3, (8, 50))

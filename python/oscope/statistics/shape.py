@@ -65,9 +65,12 @@ def modes(values: Floats, effective: float) -> tuple[Mode, ...]:
     """
     only = (Mode(float(np.median(values)), 1.0),)
     low, high = np.quantile(values, [0.01, 0.99])
-    if len(values) < FEWEST_FOR_MODES or high <= low:
+    if len(values) < FEWEST_FOR_MODES:
         return only
     ordered = np.sort(values[(values >= low) & (values <= high)])
+    if ordered[0] == ordered[-1]:
+        # Their deviation may still be a rounding error above 0, of which SciPy makes no density.
+        return only
     thin = ordered[np.linspace(0, len(ordered) - 1, min(len(ordered), KDE_SAMPLES)).astype(int)]
     quartiles = np.quantile(thin, [0.25, 0.75])
     spread = float(np.std(thin, ddof=1))
