@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,14 +14,6 @@ use nix::sys::time::TimeSpec;
 
 use super::rig::{Rig, options, through_daemon, until};
 use crate::mount::tree::ROOT;
-
-fn conflicts(rig: &Rig) -> Vec<PathBuf> {
-    let all = fs::read_dir(rig.on(""))
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    all.filter(|path| path.to_string_lossy().contains(".conflict-"))
-        .collect()
-}
 
 /// Changes the content on the server, not the size nor the time.
 fn change_unseen(rig: &Rig, name: &str, content: &[u8]) {
@@ -77,7 +69,7 @@ fn a_small_new_file_is_filled_in_place_and_replaced_from_then_on() {
     file.write_all(b"ours").unwrap();
     drop(file);
     assert_eq!(fs::read(rig.on("h")).unwrap(), b"theirs");
-    let kept = conflicts(&rig);
+    let kept = rig.conflicts();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::read(&kept[0]).unwrap(), b"ours");
 }
@@ -136,7 +128,7 @@ fn what_was_read_unasked_without_the_server_is_not_built_upon() {
     file.write_all(b" and 2").unwrap();
     drop((file, reading));
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"theirs");
-    let kept = conflicts(&rig);
+    let kept = rig.conflicts();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::read(&kept[0]).unwrap(), b"ours 1 and 2");
 }
@@ -155,7 +147,7 @@ fn a_name_whose_file_was_removed_while_it_waited_to_go_back_can_be_made_anew() {
     rig.mount();
     fs::write(rig.at("f"), b"new").unwrap();
     assert_eq!(fs::read(rig.on("f")).unwrap(), b"new");
-    let kept = conflicts(&rig);
+    let kept = rig.conflicts();
     assert_eq!(kept.len(), 1, "{kept:?}");
     assert_eq!(fs::read(&kept[0]).unwrap(), b"base and more");
 }
