@@ -4,6 +4,7 @@
 //! standard error is for people. Exit status: 0 done, 1 failed, 2 the request is wrong.
 
 mod command;
+mod digest;
 mod failure;
 mod hex;
 mod mount;

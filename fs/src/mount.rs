@@ -24,7 +24,6 @@ mod attributes;
 mod back;
 mod beside;
 mod change;
-mod clock;
 mod closing;
 mod conflict;
 mod creating;
@@ -37,6 +36,7 @@ mod leftover;
 mod names;
 mod opening;
 mod operations;
+mod ours;
 mod recover;
 mod released;
 mod replies;
@@ -68,7 +68,6 @@ pub use recover::{Recovered, recover};
 pub use report::Report;
 pub use running::Mounted;
 
-use clock::Clock;
 use doubt::Doubt;
 use file::FileNode;
 use folders::Folder;
@@ -99,7 +98,6 @@ pub struct Shared {
     /// Held by who changes names in the tree and in the store, so that others see both changed or neither.
     names: RwLock<()>,
     next: AtomicU64,
-    clock: Clock,
     told: Told,
     /// Held while the store follows what the tree displaced: who waits for it finds the store as the tree is.
     following: Mutex<()>,

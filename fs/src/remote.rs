@@ -4,12 +4,16 @@
 //! An operation waits for it at most as long as its own limit. Threads do not survive a fork: a daemon forks first, connects then.
 
 mod attributes;
+mod clock;
+mod content;
 mod errno;
 mod fetch;
+mod handle;
 mod handshake;
 mod in_place;
 mod leftovers;
 mod link;
+mod listing;
 mod operations;
 mod put;
 mod session;
@@ -34,15 +38,19 @@ use nix::errno::Errno;
 
 #[cfg(test)]
 pub use attributes::Extensions;
-pub use attributes::{Attributes, Change, Kind, Put, PutError, Statvfs, Version};
+pub use attributes::{Attributes, Change, Kind, Put, PutError, Statvfs, Unsettled, Version};
+pub use clock::Clock;
+pub use listing::{BOUNDS, Bounds};
 pub use target::Target;
 pub use temporary::{Journal, Temporary, is_temporary};
 
 use fetch::Fetch;
 use link::Link;
+use listing::Listing;
 use put::Putting;
 use talk::{Talk, Trouble};
 
+use crate::digest::Digest;
 use crate::failure::Failure;
 
 /// How long things may take.
@@ -85,6 +93,7 @@ enum Again {
 /// A folder on a server.
 pub struct Remote {
     link: Link,
+    bounds: Bounds,
 }
 
 impl Remote {
@@ -94,14 +103,26 @@ impl Remote {
     /// What `ssh` said last (unknown host key, refused, permission denied), no such folder, a server that lacks what is needed; with a remedy.
     pub fn connect(target: Target, limits: Limits) -> Result<Self, Failure> {
         let link = Link::connect(target, limits)?;
-        Ok(Self { link })
+        Ok(Self {
+            link,
+            bounds: BOUNDS,
+        })
     }
 
     /// Without a connection as yet: it is tried in the background, for ever.
     #[cfg(test)]
     pub fn offline(target: Target, limits: Limits) -> Self {
         let link = Link::start(target, limits, None);
-        Self { link }
+        Self {
+            link,
+            bounds: BOUNDS,
+        }
+    }
+
+    /// The same with other bounds for what a folder may list.
+    #[cfg(test)]
+    pub fn bounded(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
     }
 
     /// End the connection; what waits for the server gets EIO at once, and so does all that comes later. Dropping does it too.
@@ -162,11 +183,13 @@ impl Remote {
     /// What is in a folder, without `.` and `..`, with what each name stands for. Names are any bytes but `/` and zero.
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, EACCES; EIO without an answer in time.
+    /// ENOENT, ENOTDIR, EACCES; EFBIG: the server lists more than [`BOUNDS`] lets in; EIO without an answer in time, or where the server
+    /// sends names too slowly.
     pub fn list(&self, path: &Path) -> Result<Vec<(OsString, Attributes)>, Errno> {
         let limit = self.link.limits.operation;
+        let bounds = self.bounds;
         self.run(Again::Yes, &[path], |talk| {
-            operations::list(talk, path, limit)
+            operations::list(talk, path, Listing::new(bounds, limit))
         })
     }
 
@@ -187,6 +210,22 @@ impl Remote {
     ) -> Result<Attributes, Errno> {
         check(&[path])?;
         Fetch::new(path, into, watch, self.link.limits.operation).run(&self.link)
+    }
+
+    /// The digest of what a file holds, with its attributes, kept nowhere. `None`: it is no regular file, or changes just now.
+    ///
+    /// # Errors
+    /// ENOENT, EACCES; EIO without progress for the limit.
+    pub fn digest(&self, path: &Path) -> Result<Option<(Attributes, Digest)>, Errno> {
+        let limit = self.link.limits.operation;
+        self.run(Again::Yes, &[path], |talk| {
+            content::digest(talk, path, limit)
+        })
+    }
+
+    /// The server's clock.
+    pub fn clock(&self) -> &Clock {
+        &self.link.clock
     }
 
     /// A new empty file with this mode, whatever the server's umask. Two round trips.

@@ -143,9 +143,10 @@ impl Server {
         let address = SocketAddr::from(([127, 0, 0, 1], self.port));
         let until = Instant::now() + PATIENCE;
         while TcpStream::connect_timeout(&address, PATIENCE).is_err() {
+            let ended = self.child.as_mut().unwrap().try_wait().unwrap();
             assert!(
-                Instant::now() < until,
-                "sshd does not answer: {}",
+                ended.is_none() && Instant::now() < until,
+                "sshd does not answer ({ended:?}): {}",
                 self.log()
             );
             thread::sleep(Duration::from_millis(10));

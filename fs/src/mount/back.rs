@@ -5,28 +5,28 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 
 use crate::command::log;
-use crate::remote::{Attributes, Kind, Put, PutError, Version};
+use crate::remote::{Attributes, Put, PutError, Unsettled, Version};
 use crate::store::{self, Copy, Digest};
 
 use super::Shared;
 use super::attributes::errno;
-use super::beside::{Ours, cut_off, save_theirs};
 use super::file::{FileNode, Noted, times};
-use super::filling::{fills_empty, left_by_filling};
+use super::filling::fills_empty;
 
 /// What is being copied back, from where to where.
-struct Load {
-    copy: Copy,
-    base: Option<Version>,
-    path: PathBuf,
-    attributes: Attributes,
+pub(super) struct Load {
+    pub(super) copy: Copy,
+    pub(super) base: Option<Version>,
+    pub(super) unsettled: Option<Unsettled>,
+    pub(super) path: PathBuf,
+    pub(super) attributes: Attributes,
     /// It has other names here, whose file it has to stay.
-    linked: bool,
-    noted: Noted,
-    digest: Digest,
-    began: i64,
+    pub(super) linked: bool,
+    pub(super) noted: Noted,
+    pub(super) digest: Digest,
+    pub(super) began: i64,
     /// The server has it, and is only to sync it.
-    again: bool,
+    pub(super) again: bool,
 }
 
 impl Shared {
@@ -115,12 +115,13 @@ impl Shared {
         };
         let (attributes, _) = known.ok_or(Errno::ESTALE)?;
         let noted = file.look(copy).map_err(errno)?;
-        let (before, acknowledged, base, unseen, diverted, clean, resync) = {
+        let (before, acknowledged, base, unsettled, unseen, diverted, clean, resync) = {
             let state = file.state();
             (
                 state.noted,
                 state.acknowledged,
                 state.base,
+                state.unsettled(),
                 // A coarse clock, or a page that was mapped and written to before, shows no change of times.
                 state.backing.is_some() && state.acknowledged.is_some(),
                 state.diverted.is_some(),
@@ -138,17 +139,23 @@ impl Shared {
             file.state().noted = Some(noted);
             return Ok(None);
         }
+        let again = looks_same || same;
         Ok(Some(Load {
             copy: copy.clone(),
             // The version is that of the name that it has lost.
             base: base.filter(|_| !displaced),
+            // The copy is what the server has, and then tells what that is.
+            unsettled: unsettled.map(|known| Unsettled {
+                content: known.content.or(again.then_some(digest)),
+                ..known
+            }),
             path,
             attributes,
             linked: names > 1 && !diverted,
             noted,
             digest,
-            began: self.clock.now(),
-            again: looks_same || same,
+            began: self.remote.clock().now(),
+            again,
         }))
     }
 
@@ -177,11 +184,17 @@ impl Shared {
         // After a cut by a rename alone, until it is known to be whole: a server that is held up may go on with what it had received.
         let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();
         let filling = (fills || load.linked).then_some(load.digest);
-        if let Err(why) = self.store.mark_sending(&load.copy, version, filling) {
+        if let Err(why) = self
+            .store
+            .mark_sending(&load.copy, version, Some(load.digest), filling)
+        {
             // A full disk must not keep what is dirty from leaving it; after a kill there may be a needless conflict copy.
             unwritten(load, why);
         }
-        let order = order(load, &load.path, load.base, times, durable);
+        let order = Put {
+            unsettled: load.unsettled,
+            ..order(load, &load.path, load.base, times, durable)
+        };
         let sent = match (load.linked, fills) {
             (true, _) => self.remote.put_in_place(load.copy.file(), &order),
             (false, true) => self.fill(load, &order),
@@ -190,89 +203,10 @@ impl Shared {
         if matches!(sent, Ok(None) | Err(PutError::Errno(_))) {
             // It may have been done: the answer alone may be what is missing.
             let mut state = file.state();
-            state.sending = Some(version);
+            (state.sending, state.sent) = (Some(version), Some(load.digest));
             state.filling = filling.or(state.filling);
         }
         sent
-    }
-
-    /// Whether what is there, which is not the base, may be replaced after all: it is of our own making, or is saved beside.
-    ///
-    /// # Errors
-    /// The server does not say.
-    fn takes_over(
-        &self,
-        file: &FileNode,
-        load: &Load,
-        there: Option<Attributes>,
-    ) -> Result<bool, Errno> {
-        let sending = file.state().sending;
-        let found = match there {
-            // An earlier copying back left it, of which no answer came.
-            Some(there) if sending == Some(there.version()) => sending,
-            Some(there) if load.linked && sending.is_some() => self.saved(file, load, &there)?,
-            Some(there) => self.was_filled(file, load, &there)?,
-            None => None,
-        };
-        let Some(version) = found else {
-            return Ok(false);
-        };
-        {
-            let mut state = file.state();
-            (state.base, state.acknowledged) = (Some(version), None);
-            // Once: who finds another's change again and again does not save it each time.
-            state.sending = None;
-        }
-        if let Err(why) = self.store.mark_found(&load.copy, version) {
-            unwritten(load, why);
-        }
-        Ok(true)
-    }
-
-    /// The version of what is there if a filling that was cut off left it.
-    fn was_filled(
-        &self,
-        file: &FileNode,
-        load: &Load,
-        there: &Attributes,
-    ) -> Result<Option<Version>, Errno> {
-        let filling = file.state().filling;
-        match (filling, load.base) {
-            (Some(sent), Some(_)) => {
-                left_by_filling(&self.remote, &load.path, there, load.copy.file(), sent)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    /// A writing in place of a linked file ended without an answer, and what is there now is neither the old nor the new: saves it beside
-    /// unless it is ours, so that ours may be written over it; `None` if it could not be saved.
-    ///
-    /// # Errors
-    /// EIO: the server does not say.
-    fn saved(
-        &self,
-        file: &FileNode,
-        load: &Load,
-        there: &Attributes,
-    ) -> Result<Option<Version>, Errno> {
-        if there.kind != Kind::File {
-            return Ok(None);
-        }
-        let ours = Ours {
-            copy: load.copy.file(),
-            sent: file.state().filling,
-        };
-        match save_theirs(&self.remote, &self.store, &load.path, there, &ours) {
-            Err(Errno::EIO) => Err(Errno::EIO),
-            Err(_) => Ok(None),
-            Ok((version, kept)) => {
-                if let Some(kept) = kept {
-                    log::note(&cut_off(&load.path, &kept));
-                }
-                Ok(Some(version))
-            }
-        }
     }
 
     fn fill(&self, load: &Load, order: &Put<'_>) -> Result<Option<Attributes>, PutError> {
@@ -290,7 +224,8 @@ impl Shared {
         let displaced_from = self.tree().displaced_from(ino);
         {
             let mut state = file.state();
-            (state.base, state.known) = (Some(now.version()), load.began);
+            (state.base, state.known) = (Some(now.version()), Some(load.began));
+            (state.content, state.sent) = (Some(load.digest), None);
             state.noted = Some(load.noted);
             state.acknowledged = Some(load.digest);
             state.unsynced = (!durable).then(|| now.version());
@@ -366,6 +301,7 @@ fn order<'a>(
     Put {
         path,
         expected: base,
+        unsettled: None,
         expect_nothing: base.is_none(),
         mode: load.attributes.mode,
         owner: Some((load.attributes.uid, load.attributes.gid)),
@@ -375,7 +311,7 @@ fn order<'a>(
 }
 
 /// The cache's disk has no room for what is known of a copy.
-fn unwritten(load: &Load, why: Errno) {
+pub(super) fn unwritten(load: &Load, why: Errno) {
     log::note(&format!(
         "cannot write down how far the copying back of {} is: {}",
         super::report::shown(&load.path),

@@ -11,7 +11,7 @@ use crate::store::{self, Digest, Store};
 
 use super::attributes::errno;
 use super::report::shown;
-use super::same::begins_with;
+use super::same::{begins_with, fetched};
 use super::tree::Displaced;
 use super::{Shared, conflict, locked};
 
@@ -61,25 +61,27 @@ pub(super) struct Ours<'a> {
 
 /// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut off may have torn
 /// it, or somebody else may have changed it; it cannot be told which. Not if it is a beginning of ours, or all that was sent: whoever wrote
-/// that, nothing is lost. The version of what was there, and the name that it has now.
+/// that, nothing is lost. What was there, and the name that it has now.
 pub(super) fn save_theirs(
     remote: &Remote,
     store: &Store,
     path: &Path,
     there: &Attributes,
     ours: &Ours<'_>,
-) -> Result<(Version, Option<PathBuf>), Errno> {
+) -> Result<((Version, Digest), Option<PathBuf>), Errno> {
     let theirs = store.make(there.size)?;
-    let there = remote.fetch(path, theirs.file(), &|_| Ok(()))?;
-    if begins_with(ours.copy, theirs.file())?
-        || Some(store::digest(theirs.file()).map_err(errno)?) == ours.sent
-    {
-        return Ok((there.version(), None));
+    // No more than there is room for: what is more by now changes just now.
+    let there = fetched(remote, path, theirs.file(), there.size)?;
+    let content = store::digest(theirs.file()).map_err(errno)?;
+    let found = (there.version(), content);
+    if begins_with(ours.copy, theirs.file())? || Some(content) == ours.sent {
+        return Ok((found, None));
     }
     for name in conflict::names(path) {
         let order = Put {
             path: &name,
             expected: None,
+            unsettled: None,
             expect_nothing: true,
             mode: there.mode,
             owner: Some((there.uid, there.gid)),
@@ -87,7 +89,7 @@ pub(super) fn save_theirs(
             durable: true,
         };
         match remote.put(theirs.file(), &order) {
-            Ok(_) => return Ok((there.version(), Some(name))),
+            Ok(_) => return Ok((found, Some(name))),
             Err(PutError::Conflict(_)) => {}
             Err(PutError::Errno(why)) => return Err(why),
         }

@@ -35,7 +35,7 @@ pub struct Wanted {
 struct Timed {
     /// The version that it had just before, if it has said so.
     before: Option<Version>,
-    /// When that was, by [`super::clock::Clock::now`], or a little earlier.
+    /// When that was, by [`crate::remote::Clock::now`], or a little earlier.
     asked: i64,
 }
 
@@ -84,7 +84,7 @@ impl Shared {
             Some(times) => self.before_timing(ino, &file, times.1),
             None => true,
         };
-        let asked = self.clock.now();
+        let asked = self.remote.clock().now();
         let before = self.change_on_server(ino, &change)?;
         if let (Some(times), Some(copy), true) =
             (change.times, file.copy(), file.state().journalled)
@@ -130,7 +130,7 @@ impl Shared {
             mtime: modification,
             ..base
         };
-        if let Err(why) = self.store.mark_sending(&copy, version, None) {
+        if let Err(why) = self.store.mark_sending(&copy, version, None, None) {
             log::note(&format!(
                 "cannot write down a new time of {}: {}",
                 copy.path().display(),
@@ -265,7 +265,15 @@ impl Shared {
         };
         let (journalled, acknowledged) = {
             let mut state = file.state();
-            (state.base, state.known) = (Some(now.version()), self.clock.now());
+            // A time that was set just now tells no more of others than the version before did.
+            let hides = state
+                .base
+                .is_none_or(|base| self.may_hide(base, state.known));
+            state.base = Some(now.version());
+            state.known = (!hides).then_some(timed.asked);
+            if state.journalled {
+                state.content = state.content.or(state.acknowledged);
+            }
             (state.journalled, state.acknowledged)
         };
         match (journalled, acknowledged) {
@@ -285,7 +293,7 @@ impl Shared {
     fn dated(&self, entry: &Entry, now: &Attributes, timed: &Timed) -> Result<(), Errno> {
         set_times(entry.copy.file(), (now.atime, now.mtime))?;
         let alone = entry.trusted && timed.before.is_some() && timed.before == entry.version;
-        let trusted = alone && self.clock.can_trust(now.mtime, timed.asked);
+        let trusted = alone && self.remote.clock().can_trust(now.mtime, timed.asked);
         self.store.mark_clean(&entry.copy, now.version(), trusted)
     }
 }

@@ -71,12 +71,12 @@ impl Shared {
         if let Some(path) = &path {
             match diverted {
                 // The name stands for the server's version, which is not in the cache.
-                true => self.store.forget(path),
+                true => self.forget_names(ino),
                 false => {
-                    let settled = set_times(copy.file(), (base.mtime, base.mtime)).and_then(|()| {
-                        self.store
-                            .mark_clean(&copy, base, self.clock.can_trust(base.mtime, known))
-                    });
+                    let clock = self.remote.clock();
+                    let trusted = known.is_some_and(|known| clock.can_trust(base.mtime, known));
+                    let settled = set_times(copy.file(), (base.mtime, base.mtime))
+                        .and_then(|()| self.store.mark_clean(&copy, base, trusted));
                     if let Err(error) = settled {
                         self.told.failed(path, error.desc());
                         return;
@@ -88,6 +88,12 @@ impl Shared {
         (state.journalled, state.mapped) = (false, None);
         (state.noted, state.acknowledged, state.diverted) = (None, None, None);
         state.suspect = false;
+    }
+
+    /// The copy is none of these names' any more.
+    fn forget_names(&self, ino: u64) {
+        let paths = self.tree().paths(ino);
+        paths.iter().for_each(|path| self.store.forget(path));
     }
 
     /// With the gate held: unbinds the copy if nothing needs it.
@@ -102,6 +108,7 @@ impl Shared {
         let pages = copy.as_ref().and_then(|copy| file.look(copy).ok());
         let mut state = file.state();
         (state.copy, state.backing, state.base) = (None, None, None);
+        (state.known, state.content, state.sent) = (None, None, None);
         (state.unasked, state.failed) = (false, false);
         state.pages = pages;
     }

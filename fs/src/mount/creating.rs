@@ -49,9 +49,9 @@ impl Shared {
         if known.is_none_or(|(_, file)| !file.in_use()) {
             self.put_leftover_beside(parent, name, &path)?;
         }
-        let began = self.clock.now();
+        let began = self.remote.clock().now();
         let made = self.remote.create(&path, mode & 0o7777)?;
-        self.clock.told(made.mtime);
+        self.remote.clock().told(made.mtime);
         let mut tree = self.tree();
         tree.taken(parent, name);
         let ino = tree.made(parent, name, made);
@@ -63,13 +63,13 @@ impl Shared {
         set_times(copy.file(), (made.atime, made.mtime))?;
         self.under_its_names(ino, &copy, |path| {
             self.store
-                .keep_dirty(&copy, path, Some(made.version()), kept(&made))
+                .keep_dirty(&copy, path, (Some(made.version()), None), kept(&made))
         })?;
         let noted = file.look(&copy).map_err(errno)?;
         {
             let mut state = file.state();
             state.copy = Some(copy);
-            (state.base, state.known) = (Some(made.version()), began);
+            (state.base, state.known) = (Some(made.version()), Some(began));
             state.journalled = true;
             state.noted = Some(noted);
         }

@@ -13,7 +13,7 @@ use fuser::BackingId;
 use nix::sys::stat::futimens;
 use nix::sys::time::TimeSpec;
 
-use crate::remote::Version;
+use crate::remote::{Unsettled, Version};
 use crate::store::{Copy, Digest};
 
 use super::locked;
@@ -35,8 +35,11 @@ pub struct State {
     pub copy: Option<Copy>,
     /// What the server has if nobody else changed it; `None`: no file.
     pub base: Option<Version>,
-    /// When that was read or put, by [`super::clock::Clock::now`]: a change in the same second cannot be told from it.
-    pub known: i64,
+    /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second cannot be told from it. `None`: that is not
+    /// known.
+    pub known: Option<i64>,
+    /// Digest of what the base held, where its version may hide another's change.
+    pub content: Option<Digest>,
     /// Open descriptions of the kernel.
     pub handles: u32,
     /// Those of them of which a descriptor was closed: they are closed, or have duplicates.
@@ -47,6 +50,8 @@ pub struct State {
     pub backing: Option<Arc<BackingId>>,
     /// What a copying back would have left on the server that ended without an answer.
     pub sending: Option<Version>,
+    /// Digest of that.
+    pub sent: Option<Digest>,
     /// Digest of what was being written in place when that ended without an answer.
     pub filling: Option<Digest>,
     /// The last copying back failed: it is tried again by the thread that tends, not by each release.
@@ -133,6 +138,12 @@ impl FileNode {
 }
 
 impl State {
+    /// What tells the base from another's change that has the same version; `None`: its version does.
+    pub fn unsettled(&self) -> Option<Unsettled> {
+        let (read, content) = (self.known, self.content);
+        (read.is_some() || content.is_some()).then_some(Unsettled { read, content })
+    }
+
     /// Whether the server has this content, but perhaps not on its disk.
     pub fn is_unsynced(&self) -> bool {
         self.unsynced.is_some() && self.unsynced == self.base

@@ -21,7 +21,7 @@ pub fn fills_empty(base: Option<Version>, size: u64) -> bool {
     base.is_some_and(|base| base.size == 0) && size <= ONE_REQUEST
 }
 
-/// The version of what the server has now (`there`) if a filling that was cut off has left it: a beginning of the copy, or all that was
+/// The version of what the server has now (`there`), and its digest, if a filling that was cut off has left it: a beginning of the copy, or all that was
 /// sent (`sent` is its digest) though the copy was changed since. The copy may replace it: whoever wrote it, nothing is lost.
 ///
 /// # Errors
@@ -32,7 +32,7 @@ pub fn left_by_filling(
     there: &Attributes,
     copy: &File,
     sent: Digest,
-) -> Result<Option<Version>, Errno> {
+) -> Result<Option<(Version, Digest)>, Errno> {
     if there.kind != Kind::File || there.size > ONE_REQUEST {
         return Ok(None);
     }
@@ -42,6 +42,7 @@ pub fn left_by_filling(
         Err(Errno::EFBIG | Errno::ENOENT | Errno::EACCES) => return Ok(None),
         got => got?,
     };
-    let ours = begins_with(copy, &found)? || store::digest(&found).map_err(errno)? == sent;
-    Ok(ours.then(|| got.version()))
+    let content = store::digest(&found).map_err(errno)?;
+    let ours = begins_with(copy, &found)? || content == sent;
+    Ok(ours.then(|| (got.version(), content)))
 }

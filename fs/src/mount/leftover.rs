@@ -57,6 +57,7 @@ impl Shared {
             let order = Put {
                 path: &beside,
                 expected: None,
+                unsettled: None,
                 expect_nothing: true,
                 mode: entry.kept.mode,
                 owner: Some((entry.kept.uid, entry.kept.gid)),

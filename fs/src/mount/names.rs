@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use fuser::RenameFlags;
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, Kind, is_temporary};
+use crate::command::log;
+use crate::remote::{Attributes, BOUNDS, Kind, is_temporary};
 
 use super::Shared;
 use super::doubt::{Doubt, gates};
@@ -158,7 +159,7 @@ impl Shared {
     pub(super) fn make_file(&self, parent: u64, name: &OsStr, mode: u32) -> Result<u64, Errno> {
         let path = self.free_path(parent, name)?;
         let made = self.remote.create(&path, mode & 0o7777)?;
-        self.clock.told(made.mtime);
+        self.remote.clock().told(made.mtime);
         let mut tree = self.tree();
         tree.taken(parent, name);
         Ok(tree.made(parent, name, made))
@@ -309,6 +310,14 @@ impl Shared {
                 (tree.path(ino).ok_or(Errno::ENOENT)?, tree.changes(ino))
             };
             let answer = self.remote.list(&path);
+            if answer == Err(Errno::EFBIG) {
+                log::note(&format!(
+                    "{}: the server lists more than {} names, or {} MiB of them: the folder cannot be listed here",
+                    super::report::shown(&path),
+                    BOUNDS.names,
+                    BOUNDS.bytes >> 20
+                ));
+            }
             let mut tree = self.tree();
             if tree.path(ino).as_ref() != Some(&path) {
                 continue;

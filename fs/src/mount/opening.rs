@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fuser::BackingId;
 use nix::errno::Errno;
 
-use crate::remote::{Attributes, State as Connection};
-use crate::store::{self, Copy, Dirty, Entry, Kept};
+use crate::remote::{Attributes, State as Connection, Version};
+use crate::store::{self, Copy, Digest, Dirty, Entry, Kept};
 
 use super::attributes::errno;
 use super::file::{FileNode, set_times};
@@ -117,20 +117,38 @@ impl Shared {
     /// With the gate held: writes down that the copy may change.
     fn before_writing(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
         self.ask_base(ino, file)?;
-        let (copy, base, journalled) = {
+        let (copy, base, known, journalled) = {
             let state = file.state();
-            (state.copy.clone(), state.base, state.journalled)
+            (
+                state.copy.clone(),
+                state.base,
+                state.known,
+                state.journalled,
+            )
         };
         let copy = copy.ok_or(Errno::EIO)?;
         if !journalled {
-            self.store.mark_dirty(&copy, base)?;
+            let content = match base {
+                Some(base) if self.may_hide(base, known) => {
+                    Some(store::digest(copy.file()).map_err(errno)?)
+                }
+                _ => None,
+            };
+            self.store.mark_dirty(&copy, base, content)?;
             let noted = file.look(&copy).map_err(errno)?;
             let mut state = file.state();
             state.journalled = true;
             state.noted = Some(noted);
-            state.acknowledged = None;
+            (state.content, state.acknowledged) = (content, None);
         }
         Ok(())
+    }
+
+    /// Whether a version that was read then may be another's as well, of a change that came later in the same second.
+    pub(super) fn may_hide(&self, version: Version, read: Option<i64>) -> bool {
+        let told = |read| self.remote.clock().is_settled(version.mtime, read);
+        // There is but one content of no bytes.
+        version.size > 0 && !read.is_some_and(told)
     }
 
     /// With the gate held: a copy for a node that is bound to none.
@@ -149,7 +167,7 @@ impl Shared {
             return self.begin_empty(ino, file);
         }
         if let Some(entry) = entry {
-            let read = self.clock.now();
+            let read = self.remote.clock().now();
             let good = match self.still_good(ino, &entry, wanted)? {
                 Good::Yes => Some((entry.version, read)),
                 Good::Unasked => {
@@ -161,7 +179,7 @@ impl Shared {
             };
             if let Some((base, known)) = good {
                 let mut state = file.state();
-                (state.base, state.known) = (base, known);
+                (state.base, state.known) = (base, Some(known));
                 state.copy = Some(entry.copy);
                 return Ok(());
             }
@@ -196,19 +214,34 @@ impl Shared {
 
     /// An empty copy of a file that the server has, which is about to be overwritten.
     fn begin_empty(&self, ino: u64, file: &FileNode) -> Result<(), Errno> {
-        let began = self.clock.now();
+        let began = self.remote.clock().now();
         let now = self.lstat(ino)?;
+        let (now, content) = match self.may_hide(now.version(), Some(began)) {
+            true => self.content_of(ino, now)?,
+            false => (now, None),
+        };
         let copy = self.store.make(0)?;
         self.under_its_names(ino, &copy, |path| {
             self.store
-                .keep_dirty(&copy, path, Some(now.version()), kept(&now))
+                .keep_dirty(&copy, path, (Some(now.version()), content), kept(&now))
         })?;
         let mut state = file.state();
         state.copy = Some(copy);
-        (state.base, state.known) = (Some(now.version()), began);
-        state.journalled = true;
+        (state.base, state.known) = (Some(now.version()), Some(began));
+        (state.content, state.journalled) = (content, true);
         (state.noted, state.acknowledged) = (None, None);
         Ok(())
+    }
+
+    /// What the server has of a file that is about to be emptied here, so that another's change can be told from it.
+    fn content_of(&self, ino: u64, now: Attributes) -> Result<(Attributes, Option<Digest>), Errno> {
+        let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
+        match self.remote.digest(&path) {
+            Ok(Some((now, content))) => Ok((now, Some(content))),
+            // Changing just now, or not for us to read: if its version is the same at the end, ours goes beside.
+            Ok(None) | Err(Errno::EACCES) => Ok((now, None)),
+            Err(why) => Err(why),
+        }
     }
 
     /// The whole file from the server into a new copy.
@@ -228,10 +261,10 @@ impl Shared {
             }
             Ok(())
         };
-        let began = self.clock.now();
+        let began = self.remote.clock().now();
         let got = self.remote.fetch(&path, copy.file(), &watch)?;
         set_times(copy.file(), (got.atime, got.mtime))?;
-        let trusted = self.clock.can_trust(got.mtime, began);
+        let trusted = self.remote.clock().can_trust(got.mtime, began);
         self.tree().note(ino, got, changes);
         self.under_its_names(ino, &copy, |path| {
             self.store
@@ -239,7 +272,7 @@ impl Shared {
         })?;
         let mut state = file.state();
         state.copy = Some(copy);
-        (state.base, state.known) = (Some(got.version()), began);
+        (state.base, state.known) = (Some(got.version()), Some(began));
         Ok(())
     }
 
@@ -325,6 +358,7 @@ pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     state.suspect = suspect;
     state.copy = Some(entry.copy.clone());
     (state.base, state.sending) = (dirty.base, dirty.sending);
+    (state.known, state.content, state.sent) = (None, dirty.content, dirty.sent);
     state.filling = dirty.filling;
     state.journalled = true;
     state.noted = None;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nix::errno::Errno;
 
 use crate::failure::Failure;
-use crate::remote::{Attributes, Kind, Put, PutError, Remote, Version};
+use crate::remote::{Attributes, Kind, Put, PutError, Remote, Unsettled, Version};
 use crate::store::{self, CopyId, Digest, Dirty, Entry, Rename, Store, Temporaries};
 
 use super::attributes::errno;
@@ -162,23 +162,27 @@ fn finish(
     if dirty.other_boot && dirty.settled != Some(digest) {
         return beside(remote, store, entry, alone);
     }
-    let mut base = dirty.base;
+    let (mut base, mut content) = (dirty.base, dirty.content);
     let mut outcome = Outcome::CopiedBack;
     for _ in 0..TRIES {
-        match put(remote, store, entry, base, digest) {
+        match put(remote, store, entry, (base, content), digest) {
             Ok(Some(now)) => {
                 return rest(store, entry, Some(now.version()), digest, alone, outcome);
             }
             // Cut off: the next try finds what is there.
-            Ok(None) => (dirty.sending, dirty.filling) = (Some(sent(entry)?), Some(digest)),
+            Ok(None) => {
+                (dirty.sending, dirty.filling) = (Some(sent(entry)?), Some(digest));
+                dirty.sent = Some(digest);
+            }
             Err(PutError::Errno(why)) => return Err(why),
             Err(PutError::Conflict(Some(there)))
-                if ours(remote, store, entry, &dirty, &there, digest)? =>
+                if ours(remote, entry, &dirty, &there, digest)? =>
             {
-                if base == Some(there.version()) {
+                let known = (base, content);
+                (base, content) = (Some(there.version()), None);
+                if known == (base, content) {
                     return Err(Errno::EBUSY);
                 }
-                base = Some(there.version());
             }
             Err(PutError::Conflict(Some(there)))
                 if cut_off(entry, &dirty, &there) && matches!(outcome, Outcome::CopiedBack) =>
@@ -187,9 +191,9 @@ fn finish(
                     copy: entry.copy.file(),
                     sent: dirty.filling,
                 };
-                let (version, kept) =
+                let (theirs, kept) =
                     aside::save_theirs(remote, store, entry.path(), &there, &ours)?;
-                base = Some(version);
+                (base, content) = (Some(theirs.0), Some(theirs.1));
                 outcome = kept.map_or(outcome, Outcome::Mended);
             }
             Err(PutError::Conflict(_)) => return beside(remote, store, entry, alone),
@@ -203,14 +207,18 @@ fn put(
     remote: &Remote,
     store: &Store,
     entry: &Entry,
-    base: Option<Version>,
+    (base, content): (Option<Version>, Option<Digest>),
     digest: Digest,
 ) -> Result<Option<Attributes>, PutError> {
-    let order = order(entry, entry.path(), base)?;
+    let mut order = order(entry, entry.path(), base)?;
+    order.unsettled = content.map(|content| Unsettled {
+        read: None,
+        content: Some(content),
+    });
     if entry.paths.len() == 1 {
         return remote.put(entry.copy.file(), &order).map(Some);
     }
-    store.mark_sending(&entry.copy, sent(entry)?, Some(digest))?;
+    store.mark_sending(&entry.copy, sent(entry)?, Some(digest), Some(digest))?;
     remote.put_in_place(entry.copy.file(), &order)
 }
 
@@ -225,14 +233,20 @@ fn sent(entry: &Entry) -> Result<Version, Errno> {
 /// Whether what is there is of our own making: what was being sent, the beginning of it, or the very same content.
 fn ours(
     remote: &Remote,
-    store: &Store,
     entry: &Entry,
     dirty: &Dirty,
     there: &Attributes,
     digest: Digest,
 ) -> Result<bool, Errno> {
     if dirty.sending == Some(there.version()) {
-        return Ok(true);
+        let sent = match dirty.sent {
+            // Its version may be another's change of the same second.
+            Some(sent) => remote.digest(entry.path())?.map(|found| found.1 == sent),
+            None => Some(true),
+        };
+        if sent == Some(true) {
+            return Ok(true);
+        }
     }
     if let Some(sent) = dirty.filling
         && left_by_filling(remote, entry.path(), there, entry.copy.file(), sent)?.is_some()
@@ -242,9 +256,8 @@ fn ours(
     if there.size != entry.copy.file().metadata().map_err(errno)?.len() {
         return Ok(false);
     }
-    let other = store.make(there.size)?;
-    remote.fetch(entry.path(), other.file(), &|_| Ok(()))?;
-    Ok(store::digest(other.file()).map_err(errno)? == digest)
+    let found = remote.digest(entry.path())?;
+    Ok(found.is_some_and(|(_, found)| found == digest))
 }
 
 /// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very time after it
@@ -318,6 +331,7 @@ fn order<'a>(
     Ok(Put {
         path,
         expected: base,
+        unsettled: None,
         expect_nothing: base.is_none(),
         mode: entry.kept.mode,
         owner: Some((entry.kept.uid, entry.kept.gid)),

@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::remote::{Attributes, Kind, Remote};
 use crate::store::{Store, Temporaries};
 
-use super::clock::Clock;
 use super::session::Session;
 use super::tend::Tender;
 use super::tree::Tree;
@@ -48,7 +47,6 @@ impl Mounted {
             folders: Mutex::new(HashMap::new()),
             names: RwLock::new(()),
             next: AtomicU64::new(1),
-            clock: Clock::default(),
             told: super::report::Told::default(),
             following: Mutex::default(),
             spare: Mutex::new(None),

@@ -29,7 +29,7 @@ impl Shared {
         ino: u64,
         entry: &Entry,
     ) -> Result<Option<(Option<Version>, i64)>, Errno> {
-        let began = self.clock.now();
+        let began = self.remote.clock().now();
         let (path, changes) = {
             let tree = self.tree();
             (tree.path(ino).ok_or(Errno::ESTALE)?, tree.changes(ino))
@@ -38,7 +38,10 @@ impl Shared {
             return Ok(None);
         };
         self.tree().note(ino, got, changes);
-        let (version, trusted) = (got.version(), self.clock.can_trust(got.mtime, began));
+        let (version, trusted) = (
+            got.version(),
+            self.remote.clock().can_trust(got.mtime, began),
+        );
         if trusted || entry.version != Some(version) {
             set_times(entry.copy.file(), (got.atime, got.mtime))?;
             self.store.mark_clean(&entry.copy, version, trusted)?;
@@ -57,7 +60,7 @@ impl Shared {
         let (Some(copy), Some(base), true) = (copy, base, unasked) else {
             return Ok(());
         };
-        let began = self.clock.now();
+        let began = self.remote.clock().now();
         let path = self.tree().path(ino);
         if let Some(path) = path {
             let found = self.store.make(base.size)?;
@@ -69,8 +72,8 @@ impl Shared {
             };
             let mut state = file.state();
             (state.base, state.known) = match same {
-                Some(got) => (Some(got.version()), began),
-                None => (Some(NEVER), began),
+                Some(got) => (Some(got.version()), Some(began)),
+                None => (Some(NEVER), Some(began)),
             };
         }
         file.state().unasked = false;

@@ -5,6 +5,8 @@ use std::path::Path;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
+
 /// What a name stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -77,6 +79,8 @@ pub struct Put<'a> {
     /// The version that is to be replaced. Another one there is a conflict; nothing there is none (it is made anew).
     /// `None`: nothing is there or whatever is there.
     pub expected: Option<Version>,
+    /// That version may hide another's change: see there. `None`: it tells.
+    pub unsettled: Option<Unsettled>,
     /// Anything there is a conflict.
     pub expect_nothing: bool,
     /// Permissions that it is to have: 0o7777.
@@ -87,6 +91,15 @@ pub struct Put<'a> {
     pub times: Option<(u32, u32)>,
     /// On the server's disk before it gets its name, where the server has `fsync@openssh.com`.
     pub durable: bool,
+}
+
+/// What tells a version from another's change of the same size and second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsettled {
+    /// When it was read, by [`super::Clock::now`]: if it was old enough then, by the server's clock at the putting, it tells by itself.
+    pub read: Option<i64>,
+    /// What was there then. Where that is not known the version is taken for another one.
+    pub content: Option<Digest>,
 }
 
 /// Why a file was not put.

@@ -251,7 +251,6 @@ fn empty(talk: &mut Talk<'_>, path: &Path) -> Result<bool, Trouble> {
             break;
         }
     }
-    talk.close_quietly(&handle);
     Ok(others == 0)
 }
 

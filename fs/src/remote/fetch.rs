@@ -104,11 +104,7 @@ impl<'a> Fetch<'a> {
         });
         let said = talk.handle(id)?;
         let handle = settle(talk, said, Doing::Read(self.path))?;
-        let end = self.opened(talk, &handle);
-        if !matches!(end, Err(Trouble::Lost | Trouble::Unsent)) {
-            talk.close_later(&handle);
-        }
-        end
+        self.opened(talk, &handle)
     }
 
     /// From an open file. A small one comes with its attributes before and after in one round trip.
@@ -252,7 +248,7 @@ impl<'a> Fetch<'a> {
 }
 
 /// Bytes of one read: as many whole blocks as the server gives.
-fn chunk(talk: &Talk<'_>) -> u64 {
+pub fn chunk(talk: &Talk<'_>) -> u64 {
     match u64::from(talk.extensions().read_length) {
         most if most > BLOCK => most - most % BLOCK,
         most => most,

@@ -120,10 +120,7 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
         )));
     };
     Ok(match (told, opened) {
-        (Ok(attributes), Ok(handle)) if attributes.kind == Kind::Folder => {
-            talk.close_quietly(&handle);
-            Ok(())
-        }
+        (Ok(attributes), Ok(_)) if attributes.kind == Kind::Folder => Ok(()),
         (Err(Status::NoSuchFile), _) => Err(failure(
             "no such folder",
             "make it there, or check the name",

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, PutError, Version};
 use super::errno::{Doing, settle};
+use super::handle::Handle;
 use super::operations::{NEW, ask_open};
 use super::put::{PRIVATE, Putting, Stop, TRIES, judge, whole};
 use super::talk::{Said, Talk, Trouble};
@@ -54,13 +55,10 @@ impl Putting<'_> {
         let open = ask_open(talk, path, flag::WRITE, PRIVATE);
         let there = talk.attributes(look)?;
         let mut opened = talk.handle(open)?;
-        let judged = self.may_overwrite(there);
+        self.may_overwrite(there)?;
+        self.judge_content(talk, there)?;
         let mut there = there.ok();
-        if let (Err(_), Ok(handle)) = (&judged, &opened) {
-            talk.close_quietly(handle);
-        }
-        judged?;
-        if opened == Err(Status::NoSuchFile) {
+        if matches!(opened, Err(Status::NoSuchFile)) {
             self.begun = true;
             let open = ask_open(talk, path, NEW, PRIVATE);
             opened = talk.handle(open)?;
@@ -123,7 +121,6 @@ impl Putting<'_> {
                 let _ = talk.status(id);
             }
         }
-        talk.close_quietly(&handle);
         ours.map(drop)
     }
 
@@ -151,19 +148,16 @@ impl Putting<'_> {
     fn opened(
         &self,
         talk: &mut Talk<'_>,
-        handle: &[u8],
+        handle: &Handle<'_>,
         there: Option<&Attributes>,
     ) -> Result<Attributes, Stop> {
         let path = self.order.path;
         let mut upload = Upload::new(self.from, handle, self.limit, path);
-        if let Err(trouble) = upload.send(talk) {
-            talk.close_quietly(handle);
-            return Err(trouble.into());
-        }
+        upload.send(talk)?;
         let attributes = upload.ask_attributes(talk, self.order, there);
         let sync = upload.ask_sync(talk, self.order);
         let new = talk.ask_handle(kind::FSTAT, handle);
-        let close = talk.ask_handle(kind::CLOSE, handle);
+        let close = handle.ask_close(talk);
         let sent = upload.settle(talk)?;
         // The file is not ours, perhaps, and then keeps its owner: the mode was that of the file itself.
         attributes.settle(talk, path)?;

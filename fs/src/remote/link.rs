@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::Extensions;
+use super::clock::Clock;
 use super::handshake::{explain, greet};
 use super::leftovers::Leftovers;
 use super::session::{Session, locked};
@@ -55,6 +56,8 @@ pub struct Link {
     pub target: Arc<Target>,
     /// How long things may take.
     pub limits: Limits,
+    /// The server's.
+    pub clock: Clock,
     hub: Arc<Hub>,
     keeper: Mutex<Option<JoinHandle<()>>>,
 }
@@ -95,6 +98,7 @@ impl Link {
         Self {
             target,
             limits,
+            clock: Clock::default(),
             hub,
             keeper: Mutex::new(keeper.ok()),
         }

@@ -11,11 +11,15 @@ use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Statvfs};
 use super::errno::{Doing, parent, settle};
+use super::listing::{Brought, Listing};
 use super::talk::{Said, Talk, Trouble};
-use super::wire::{Malformed, Packet, Reader, Status, flag, kind};
+use super::wire::{Malformed, Packet, Status, flag, kind};
 
 /// READDIR requests under way at once: at first, and at most.
 const LISTING: (usize, usize) = (2, 16);
+
+/// Bytes of a symbolic link's text and the zero behind it at most: `PATH_MAX`.
+const LONGEST_LINK: usize = 4096;
 
 /// How a file is opened that has to be new.
 pub const NEW: u32 = flag::WRITE | flag::CREATE | flag::EXCLUSIVE;
@@ -30,54 +34,35 @@ pub fn lstat(talk: &mut Talk<'_>, path: &Path) -> Result<Attributes, Trouble> {
     settle(talk, said, Doing::Look)
 }
 
-/// What is in a folder. `more` is called when the server made progress.
+/// What is in a folder.
 pub fn list(
     talk: &mut Talk<'_>,
     path: &Path,
-    limit: std::time::Duration,
+    mut listing: Listing,
 ) -> Result<Vec<(OsString, Attributes)>, Trouble> {
     let id = talk.ask_path(kind::OPENDIR, path);
     let said = talk.handle(id)?;
     let handle = settle(talk, said, Doing::List(path))?;
-    let mut found = Vec::new();
     let mut asked: VecDeque<u32> = VecDeque::new();
     let mut width = LISTING.0;
-    let result = loop {
+    loop {
         while asked.len() < width {
             let id = talk.ask_handle(kind::READDIR, &handle);
             asked.push_back(id);
         }
         let Some(id) = asked.pop_front() else {
-            break Ok(());
+            return Err(Trouble::Errno(Errno::EIO));
         };
-        match talk.read(id, kind::NAME, |body| names(body, &mut found))? {
-            Ok(()) => {
-                talk.extend(limit);
+        match talk.read(id, kind::NAME, |body| listing.take(body))? {
+            Ok(Brought::Names) => {
+                talk.deadline = listing.deadline()?;
                 width = (width * 2).min(LISTING.1);
             }
-            Err(Status::End) => break Ok(()),
-            Err(status) => break Err(status),
-        }
-    };
-    talk.close_later(&handle);
-    settle(talk, result, Doing::List(path))?;
-    Ok(found)
-}
-
-/// The names of one answer to READDIR; one that could lead out of the folder is no name.
-fn names(body: &mut Reader<'_>, found: &mut Vec<(OsString, Attributes)>) -> Result<(), Malformed> {
-    for _ in 0..body.number()? {
-        let name = body.text()?;
-        body.text()?;
-        let attributes = body.attributes()?;
-        if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
-            return Err(Malformed);
-        }
-        if name != b"." && name != b".." {
-            found.push((OsString::from_vec(name.to_vec()), attributes));
+            Ok(Brought::Nothing) => {}
+            Ok(Brought::End) | Err(Status::End) => return Ok(listing.into_names()),
+            said => settle(talk, said.map(drop), Doing::List(path))?,
         }
     }
-    Ok(())
 }
 
 /// Gather the request to open a file for writing; one that is made by it gets this mode, less the server's umask.
@@ -101,8 +86,8 @@ pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attr
     // By its name, as the handle is not known before the answer: the server does one after the other.
     let look = talk.ask_path(kind::LSTAT, path);
     let said = talk.handle(id)?;
-    let handle = settle(talk, said, Doing::Make(path))?;
-    talk.close_later(&handle);
+    // Nothing is written through it: closed at once.
+    drop(settle(talk, said, Doing::Make(path))?);
     let made = talk.attributes(look);
     with_mode(talk, path, mode, made)
 }
@@ -233,7 +218,12 @@ pub fn read_link(talk: &mut Talk<'_>, path: &Path) -> Result<PathBuf, Trouble> {
     let id = talk.ask_path(kind::READLINK, path);
     let said = talk.read(id, kind::NAME, |body| {
         body.number()?;
-        Ok(PathBuf::from(OsString::from_vec(body.text()?.to_vec())))
+        let text = body.text()?;
+        // What no kernel would take (symlink(2)).
+        if text.is_empty() || text.len() >= LONGEST_LINK || text.contains(&0) {
+            return Err(Malformed);
+        }
+        Ok(PathBuf::from(OsString::from_vec(text.to_vec())))
     })?;
     settle(talk, said, Doing::Look)
 }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Change, Kind, Put, PutError};
+use super::content;
 use super::errno::{Doing, parent, settle};
 use super::link::Link;
 use super::operations::{NEW, ask_open, ask_rename, renamed};
@@ -136,13 +137,17 @@ impl<'a> Putting<'a> {
     /// The whole file under its temporary name, with all that it is to have: its attributes.
     fn stage(&self, talk: &mut Talk<'_>, temporary: &Path) -> Result<Attributes, Stop> {
         let id = ask_open(talk, temporary, NEW, PRIVATE);
+        let look = talk.ask_path(kind::LSTAT, temporary);
         let said = talk.handle(id)?;
         let handle = settle(talk, said, Doing::Make(temporary))?;
+        if let Ok(made) = talk.attributes(look)? {
+            self.link.clock.told(made.mtime);
+        }
         let mut upload = Upload::new(self.from, &handle, self.limit, temporary);
         upload.send(talk)?;
         let attributes = upload.ask_attributes(talk, self.order, None);
         let sync = upload.ask_sync(talk, self.order);
-        let close = talk.ask_handle(kind::CLOSE, &handle);
+        let close = handle.ask_close(talk);
         let new = talk.ask_path(kind::LSTAT, temporary);
         let old = talk.ask_path(kind::LSTAT, self.order.path);
         let sent = upload.settle(talk)?;
@@ -156,7 +161,40 @@ impl<'a> Putting<'a> {
         judge(self.order, said)?;
         let made = self.own(talk, temporary, made, owned)?;
         whole(&made, &sent)?;
+        // Last of all: what is compared now is replaced by the next request.
+        self.judge_content(talk, said)?;
         Ok(made)
+    }
+
+    /// What is there has the version expected: it must have the content too, where the version does not tell.
+    pub(super) fn judge_content(
+        &self,
+        talk: &mut Talk<'_>,
+        there: Said<Attributes>,
+    ) -> Result<(), Stop> {
+        let (Some(version), Some(unsettled), Ok(there)) =
+            (self.order.expected, self.order.unsettled, there)
+        else {
+            return Ok(());
+        };
+        let clock = &self.link.clock;
+        let told = |read| clock.can_trust(version.mtime, read);
+        if version.size == 0 || unsettled.read.is_some_and(told) {
+            return Ok(());
+        }
+        let same = match unsettled.content {
+            Some(content) => match content::digest(talk, self.order.path, self.limit) {
+                Ok(found) => found.is_some_and(|(_, digest)| digest == content),
+                // It went away meanwhile, or may not be read: then it cannot be told.
+                Err(Trouble::Errno(Errno::ENOENT | Errno::EACCES)) => false,
+                Err(trouble) => return Err(trouble.into()),
+            },
+            None => false,
+        };
+        match same {
+            true => Ok(()),
+            false => Err(Stop::Conflict(Some(there))),
+        }
     }
 
     /// Where the owner was refused: the group alone, if the server lets us, and no set-id bits of another's file.

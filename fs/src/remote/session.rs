@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::io::{BufReader, Read};
 use std::process::ChildStdout;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use gate::Gate;
 use super::attributes::Extensions;
 use super::talk::Trouble;
 use super::target::Target;
-use super::wire::{self, Answer, Reader};
+use super::wire::{self, Answer, Packet, Reader};
 
 /// Where an answer goes, or the news that there will be none.
 type Waiter = Sender<(u32, Option<Answer>)>;
@@ -161,12 +161,32 @@ impl Session {
 
     /// Send whole packets, within `deadline`; those that were put off go with them, first.
     pub fn send(&self, bytes: &[u8], deadline: Instant) -> Result<(), Trouble> {
-        let mut before = std::mem::take(&mut *locked(&self.put_off));
+        let before = std::mem::take(&mut *locked(&self.put_off));
         if before.is_empty() {
             return self.send_now(bytes, deadline);
         }
-        before.extend_from_slice(bytes);
-        self.send_now(&before, deadline)
+        let sent = self.send_now(&[&before, bytes].concat(), deadline);
+        if sent == Err(Trouble::Late) {
+            self.put_off(&before);
+        }
+        sent
+    }
+
+    /// Close a handle: with the next requests, or by [`Self::send_put_off`]. A failure to do so concerns nobody.
+    pub fn close_handle(&self, handle: &[u8]) {
+        let (nobody, _) = mpsc::channel();
+        // A session that has ended has closed all.
+        if let Ok(id) = self.register(&nobody) {
+            let close = Packet::request(wire::kind::CLOSE, id).text(handle);
+            self.put_off(&close.finish());
+        }
+    }
+
+    /// Nobody waits for these answers any more.
+    pub fn abandon(&self, ids: &[u32]) {
+        if let Some(pending) = &mut *locked(&self.pending) {
+            ids.iter().for_each(|id| drop(pending.remove(id)));
+        }
     }
 
     /// Send whole packets with the next ones, or by [`Self::send_put_off`]: one by itself costs as much as those that are waited for, in
@@ -196,8 +216,13 @@ impl Session {
         sent
     }
 
-    /// Give the bytes of an answer back, for another one.
+    /// Give the bytes of an answer back, for another one. A handle in it that nobody has taken is closed.
     pub fn reuse(&self, answer: Answer) {
+        if answer.kind() == wire::kind::HANDLE
+            && let Ok(handle) = answer.body().handle()
+        {
+            self.close_handle(handle);
+        }
         let bytes = answer.into_bytes();
         let mut buffers = locked(&self.buffers);
         if bytes.len() >= LARGE && buffers.len() < KEPT {
@@ -255,15 +280,16 @@ impl Session {
 
     /// Give an answer to who waits for it; one that nobody waits for any more is dropped.
     fn hand_out(&self, id: u32, answer: Answer) {
-        let waiter = locked(&self.pending)
-            .as_mut()
-            .and_then(|map| map.remove(&id));
-        let left = match waiter {
-            Some(waiter) => waiter
-                .send((id, Some(answer)))
-                .err()
-                .and_then(|left| left.0.1),
-            None => Some(answer),
+        let left = {
+            // Held while it is sent: who abandons a request finds its answer with himself, or it never comes to him.
+            let mut pending = locked(&self.pending);
+            match pending.as_mut().and_then(|map| map.remove(&id)) {
+                Some(waiter) => waiter
+                    .send((id, Some(answer)))
+                    .err()
+                    .and_then(|left| left.0.1),
+                None => Some(answer),
+            }
         };
         if let Some(answer) = left {
             self.reuse(answer);

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 
 use super::attributes::{Attributes, Extensions, Statvfs};
+use super::handle::Handle;
 use super::session::Session;
 use super::target::Target;
-use super::wire::{Answer, Malformed, Packet, Reader, Status, kind};
+use super::wire::{Answer, Malformed, Packet, Reader, Status, kind, packets};
 
 /// Why an operation got no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +48,8 @@ pub struct Talk<'a> {
     receiver: Receiver<(u32, Option<Answer>)>,
     gathered: Vec<u8>,
     early: HashMap<u32, Answer>,
+    /// Requests that open something: an answer that comes too late for this operation has to be closed.
+    opening: Vec<u32>,
     gone: bool,
     sent: bool,
 }
@@ -63,6 +66,7 @@ impl<'a> Talk<'a> {
             receiver,
             gathered: Vec::new(),
             early: HashMap::new(),
+            opening: Vec::new(),
             gone: false,
             sent: false,
         }
@@ -88,6 +92,9 @@ impl<'a> Talk<'a> {
             }
         };
         let bytes = packet(id).finish();
+        if matches!(bytes[4], kind::OPEN | kind::OPENDIR) {
+            self.opening.push(id);
+        }
         match self.gathered.is_empty() {
             true => self.gathered = bytes,
             false => self.gathered.extend(bytes),
@@ -114,20 +121,6 @@ impl<'a> Talk<'a> {
         Ok(super::session::HELLO)
     }
 
-    /// Close a handle without waiting for the answer; a failure to do so concerns nobody.
-    pub fn close_quietly(&mut self, handle: &[u8]) {
-        self.ask_handle(kind::CLOSE, handle);
-        let _ = self.flush();
-    }
-
-    /// Close a handle that nothing was written through, with the next request over this connection, whoever asks it, or in half a second.
-    pub fn close_later(&mut self, handle: &[u8]) {
-        let before = std::mem::take(&mut self.gathered);
-        self.ask_handle(kind::CLOSE, handle);
-        let close = std::mem::replace(&mut self.gathered, before);
-        self.session.put_off(&close);
-    }
-
     /// Send what was gathered.
     pub fn flush(&mut self) -> Result<(), Trouble> {
         if self.gone {
@@ -139,6 +132,11 @@ impl<'a> Talk<'a> {
         let bytes = std::mem::take(&mut self.gathered);
         match self.session.send(&bytes, self.deadline) {
             Err(Trouble::Unsent) => Err(self.lost()),
+            Err(Trouble::Late) => {
+                // What of it closes a handle has to go later.
+                self.gathered = bytes;
+                Err(Trouble::Late)
+            }
             result => {
                 self.sent = true;
                 result
@@ -199,8 +197,9 @@ impl<'a> Talk<'a> {
     }
 
     /// An answer that is a handle.
-    pub fn handle(&mut self, id: u32) -> Result<Said<Vec<u8>>, Trouble> {
-        self.read(id, kind::HANDLE, |body| body.text().map(<[u8]>::to_vec))
+    pub fn handle(&mut self, id: u32) -> Result<Said<Handle<'a>>, Trouble> {
+        let said = self.read(id, kind::HANDLE, |body| body.handle().map(<[u8]>::to_vec))?;
+        Ok(said.map(|bytes| Handle::new(self.session, bytes)))
     }
 
     /// An answer that is attributes.
@@ -217,5 +216,24 @@ impl<'a> Talk<'a> {
     /// Its answer.
     pub fn room(&mut self, id: u32) -> Result<Said<Statvfs>, Trouble> {
         self.read(id, kind::EXTENDED_REPLY, |body| body.statvfs())
+    }
+}
+
+impl Drop for Talk<'_> {
+    /// What was opened for an operation that has ended without it is closed, also where the answer has yet to come.
+    fn drop(&mut self) {
+        for packet in packets(&self.gathered) {
+            match packet.kind {
+                kind::CLOSE => self.session.put_off(packet.bytes),
+                _ => self.session.abandon(&[packet.id]),
+            }
+        }
+        self.session.abandon(&self.opening);
+        // From here on no answer to those comes in any more.
+        let waiting = self.receiver.try_iter().filter_map(|(_, answer)| answer);
+        let early = self.early.drain().map(|(_, answer)| answer);
+        for answer in waiting.chain(early) {
+            self.session.reuse(answer);
+        }
     }
 }

@@ -2,5 +2,6 @@
 
 mod broken;
 mod connecting;
+mod hostile;
 mod names;
 mod transfer;

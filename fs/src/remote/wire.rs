@@ -10,6 +10,9 @@ pub const VERSION: u32 = 3;
 /// Bytes of a packet that are taken from a server at most: OpenSSH sends 256 KiB, others a little more.
 pub const LONGEST: usize = 1 << 20;
 
+/// Bytes of a handle at most (draft-ietf-secsh-filexfer-02, 6.2). It goes with every request about the file.
+const LONGEST_HANDLE: usize = 256;
+
 /// `SSH_FXP_*`: what a packet is.
 pub mod kind {
     pub const INIT: u8 = 1;
@@ -166,6 +169,28 @@ impl Packet {
     }
 }
 
+/// One request among several.
+pub struct Request<'a> {
+    /// What it asks for.
+    pub kind: u8,
+    /// The id of its answer.
+    pub id: u32,
+    /// All of it, its length included.
+    pub bytes: &'a [u8],
+}
+
+/// The requests that were gathered one after the other.
+pub fn packets(gathered: &[u8]) -> impl Iterator<Item = Request<'_>> {
+    let mut left = Reader(gathered);
+    std::iter::from_fn(move || {
+        let whole = left.0;
+        let mut body = Reader(left.text().ok()?);
+        let (kind, id) = (body.byte().ok()?, body.number().ok()?);
+        let bytes = &whole[..whole.len() - left.0.len()];
+        Some(Request { kind, id, bytes })
+    })
+}
+
 /// What is left to read of a packet.
 pub struct Reader<'a>(pub &'a [u8]);
 
@@ -197,6 +222,15 @@ impl<'a> Reader<'a> {
     pub fn text(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.number()? as usize;
         self.take(length)
+    }
+
+    /// A handle.
+    pub fn handle(&mut self) -> Result<&'a [u8], Malformed> {
+        let bytes = self.text()?;
+        match bytes.len() <= LONGEST_HANDLE {
+            true => Ok(bytes),
+            false => Err(Malformed),
+        }
     }
 
     /// Whether nothing is left.

@@ -4,18 +4,18 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::types::Digest;
+use crate::digest::{Digest, Hasher};
 
 /// Bytes read at a time: few enough for a processor's own cache, enough for BLAKE3 to use wide instructions.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Digest of the whole content of `file`, the first 16 bytes of its BLAKE3 hash. It is read at offsets: the file's own
+/// Digest of the whole content of `file`. It is read at offsets: the file's own
 /// offset stays where it is.
 ///
 /// # Errors
 /// Those of read(2).
 pub fn digest(file: &File) -> io::Result<Digest> {
-    let mut hasher = blake3::Hasher::new();
+    let mut hasher = Hasher::default();
     // No more than there is, and one byte to see its end by: a buffer that is too large costs a small file more than its reading.
     let size = usize::try_from(file.metadata()?.len()).unwrap_or(CHUNK_BYTES);
     let mut chunk = vec![0; size.saturating_add(1).min(CHUNK_BYTES)];
@@ -31,7 +31,5 @@ pub fn digest(file: &File) -> io::Result<Digest> {
             Err(e) => return Err(e),
         }
     }
-    let mut digest = [0; 16];
-    hasher.finalize_xof().fill(&mut digest);
-    Ok(digest)
+    Ok(hasher.finish())
 }

@@ -276,7 +276,7 @@ fn judge(mut record: Record, stamp: Stamp, boot_id: &str, settled: u64) -> Optio
         return None;
     }
     if changed {
-        record.dirty = Some(fresh_dirty(record.version, boot_id));
+        record.dirty = Some(fresh_dirty(record.version, None, boot_id));
     }
     Some(record)
 }

@@ -36,7 +36,8 @@ impl Store {
         self.lock().keep(copy, path, record)
     }
 
-    /// The new copy is that of `path` and dirty from its first moment: created, or emptied instead of fetched.
+    /// The new copy is that of `path` and dirty from its first moment: created, or emptied instead of fetched. `content`: see
+    /// [`Dirty::content`].
     ///
     /// # Errors
     /// As [`Store::keep`].
@@ -44,12 +45,12 @@ impl Store {
         &self,
         copy: &Copy,
         path: &Path,
-        base: Option<Version>,
+        (base, content): (Option<Version>, Option<Digest>),
         kept: Kept,
     ) -> Result<(), Errno> {
         let stamp = Stamp::of_file(copy.file()).map_err(errno)?;
         let mut shelf = self.lock();
-        let dirty = Some(fresh_dirty(base, &shelf.boot_id));
+        let dirty = Some(fresh_dirty(base, content, &shelf.boot_id));
         let record = Record {
             version: base,
             dirty,
@@ -59,13 +60,18 @@ impl Store {
     }
 
     /// Before the first write can come: when it is opened for writing or truncated. `base`: the version that the copy was made
-    /// from. Of a dirty copy nothing changes, and nothing is written.
+    /// from; `content`: see [`Dirty::content`]. Of a dirty copy nothing changes, and nothing is written.
     ///
     /// # Errors
     /// `ENOSPC` and others of write(2): it must not be written to.
-    pub fn mark_dirty(&self, copy: &Copy, base: Option<Version>) -> Result<(), Errno> {
+    pub fn mark_dirty(
+        &self,
+        copy: &Copy,
+        base: Option<Version>,
+        content: Option<Digest>,
+    ) -> Result<(), Errno> {
         let mut shelf = self.lock();
-        let dirty = fresh_dirty(base, &shelf.boot_id);
+        let dirty = fresh_dirty(base, content, &shelf.boot_id);
         shelf.change(copy, Need::Refusable, |record| {
             let clean = record.dirty.is_none();
             if clean {
@@ -75,8 +81,8 @@ impl Store {
         })
     }
 
-    /// Just before a copying back that will leave `version` (the size and time that it sets), see [`Dirty::sending`]; `filling`: the digest
-    /// of what goes into a file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
+    /// Just before a copying back that will leave `version` (the size and time that it sets) and the content of which `sent` is the digest, see
+    /// [`Dirty::sending`]; `filling`: the digest of what goes into a file in place, see [`Dirty::filling`]. An earlier one stays until it is known what came of it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
@@ -84,30 +90,37 @@ impl Store {
         &self,
         copy: &Copy,
         version: Version,
+        sent: Option<Digest>,
         filling: Option<Digest>,
     ) -> Result<(), Errno> {
         self.lock().change(copy, Need::Done, |record| {
             let Some(dirty) = &mut record.dirty else {
                 return false;
             };
-            let old = (dirty.sending, dirty.filling);
-            dirty.sending = Some(version);
+            let old = (dirty.sending, dirty.sent, dirty.filling);
+            (dirty.sending, dirty.sent) = (Some(version), sent);
             dirty.filling = filling.or(dirty.filling);
-            old != (dirty.sending, dirty.filling)
+            old != (dirty.sending, dirty.sent, dirty.filling)
         })
     }
 
-    /// What a copying back left on the server, of which no answer came, was found there: that is the base now. A filling stays written
-    /// down: a server that is held up may go on with it.
+    /// What a copying back left on the server, of which no answer came, was found there: that is the base now, with `content`. A filling
+    /// stays written down: a server that is held up may go on with it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.
-    pub fn mark_found(&self, copy: &Copy, version: Version) -> Result<(), Errno> {
+    pub fn mark_found(
+        &self,
+        copy: &Copy,
+        version: Version,
+        content: Option<Digest>,
+    ) -> Result<(), Errno> {
         self.lock().change(copy, Need::Done, |record| {
             let Some(dirty) = &mut record.dirty else {
                 return false;
             };
             (dirty.base, dirty.sending, dirty.digest) = (Some(version), None, None);
+            (dirty.content, dirty.sent) = (content, None);
             true
         })
     }
@@ -127,7 +140,7 @@ impl Store {
                 return false;
             };
             (dirty.base, dirty.sending, dirty.digest) = (Some(version), None, Some(digest));
-            dirty.filling = None;
+            (dirty.filling, dirty.sent, dirty.content) = (None, None, Some(digest));
             (record.version, record.trusted) = (Some(version), false);
             true
         })

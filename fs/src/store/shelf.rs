@@ -13,7 +13,7 @@ use super::Copy;
 use super::copy::Inner;
 use super::folder::{Folder, Need, errno};
 use super::record::{Record, Stamp};
-use super::types::{CopyId, Dirty, Entry};
+use super::types::{CopyId, Digest, Dirty, Entry};
 
 /// A copy that has names.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl Shelf {
             return Ok(());
         };
         if slot.record.dirty.is_none() && slot.record.stamp != stamp {
-            slot.record.dirty = Some(fresh_dirty(slot.record.version, &self.boot_id));
+            slot.record.dirty = Some(fresh_dirty(slot.record.version, None, &self.boot_id));
         }
         Ok(())
     }
@@ -346,10 +346,16 @@ pub(super) fn occupied(metadata: &fs::Metadata) -> u64 {
 }
 
 /// Dirty from now on, in this boot.
-pub(super) fn fresh_dirty(base: Option<crate::remote::Version>, boot_id: &str) -> Dirty {
+pub(super) fn fresh_dirty(
+    base: Option<crate::remote::Version>,
+    content: Option<Digest>,
+    boot_id: &str,
+) -> Dirty {
     Dirty {
         base,
         sending: None,
+        sent: None,
+        content,
         filling: None,
         digest: None,
         settled: None,

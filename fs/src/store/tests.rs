@@ -64,7 +64,7 @@ fn fetched(store: &Store, name: &str, content: &str) -> Copy {
 /// Caches `name` and changes it, as a program that writes does.
 fn changed(store: &Store, name: &str, content: &str) -> Copy {
     let copy = fetched(store, name, "as fetched");
-    store.mark_dirty(&copy, Some(version(1))).unwrap();
+    store.mark_dirty(&copy, Some(version(1)), None).unwrap();
     fill(&copy, content);
     copy
 }

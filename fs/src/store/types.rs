@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::Copy;
 use crate::remote::Version;
 
+pub use crate::digest::Digest;
+
 /// Names one copy in its cache folder, for as long as the copy is there; never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CopyId(pub(super) u64);
@@ -25,9 +27,6 @@ impl CopyId {
             .flatten()
     }
 }
-
-/// 16 bytes of BLAKE3 over the whole content of a copy: see [`super::digest`].
-pub type Digest = [u8; 16];
 
 /// Attributes that a copy does not carry itself (its own mode and owner are the daemon's). Size and times
 /// are those of the copy.
@@ -50,6 +49,13 @@ pub struct Dirty {
     /// What a copying back that was under way would have left on the server. If the server has this version, that
     /// copying back was done, by us, though nobody lived to write it down: then it is the base.
     pub sending: Option<Version>,
+    /// Digest of what that copying back would have left. Left out where there is none, as by versions that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<Digest>,
+    /// Digest of what the server had as [`Dirty::base`], where that version may hide another's change of the same second: what is there is
+    /// compared with it before it is replaced. Left out where there is none, as by versions that did not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<Digest>,
     /// Digest of what was to be written in place, into the file of [`Dirty::base`], which was empty or has other names: if the server has that,
     /// or a beginning of the copy, a kill or a broken connection cut it off. Left out where there is none, as by versions that did not know it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

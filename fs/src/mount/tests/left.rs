@@ -127,15 +127,15 @@ fn a_change_of_equal_size_and_time_is_recovered() {
     }
     let store = store(&rig);
     let (changed, base) = fetched(&rig, &store, "changed");
-    store.mark_dirty(&changed, Some(base)).unwrap();
+    store.mark_dirty(&changed, Some(base), None).unwrap();
     changed.file().write_all_at(b"new", 0).unwrap();
     set_times(changed.file(), (base.mtime, base.mtime)).unwrap();
     let (opened, base) = fetched(&rig, &store, "opened");
-    store.mark_dirty(&opened, Some(base)).unwrap();
+    store.mark_dirty(&opened, Some(base), None).unwrap();
     let emptied = store.make(0).unwrap();
     set_times(emptied.file(), (base.mtime, base.mtime)).unwrap();
     store
-        .keep_dirty(&emptied, "emptied".as_ref(), Some(base), KEPT)
+        .keep_dirty(&emptied, "emptied".as_ref(), (Some(base), None), KEPT)
         .unwrap();
     drop((changed, opened, emptied));
     let done = recovered(&rig, &store);
@@ -165,13 +165,13 @@ fn made_whole(there: &[u8], is_kept: bool) {
     let store = store(&rig);
     let (copy, base) = fetched(&rig, &store, "f");
     store.linked(&copy, "g".as_ref()).unwrap();
-    store.mark_dirty(&copy, Some(base)).unwrap();
+    store.mark_dirty(&copy, Some(base), None).unwrap();
     copy.file().write_all_at(b"new", 0).unwrap();
     let sending = Version {
         mtime: base.mtime + 10,
         ..base
     };
-    store.mark_sending(&copy, sending, None).unwrap();
+    store.mark_sending(&copy, sending, None, None).unwrap();
     drop(copy);
     fs::write(rig.on("f"), there).unwrap();
     let done = recovered(&rig, &store);
@@ -204,7 +204,7 @@ fn after_power_was_lost(damage: &[u8], settled: bool) -> (Rig, Store) {
     rig.serve("f", b"old content");
     let before = store(&rig);
     let (copy, base) = fetched(&rig, &before, "f");
-    before.mark_dirty(&copy, Some(base)).unwrap();
+    before.mark_dirty(&copy, Some(base), None).unwrap();
     copy.file().write_all_at(b"new", 0).unwrap();
     if settled {
         before.settle(&copy).unwrap();

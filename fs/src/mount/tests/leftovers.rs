@@ -2,8 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -37,6 +38,7 @@ fn end_while_putting(server: &mut Server, folder: &Path, store: Store) {
     let order = Put {
         path: Path::new("d/x"),
         expected: None,
+        unsettled: None,
         expect_nothing: true,
         mode: 0o644,
         owner: None,
@@ -163,7 +165,13 @@ fn what_goes_back_before_a_rename_is_found_out_goes_to_the_new_name() {
     for options in [options(), through_daemon()] {
         let (mut rig, file) = with_a_changed_file(options);
         rename_without_an_answer(&mut rig, ("d/f", "d/g"), true);
+        let descriptor = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let opened = fs::read_link(&descriptor).unwrap();
         let closing = thread::spawn(move || drop(file));
+        // Else the server's process might have a copy of the file, whose closing waits for the server.
+        until("it is being closed", || {
+            fs::read_link(&descriptor).ok().as_ref() != Some(&opened)
+        });
         rig.server.start();
         closing.join().unwrap();
         until("it went back", || {

@@ -45,6 +45,7 @@ pub fn order(path: &Path) -> Put<'_> {
     Put {
         path,
         expected: None,
+        unsettled: None,
         expect_nothing: false,
         mode: 0o640,
         owner: None,

@@ -93,7 +93,7 @@ fn what_cannot_be_written_down_is_refused_and_nothing_is_lost() {
             .err(),
         Some(Errno::ENOSPC)
     );
-    store.mark_dirty(&held, Some(version(1))).unwrap();
+    store.mark_dirty(&held, Some(version(1)), None).unwrap();
     drop((held, made));
     let store = next_life(store, folder.path());
     assert_eq!(read(&find(&store, "dirty").unwrap()), "dirty");
@@ -115,7 +115,7 @@ fn a_full_disk_does_not_keep_what_is_dirty_from_becoming_clean() {
         .unwrap();
     fill_up(folder.path());
     store.finish_rename(&begun).unwrap();
-    store.mark_sending(&copy, version(3), None).unwrap();
+    store.mark_sending(&copy, version(3), None, None).unwrap();
     store.settle(&copy).unwrap();
     store.mark_acknowledged(&copy, version(3), [7; 16]).unwrap();
     store.mark_clean(&copy, version(3), true).unwrap();

@@ -287,12 +287,13 @@ pub fn perform(
             write(&copy);
             allowed(match step {
                 Step::Fetch(_) => store.keep(&copy, Path::new(name), version(number), true, KEPT),
-                _ => store.keep_dirty(&copy, Path::new(name), None, KEPT),
+                _ => store.keep_dirty(&copy, Path::new(name), (None, None), KEPT),
             });
             held = Some(copy);
         }
         Step::MarkDirty(name) => {
-            entry(name).inspect(|entry| store.mark_dirty(&entry.copy, entry.version).unwrap());
+            entry(name)
+                .inspect(|entry| store.mark_dirty(&entry.copy, entry.version, None).unwrap());
         }
         Step::Write(name) => {
             entry(name)
@@ -302,7 +303,7 @@ pub fn perform(
         Step::Sending(name) => {
             entry(name).inspect(|entry| {
                 store
-                    .mark_sending(&entry.copy, version(number), None)
+                    .mark_sending(&entry.copy, version(number), None, None)
                     .unwrap()
             });
         }

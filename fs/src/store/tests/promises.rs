@@ -52,7 +52,7 @@ fn a_dirty_copy_is_not_fetched_over() {
         Err(Errno::EBUSY)
     );
     assert_eq!(
-        store.keep_dirty(&copy, Path::new("a"), None, KEPT),
+        store.keep_dirty(&copy, Path::new("a"), (None, None), KEPT),
         Err(Errno::EBUSY)
     );
     assert_eq!(read(&find(&store, "a").unwrap()), "local");
@@ -65,7 +65,10 @@ fn a_dirty_copy_is_not_fetched_over() {
         "it has a name"
     );
     let never_kept = store.make(1).unwrap();
-    assert_eq!(store.mark_dirty(&never_kept, None), Err(Errno::EINVAL));
+    assert_eq!(
+        store.mark_dirty(&never_kept, None, None),
+        Err(Errno::EINVAL)
+    );
 }
 
 #[test]
@@ -106,7 +109,9 @@ fn copying_back_is_written_down_step_by_step() {
             .map(|dirty| (dirty.base, dirty.sending)),
         Some((Some(version(1)), None))
     );
-    store.mark_sending(&entry.copy, version(5), None).unwrap();
+    store
+        .mark_sending(&entry.copy, version(5), None, None)
+        .unwrap();
     drop(entry);
     store = next_life(store, folder.path());
     let entry = find(&store, "a").unwrap();
@@ -126,7 +131,9 @@ fn copying_back_is_written_down_step_by_step() {
         (dirty.base, dirty.sending, dirty.digest),
         (Some(version(5)), None, Some(sent))
     );
-    store.mark_dirty(&entry.copy, Some(version(9))).unwrap();
+    store
+        .mark_dirty(&entry.copy, Some(version(9)), None)
+        .unwrap();
     assert_eq!(
         find(&store, "a").unwrap().dirty,
         Some(dirty),
@@ -152,7 +159,9 @@ fn a_copy_of_an_earlier_boot_is_known_and_what_was_settled_can_be_told() {
         changed(&store, "not", "whole?"),
     );
     store.settle(&settled).unwrap();
-    store.mark_sending(&settled, version(3), None).unwrap();
+    store
+        .mark_sending(&settled, version(3), None, None)
+        .unwrap();
     drop((settled, not, store));
     let store = open_in_boot(folder.path(), "second");
     let of = |name| find(&store, name).unwrap().dirty.unwrap();
@@ -163,7 +172,7 @@ fn a_copy_of_an_earlier_boot_is_known_and_what_was_settled_can_be_told() {
         (Some(content), None)
     );
     store
-        .mark_dirty(&find(&store, "not").unwrap().copy, None)
+        .mark_dirty(&find(&store, "not").unwrap().copy, None, None)
         .unwrap();
     assert!(
         of("not").other_boot,
@@ -184,7 +193,7 @@ fn a_forgotten_copy_goes_on_working_for_those_who_hold_it() {
         .read_to_string(&mut text)
         .unwrap();
     assert_eq!(text, "unlinked");
-    store.mark_dirty(&copy, None).unwrap();
+    store.mark_dirty(&copy, None, None).unwrap();
     store.mark_clean(&copy, version(1), true).unwrap();
     store.linked(&copy, Path::new("b")).unwrap();
     assert!(find(&store, "b").is_none());
@@ -312,7 +321,7 @@ fn a_copy_that_was_made_ready_is_used_as_any_and_gone_if_it_is_not() {
     let used = store.make_ready().unwrap();
     fill(&used, "hello");
     store
-        .keep_dirty(&used, Path::new("a"), Some(version(7)), KEPT)
+        .keep_dirty(&used, Path::new("a"), (Some(version(7)), None), KEPT)
         .unwrap();
     let unused = store.make_ready().unwrap();
     std::mem::forget(unused);

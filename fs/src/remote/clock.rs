@@ -1,0 +1,131 @@
+//! The server's clock, as far as it is known: SFTP tells it only by the time of what was made just now.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use nix::time::{ClockId, clock_gettime};
+
+/// A change within this many seconds of when a version was read may have left the same version (SFTP tells whole seconds).
+const YOUNG_S: i64 = 2;
+
+/// What is settled for sure is so many seconds old: by a clock of the server that is known, and by this machine's alone.
+const SETTLED_S: i64 = YOUNG_S + 1;
+const SETTLED_UNKNOWN_S: i64 = 60;
+
+/// Two tellings differ by so much at most, unless a clock was set or an answer was held up.
+const SPREAD_NS: i64 = 2 * SECOND_NS;
+
+const SECOND_NS: i64 = 1_000_000_000;
+
+/// How far the server's clock is ahead of [`Clock::now`]; never more than it really is.
+pub struct Clock(Mutex<Ahead>);
+
+#[derive(Clone, Copy)]
+struct Ahead {
+    nanoseconds: i64,
+    /// The server has told it; else it is that of this machine's own calendar.
+    told: bool,
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        let since = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let calendar = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+        Self(Mutex::new(Ahead {
+            nanoseconds: calendar.saturating_sub(now()),
+            told: false,
+        }))
+    }
+}
+
+impl Clock {
+    /// The server gave a file this time when it made it just now.
+    ///
+    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater. So of several tellings
+    /// the greatest is the best; one that is far less tells of a clock that was set.
+    pub fn told(&self, mtime: u32) {
+        let nanoseconds = i64::from(mtime) * SECOND_NS - now();
+        let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !ahead.told
+            || !(ahead.nanoseconds - SPREAD_NS..=ahead.nanoseconds).contains(&nanoseconds)
+        {
+            *ahead = Ahead {
+                nanoseconds,
+                told: true,
+            };
+        }
+    }
+
+    /// Whether a version with this time, read at or after `read` (see [`Clock::now`]), can be told from any later one.
+    pub fn can_trust(&self, mtime: u32, read: i64) -> bool {
+        self.age(mtime, read).0 >= YOUNG_S
+    }
+
+    /// Whether [`Clock::can_trust`] will say so whatever the server tells of its clock later.
+    pub fn is_settled(&self, mtime: u32, read: i64) -> bool {
+        match self.age(mtime, read) {
+            (age, true) => age >= SETTLED_S,
+            (age, false) => age >= SETTLED_UNKNOWN_S,
+        }
+    }
+
+    /// Seconds by the server's clock, and whether it has told it.
+    fn age(&self, mtime: u32, read: i64) -> (i64, bool) {
+        let ahead = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let server = read.saturating_add(ahead.nanoseconds).div_euclid(SECOND_NS);
+        (server - i64::from(mtime), ahead.told)
+    }
+
+    /// The time, for [`Clock::can_trust`]: nanoseconds of a clock of this machine that nobody sets.
+    pub fn now(&self) -> i64 {
+        now()
+    }
+}
+
+fn now() -> i64 {
+    // It cannot fail for a clock that Linux has.
+    clock_gettime(ClockId::CLOCK_BOOTTIME).map_or(0, |now| now.tv_sec() * SECOND_NS + now.tv_nsec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calendar() -> u32 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        u32::try_from(since.as_secs()).unwrap()
+    }
+
+    #[test]
+    fn a_version_is_trusted_only_when_two_seconds_old_by_the_servers_clock() {
+        let (clock, read, here) = (Clock::default(), now(), calendar());
+        assert!(clock.can_trust(here - 3, read));
+        assert!(!clock.can_trust(here, read));
+        assert!(!clock.can_trust(here + 40_000, read));
+        assert!(clock.is_settled(here - 62, read));
+        assert!(
+            !clock.is_settled(here - 50, read),
+            "the server may be behind"
+        );
+        // The server is an hour behind: what it dates now is an hour old by our clock.
+        clock.told(here - 3_600);
+        assert!(!clock.can_trust(here - 3_601, read));
+        assert!(clock.can_trust(here - 3_604, read));
+        assert!(!clock.is_settled(here - 3_602, read));
+        assert!(clock.is_settled(here - 3_605, read));
+    }
+
+    #[test]
+    fn of_several_tellings_the_best_holds_until_a_clock_is_set() {
+        let (clock, read, here) = (Clock::default(), now(), calendar());
+        clock.told(here - 100);
+        clock.told(here - 101);
+        assert!(clock.can_trust(here - 103, read), "a second of rounding");
+        clock.told(here - 200);
+        assert!(!clock.can_trust(here - 201, read), "it was set back");
+        clock.told(here);
+        assert!(clock.can_trust(here - 3, read), "it was set on");
+    }
+}
