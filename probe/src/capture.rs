@@ -6,6 +6,7 @@
 mod bytes;
 mod file;
 mod layers;
+mod links;
 mod pcapng;
 mod window;
 
@@ -18,7 +19,8 @@ use serde_json::{Value, json};
 
 use crate::error::Failure;
 use file::{Capture, Packet};
-use layers::{Datagram, Fragment, Link, Seen, read_layers};
+use layers::{Datagram, Fragment, Seen};
+use links::{Link, Tunnel, read_link};
 
 /// First fragments that later ones are compared with; more at a time are not expected.
 const FRAGMENTED: usize = 256;
@@ -48,7 +50,8 @@ pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
         "packets": tally.packets,
         "first_ns": tally.first_ns,
         "last_ns": tally.last_ns,
-        "skipped": tally.skipped.iter().map(|(kind, at)| json!({"link_type": kind, "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
+        "skipped": tally.skipped.iter().map(|(kind, at)| json!({"link_type": kind, "name": links::name(*kind), "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
+        "not_read": tally.not_read.iter().map(|(what, at)| json!({"what": what, "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
         "malformed": tally.malformed.iter().map(|(why, at)| json!({"why": why, "packets": at.count, "first": at.first})).collect::<Vec<_>>(),
         "error": error,
     }});
@@ -71,6 +74,8 @@ struct Tally {
     last_ns: Option<i64>,
     /// By link type.
     skipped: BTreeMap<u32, Packets>,
+    /// By protocol or tunnel.
+    not_read: BTreeMap<&'static str, Packets>,
     /// By what is wrong.
     malformed: BTreeMap<&'static str, Packets>,
     /// Datagrams whose first fragment was told.
@@ -85,10 +90,14 @@ impl Tally {
             self.first_ns.get_or_insert(time);
             self.last_ns = Some(time);
         }
-        match read_layers(packet.link_type, packet.bytes) {
+        match read_link(packet.link_type, packet.bytes) {
             Seen::Other => None,
             Seen::UnknownLink => {
                 count(&mut self.skipped, packet.link_type, packet.number);
+                None
+            }
+            Seen::NotRead(what) => {
+                count(&mut self.not_read, what, packet.number);
                 None
             }
             Seen::Malformed(why) => {
@@ -128,8 +137,9 @@ fn told(packet: &Packet<'_>, found: &Datagram<'_>) -> Value {
         "interface": packet.interface,
         "captured": packet.bytes.len(),
         "length": packet.original,
-        "link": link(&found.link),
-        "vlans": found.vlans,
+        "link": link(&found.around.link),
+        "vlans": found.around.vlans,
+        "tunnels": found.around.tunnels.iter().map(tunnel).collect::<Vec<_>>(),
         "source": found.source.to_string(),
         "destination": found.destination.to_string(),
         "ip_options": found.options,
@@ -154,6 +164,13 @@ fn link(link: &Link<'_>) -> Value {
         } => json!({"kind": "ethernet", "source": hex(*source), "destination": hex(*destination)}),
         Link::Cooked { source } => json!({"kind": "cooked", "source": hex(source)}),
         Link::None => json!({"kind": "none"}),
+    }
+}
+
+fn tunnel(tunnel: &Tunnel) -> String {
+    match tunnel {
+        Tunnel::Pppoe(session) => format!("PPPoE session {session}"),
+        Tunnel::Vxlan(network) => format!("VXLAN {network}"),
     }
 }
 

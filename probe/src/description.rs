@@ -67,8 +67,21 @@ pub struct Parameter {
     pub kind: Kind,
     /// Unit of the value, where it has one.
     pub unit: Option<&'static str>,
+    /// Where it has a meaning: all conditions hold. Elsewhere it is neither shown nor varied.
+    pub applies: Vec<Condition>,
     /// One or two sentences.
     pub doc: &'static str,
+}
+
+/// What another parameter has to be for one to have a meaning.
+#[derive(Debug, Clone, Serialize)]
+pub struct Condition {
+    /// The other parameter.
+    pub parameter: &'static str,
+    /// Values of it.
+    pub levels: Vec<Value>,
+    /// Whether it has to be one of them, or none of them.
+    pub within: bool,
 }
 
 /// The kinds of parameter values.
@@ -174,7 +187,7 @@ impl Serialize for Parameter {
             _ => (None, None),
         };
         let (minimum, maximum) = self.kind.bounds();
-        let mut flat = serializer.serialize_struct("Parameter", 9)?;
+        let mut flat = serializer.serialize_struct("Parameter", 10)?;
         flat.serialize_field("name", self.name)?;
         flat.serialize_field("type", self.kind.name())?;
         flat.serialize_field("default", &self.kind.default())?;
@@ -183,6 +196,7 @@ impl Serialize for Parameter {
         flat.serialize_field("minimum", &minimum)?;
         flat.serialize_field("maximum", &maximum)?;
         flat.serialize_field("unit", &self.unit)?;
+        flat.serialize_field("applies", &self.applies)?;
         flat.serialize_field("doc", self.doc)?;
         flat.end()
     }
@@ -238,9 +252,48 @@ impl Parameter {
                 pattern: None,
             },
             unit: None,
+            applies: Vec::new(),
             doc,
         }
     }
+
+    /// The same, with a meaning only where another parameter is one of these.
+    pub fn only_with<T: Copy + Into<Value>>(self, parameter: &'static str, levels: &[T]) -> Self {
+        self.under(parameter, levels, true)
+    }
+
+    /// The same, with a meaning only where another parameter is none of these.
+    pub fn never_with<T: Copy + Into<Value>>(self, parameter: &'static str, levels: &[T]) -> Self {
+        self.under(parameter, levels, false)
+    }
+
+    fn under<T: Copy + Into<Value>>(
+        mut self,
+        parameter: &'static str,
+        levels: &[T],
+        within: bool,
+    ) -> Self {
+        self.applies.push(Condition {
+            parameter,
+            levels: levels.iter().map(|&level| level.into()).collect(),
+            within,
+        });
+        self
+    }
+}
+
+/// The same parameters, of which those with one of these names have a meaning only where another is one of these levels.
+pub fn only_with(
+    parameters: Vec<Parameter>,
+    names: &[&str],
+    other: &'static str,
+    levels: &[&'static str],
+) -> Vec<Parameter> {
+    let narrowed = |parameter: Parameter| match names.contains(&parameter.name) {
+        true => parameter.only_with(other, levels),
+        false => parameter,
+    };
+    parameters.into_iter().map(narrowed).collect()
 }
 
 impl Metric {
@@ -272,6 +325,6 @@ impl Metric {
         name: "cycles",
         unit: "cycles",
         better: Better::Less,
-        doc: "The same in ticks of the time-stamp counter, which run at a constant rate whatever the core's; null without one.",
+        doc: "Time of one iteration in ticks of the time-stamp counter, which run at a constant rate whatever the core's; null without one.",
     };
 }

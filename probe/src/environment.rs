@@ -10,7 +10,7 @@ mod identity;
 mod memory;
 
 pub use cgroup::{Groups, own_groups};
-pub use cpu::{Cache, caches, hypervisor};
+pub use cpu::{Cache, caches, hypervisor, parse_size};
 pub use found::Found;
 pub use memory::{
     machine_room as machine_memory_room, parse_chosen as chosen_word, parse_field as meminfo_field,

@@ -16,6 +16,7 @@ mod environment;
 mod error;
 mod guest_init;
 mod harness;
+mod in_flight;
 mod inject;
 mod input;
 mod made;
@@ -53,6 +54,7 @@ use harness::Instrument;
 use input::Wait;
 use protocol::{Probe, SCHEMA};
 use transfer::verbs::{ReceiveArguments, SendArguments};
+use workloads::ipc_throughput;
 
 /// Measures one workload at a time and reports samples as JSON lines.
 #[derive(Parser)]
@@ -72,6 +74,8 @@ enum Verb {
     Environment(ClockChoice),
     /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
     Restore,
+    /// Transfer bytes once through a pipe or a pair of sockets, and print how fast: what to trace from outside.
+    Ipc(ipc_throughput::verb::Arguments),
     /// Find what may be DHCP in the packet capture at standard input; one JSON object a line tells each packet.
     Dhcp,
     /// Send files to a receiver, each verified; one JSON object a line tells how it goes.
@@ -144,6 +148,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
             print(&session::environment(&instrument))
         }
         Verb::Restore => restore(),
+        Verb::Ipc(arguments) => Ok(ipc_throughput::verb::run(&arguments)?),
         Verb::Dhcp => Ok(capture::run()?),
         Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
         Verb::Tune { settings } => tune::run(&settings),

@@ -5,7 +5,9 @@
 
 mod link;
 mod namespace;
+mod owner;
 mod shape;
 
 pub use link::{DEVICE, Link};
+pub use owner::{Owner, is_own_address, owner};
 pub use shape::Shape;

@@ -121,6 +121,7 @@ mod tests {
             name,
             kind,
             unit: None,
+            applies: Vec::new(),
             doc: "",
         };
         vec![

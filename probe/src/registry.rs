@@ -66,3 +66,37 @@ pub fn find(name: &str) -> Result<&'static Entry, Failure> {
             Failure::request("workload", names::unknown("workload", name, known))
         })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::description::Kind;
+
+    #[test]
+    fn what_a_parameter_depends_on_is_a_parameter_of_its_workload_with_these_levels() {
+        let mut conditions = 0;
+        for description in REGISTRY.iter().map(|entry| (entry.describe)()) {
+            for parameter in &description.parameters {
+                for condition in &parameter.applies {
+                    let what = format!("{}: {}", description.name, parameter.name);
+                    let other = description
+                        .parameters
+                        .iter()
+                        .find(|other| other.name == condition.parameter)
+                        .unwrap_or_else(|| panic!("{what} depends on {}", condition.parameter));
+                    // One that may have no meaning itself would leave open what holds.
+                    assert!(other.applies.is_empty(), "{what}");
+                    assert!(!condition.levels.is_empty(), "{what}");
+                    if let Kind::Choice { choices, .. } = &other.kind {
+                        let known = |level: &serde_json::Value| {
+                            level.as_str().is_some_and(|level| choices.contains(&level))
+                        };
+                        assert!(condition.levels.iter().all(known), "{what}");
+                    }
+                    conditions += 1;
+                }
+            }
+        }
+        assert!(conditions > 20, "{conditions}");
+    }
+}

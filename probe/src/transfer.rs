@@ -1,9 +1,10 @@
 //! The transfer engine: files over one TCP connection, each verified before it gets its name.
 //!
 //! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. Nothing is encrypted, and nobody is asked
-//! for a password: it is for loopback and for networks that are trusted. Contents are not forced to the disk.
+//! for a password: it is for loopback, where other users are refused, and for networks that are trusted. Contents are not forced to the disk.
 
 mod addresses;
+mod admission;
 mod digest;
 pub mod folder;
 mod link;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigHandler, Signal};
 
+pub use admission::admit;
 pub use folder::Folder;
 pub use options::{
     DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::bytes::Order;
-use super::layers::is_known;
+use super::links::{self, is_known};
 use super::pcapng::{self, Section};
 use super::window::Window;
 use crate::error::Failure;
@@ -122,8 +122,11 @@ fn pcap(start: &[u8]) -> Result<Kind, Failure> {
     let link_type = order.u32(start, 20) & 0xffff;
     if !is_known(link_type) {
         return Err(Failure::unavailable(
-            format!("has link type {link_type}, which is not read"),
-            "capture on Ethernet, on any (Linux cooked), or raw IP",
+            match links::name(link_type) {
+                Some(name) => format!("has link type {link_type} ({name}), which is not read"),
+                None => format!("has link type {link_type}, which is not read"),
+            },
+            "capture on Ethernet, on any (Linux cooked), on a loopback, on PPP or raw IP",
         ));
     }
     Ok(Kind::Pcap {

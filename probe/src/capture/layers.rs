@@ -1,28 +1,38 @@
-//! The layers of a packet down to UDP: Ethernet (also VLANs, stacked), Linux cooked v1 and v2, raw IP; IPv4 (RFC 791), UDP (RFC 768).
+//! What a packet is, as far as DHCP goes: IPv4 (RFC 791) and UDP (RFC 768) below any link layer of [`super::links`], and DHCPv6 and
+//! tunnels, which are counted where they are not read.
 //!
 //! Nothing is put together again: a fragment is told as what it is.
 
 use std::net::Ipv4Addr;
 
 use super::bytes::Order::Big;
+use super::links::{self, Link, Tunnel};
 
-const ETHERNET: u32 = 1;
-const RAW: u32 = 101;
-const COOKED: u32 = 113;
-const IPV4: u32 = 228;
-const COOKED_2: u32 = 276;
-
-const TYPE_IPV4: u16 = 0x0800;
+const HOP_BY_HOP: u8 = 0;
+const IP_IN_IP: u8 = 4;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const IPV6_IN_IP: u8 = 41;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const GRE: u8 = 47;
+const DESTINATION_OPTIONS: u8 = 60;
+const IPV6_HEADER: usize = 40;
 const UDP_HEADER: usize = 8;
 const SERVER: u16 = 67;
 const CLIENT: u16 = 68;
-
-/// Whether packets of this link type can be read.
-pub fn is_known(link_type: u32) -> bool {
-    matches!(link_type, ETHERNET | RAW | COOKED | IPV4 | COOKED_2)
-}
+const CLIENT_6: u16 = 546;
+const SERVER_6: u16 = 547;
+const VXLAN: u16 = 4789;
+const VXLAN_GPE: u16 = 4790;
+/// Linux's own default, older than the registered one.
+const VXLAN_LINUX: u16 = 8472;
+// Flags of VXLAN's header.
+const HAS_PROTOCOL: u8 = 0x04;
+const HAS_NETWORK: u8 = 0x08;
+const HAS_POLICY: u8 = 0x80;
+/// A packet in more tunnels than this is made to keep readers busy.
+const MOST_TUNNELS: usize = 8;
 
 /// What a packet is.
 pub enum Seen<'a> {
@@ -30,6 +40,8 @@ pub enum Seen<'a> {
     Other,
     /// Its link type is not known.
     UnknownLink,
+    /// It gives addresses by another protocol, or is in a tunnel that is not read: which.
+    NotRead(&'static str),
     /// Whether it has cannot be told, and why.
     Malformed(&'static str),
     /// A fragment other than the first, which has no ports: it may be of a datagram that has been seen.
@@ -38,17 +50,14 @@ pub enum Seen<'a> {
     Found(Datagram<'a>),
 }
 
-/// What is known of the link layer.
-pub enum Link<'a> {
-    /// Both addresses.
-    Ethernet {
-        source: &'a [u8; 6],
-        destination: &'a [u8; 6],
-    },
-    /// The sender's address, as long as it is.
-    Cooked { source: &'a [u8] },
-    /// There is no link layer.
-    None,
+/// What is around an IP packet.
+pub struct Around<'a> {
+    /// The link layer; within VXLAN that of the inner frame.
+    pub link: Link<'a>,
+    /// VLANs of that frame, the outermost first.
+    pub vlans: Vec<u16>,
+    /// Tunnels, the outermost first.
+    pub tunnels: Vec<Tunnel>,
 }
 
 /// Whether a packet holds a part of a datagram.
@@ -64,10 +73,8 @@ pub enum Fragment {
 
 /// A UDP datagram, or a TCP segment to the same ports.
 pub struct Datagram<'a> {
-    /// The link layer.
-    pub link: Link<'a>,
-    /// VLANs, the outermost first.
-    pub vlans: Vec<u16>,
+    /// What is around it.
+    pub around: Around<'a>,
     /// The IPv4 addresses.
     pub source: Ipv4Addr,
     /// The IPv4 addresses.
@@ -96,62 +103,8 @@ impl Datagram<'_> {
     }
 }
 
-/// Tell what a packet is.
-pub fn read_layers(link_type: u32, bytes: &[u8]) -> Seen<'_> {
-    let (address_at, type_at, start) = match link_type {
-        RAW | IPV4 => {
-            // Raw IP of either version: the first half byte tells which.
-            let is_six = link_type == RAW && bytes.first().is_some_and(|first| first >> 4 == 6);
-            return match is_six {
-                true => Seen::Other,
-                false => read_ip(bytes, Link::None, Vec::new()),
-            };
-        }
-        ETHERNET => (0, 12, 14),
-        COOKED => (6, 14, 16),
-        COOKED_2 => (12, 0, 20),
-        _ => return Seen::UnknownLink,
-    };
-    if bytes.len() < start {
-        return Seen::Malformed("too short for its link layer");
-    }
-    let mut kind = Big.u16(bytes, type_at);
-    let mut rest = &bytes[start..];
-    let mut vlans = Vec::new();
-    // 802.1Q, 802.1ad, and what came before the latter.
-    while matches!(kind, 0x8100 | 0x88a8 | 0x9100) {
-        if rest.len() < 4 {
-            return Seen::Malformed("cut within its VLAN tag");
-        }
-        vlans.push(Big.u16(rest, 0) & 0x0fff);
-        kind = Big.u16(rest, 2);
-        rest = &rest[4..];
-    }
-    if kind != TYPE_IPV4 {
-        return Seen::Other;
-    }
-    read_ip(rest, read_link(link_type, bytes, address_at), vlans)
-}
-
-/// The link layer of a known type, whose addresses begin at `at`.
-fn read_link(link_type: u32, bytes: &[u8], at: usize) -> Link<'_> {
-    if link_type == ETHERNET
-        && let Some((destination, rest)) = bytes.split_first_chunk()
-        && let Some((source, _)) = rest.split_first_chunk()
-    {
-        return Link::Ethernet {
-            source,
-            destination,
-        };
-    }
-    // There is room for 8 bytes; the byte before says how many are used.
-    let length = usize::from(bytes[at - 1]).min(8);
-    Link::Cooked {
-        source: &bytes[at..at + length],
-    }
-}
-
-fn read_ip<'a>(bytes: &'a [u8], link: Link<'a>, vlans: Vec<u16>) -> Seen<'a> {
+/// Tell what an IPv4 packet is.
+pub fn read_ipv4<'a>(bytes: &'a [u8], around: Around<'a>) -> Seen<'a> {
     if bytes.len() < 20 {
         return Seen::Malformed("cut within its IPv4 header");
     }
@@ -161,7 +114,7 @@ fn read_ip<'a>(bytes: &'a [u8], link: Link<'a>, vlans: Vec<u16>) -> Seen<'a> {
     }
     let protocol = bytes[9];
     if protocol != UDP && protocol != TCP {
-        return Seen::Other;
+        return tunnel(protocol);
     }
     // Hardware that cuts packets itself leaves it 0 on the way there.
     let total = match usize::from(Big.u16(bytes, 2)) {
@@ -176,8 +129,7 @@ fn read_ip<'a>(bytes: &'a [u8], link: Link<'a>, vlans: Vec<u16>) -> Seen<'a> {
     let inside = bytes.get(header..end).unwrap_or_default();
     let place = Big.u16(bytes, 6);
     let found = Datagram {
-        link,
-        vlans,
+        around,
         source: address(bytes, 12),
         destination: address(bytes, 16),
         options: header - 20,
@@ -223,7 +175,10 @@ fn read_ports(found: Datagram<'_>) -> Seen<'_> {
         .iter()
         .any(|port| matches!(*port, SERVER | CLIENT))
     {
-        return Seen::Other;
+        return match found.is_tcp {
+            true => Seen::Other,
+            false => read_vxlan(ports.1, inside, found.around.tunnels),
+        };
     }
     let found = Datagram {
         source_port: Some(ports.0),
@@ -252,6 +207,87 @@ fn read_ports(found: Datagram<'_>) -> Seen<'_> {
         missing: length - UDP_HEADER - payload.len(),
         ..found
     })
+}
+
+/// Tell what an IPv6 packet is (RFC 8200): only what it carries over UDP matters.
+pub fn read_ipv6<'a>(bytes: &'a [u8], around: Around<'a>) -> Seen<'a> {
+    if bytes.len() < IPV6_HEADER {
+        return Seen::Malformed("cut within its IPv6 header");
+    }
+    let (mut next, mut inside) = (bytes[6], &bytes[IPV6_HEADER..]);
+    while matches!(next, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
+        if inside.len() < 8 {
+            return Seen::Malformed("cut within its IPv6 header");
+        }
+        if next == FRAGMENT && Big.u16(inside, 2) >> 3 != 0 {
+            return Seen::Other;
+        }
+        // A fragment header has a reserved byte where others have their length.
+        let length = match next {
+            FRAGMENT => 8,
+            _ => 8 + 8 * usize::from(inside[1]),
+        };
+        next = inside[0];
+        inside = inside.get(length..).unwrap_or_default();
+    }
+    if next != UDP {
+        return tunnel(next);
+    }
+    if inside.len() < 4 {
+        return Seen::Malformed("cut before its UDP ports");
+    }
+    let ports = [Big.u16(inside, 0), Big.u16(inside, 2)];
+    if ports
+        .iter()
+        .any(|port| matches!(*port, CLIENT_6 | SERVER_6))
+    {
+        return Seen::NotRead("DHCPv6");
+    }
+    read_vxlan(ports[1], inside, around.tunnels)
+}
+
+/// Look for a frame or a packet in a UDP datagram that goes to `port`: VXLAN (RFC 7348), also with a group policy, and VXLAN-GPE
+/// (draft-ietf-nvo3-vxlan-gpe).
+fn read_vxlan(port: u16, datagram: &[u8], mut tunnels: Vec<Tunnel>) -> Seen<'_> {
+    if !matches!(port, VXLAN | VXLAN_GPE | VXLAN_LINUX) {
+        return Seen::Other;
+    }
+    let strange = |seen| match port {
+        // Nobody has registered this port for VXLAN: it is something else.
+        VXLAN_LINUX => Seen::Other,
+        _ => seen,
+    };
+    let Some((header, inside)) = datagram
+        .get(UDP_HEADER..)
+        .and_then(|rest| rest.split_first_chunk::<8>())
+    else {
+        return strange(Seen::Malformed("cut within its VXLAN header"));
+    };
+    let [flags, _, _, next, high, middle, low, 0] = *header else {
+        return strange(Seen::NotRead("VXLAN of another version"));
+    };
+    if flags & HAS_NETWORK == 0 || flags & !(HAS_NETWORK | HAS_PROTOCOL | HAS_POLICY) != 0 {
+        return strange(Seen::NotRead("VXLAN of another version"));
+    }
+    if tunnels.len() == MOST_TUNNELS {
+        return Seen::NotRead("tunnels in tunnels");
+    }
+    tunnels.push(Tunnel::Vxlan(u32::from_be_bytes([0, high, middle, low])));
+    match (flags & HAS_PROTOCOL != 0, next) {
+        (true, 1) => read_ipv4(inside, links::bare(tunnels)),
+        (true, 2) => read_ipv6(inside, links::bare(tunnels)),
+        (false, _) | (true, 3) => links::read_ethernet(inside, tunnels),
+        _ => Seen::NotRead("VXLAN of another protocol"),
+    }
+}
+
+/// Tell a tunnel by its protocol number.
+fn tunnel<'a>(protocol: u8) -> Seen<'a> {
+    match protocol {
+        IP_IN_IP | IPV6_IN_IP => Seen::NotRead("IP in IP"),
+        GRE => Seen::NotRead("GRE"),
+        _ => Seen::Other,
+    }
 }
 
 fn address(bytes: &[u8], at: usize) -> Ipv4Addr {

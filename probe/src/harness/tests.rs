@@ -64,6 +64,7 @@ impl Workload for Broken {
                     pattern: None,
                 },
                 unit: None,
+                applies: Vec::new(),
                 doc: "What is wrong",
             }],
             metrics: vec![Metric::TIME_NS, Metric::CYCLES],

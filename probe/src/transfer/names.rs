@@ -7,6 +7,9 @@ use super::wire::Entry;
 /// What the name of a file that is not whole begins with.
 pub const PARTIAL: &str = ".oscope-partial-";
 
+/// How many of them a file may have.
+const PARTIALS: u32 = 8;
+
 /// Bytes of a name at most, as the kernel's `PATH_MAX`.
 pub const LONGEST: usize = 4095;
 
@@ -101,6 +104,15 @@ pub fn partial(entry: &Entry) -> String {
     hash.update(entry.name);
     let hex = hash.finalize().to_hex();
     format!("{PARTIAL}{}", &hex[..32])
+}
+
+/// What it may be called, in this order: what has such a name may be somebody else's.
+pub fn partials(entry: &Entry) -> impl Iterator<Item = String> {
+    let first = partial(entry);
+    (0..PARTIALS).map(move |number| match number {
+        0 => first.clone(),
+        _ => format!("{first}-{number}"),
+    })
 }
 
 /// A name for people.

@@ -3,20 +3,31 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
-use nix::sys::stat::{FchmodatFlags, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens};
+use nix::sys::stat::{
+    FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens,
+};
 use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
 use super::names;
 use super::wire::{Entry, SEGMENT};
 
 /// Bits of a mode that are kept: setuid and setgid are not.
 const KEPT: u32 = 0o1777;
+
+/// Bits of a mode that let others than its owner write a file; with an access list, its mask (acl(5)).
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// How a partial file is opened.
+const OPEN: OFlag = OFlag::O_RDWR
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC)
+    .union(OFlag::O_NONBLOCK);
 
 /// The mode of a file that is not whole.
 const FIRST_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
@@ -58,35 +69,45 @@ impl Partial {
         Ok(partial)
     }
 
-    /// The file under its partial name, made or found, which another transfer may have at the same time.
+    /// The file under its partial name, made or found, which another transfer may have at the same time. What has such a name and is
+    /// not this user's alone is left as it is, and another name taken.
     pub(super) fn find(parent: BorrowedFd, entry: &Entry) -> Result<Self, String> {
-        let name = CString::new(names::partial(entry)).map_err(|error| error.to_string())?;
-        let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK;
-        let new = openat(
-            parent,
-            name.as_c_str(),
-            flags | OFlag::O_CREAT | OFlag::O_EXCL,
-            FIRST_MODE,
-        );
-        let (handle, is_new) = match new {
-            Ok(handle) => (handle, true),
-            Err(Errno::EEXIST) => {
-                let open = || openat(parent, name.as_c_str(), flags, Mode::empty());
-                let old = match open() {
-                    Err(Errno::EACCES) => make_accessible(parent, &name).and_then(|()| open()),
-                    other => other,
-                };
-                let old = old.map_err(|error| format!("its partial file: {}", error.desc()))?;
-                (old, false)
-            }
-            Err(error) => return Err(format!("making it: {}", error.desc())),
-        };
-        Ok(Self {
-            file: handle.into(),
-            is_new,
-            name,
-            calls: 4 + u64::from(!is_new),
-        })
+        let mut calls = 3;
+        for name in names::partials(entry) {
+            let name = CString::new(name).map_err(|error| error.to_string())?;
+            calls += 1;
+            let new = openat(
+                parent,
+                name.as_c_str(),
+                OPEN | OFlag::O_CREAT | OFlag::O_EXCL,
+                FIRST_MODE,
+            );
+            let (handle, is_new) = match new {
+                Ok(handle) => (handle, true),
+                Err(Errno::EEXIST) => {
+                    calls += 3;
+                    let old = adopt(parent, &name)
+                        .map_err(|error| format!("its partial file: {}", error.desc()))?;
+                    match old {
+                        Some(handle) => (handle, false),
+                        None => continue,
+                    }
+                }
+                Err(error) => return Err(format!("making it: {}", error.desc())),
+            };
+            return Ok(Self {
+                file: handle.into(),
+                is_new,
+                name,
+                calls,
+            });
+        }
+        Err("all names of its partial file are taken by what is not this user's alone".into())
+    }
+
+    /// Whether a later transfer would go on with it; where a file system gives every file to the same user, none does.
+    pub fn is_adoptable(&self) -> bool {
+        fstat(self.file.as_fd()).is_ok_and(|status| is_own(&status))
     }
 
     /// Have it alone. One that was made just now, too, may have been found, filled and named by another transfer before this one locked it.
@@ -239,12 +260,36 @@ fn link(file: &File, parent: BorrowedFd, base: &CStr) -> bool {
     })
 }
 
+/// Open a partial file that is there; `None` if it is not this user's alone.
+fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
+    // Before it is opened: a FIFO would notice that.
+    if !is_own(&fstatat(parent, name, AtFlags::AT_SYMLINK_NOFOLLOW)?) {
+        return Ok(None);
+    }
+    let open = || openat(parent, name, OPEN, Mode::empty());
+    let handle = match open() {
+        Err(Errno::EACCES) => make_accessible(parent, name).and_then(|()| open()),
+        other => other,
+    }?;
+    // What was opened counts: the name may be another file's by now.
+    let own = is_own(&fstat(handle.as_fd())?);
+    Ok(own.then_some(handle))
+}
+
+/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what goes on with it changes nothing else.
+fn is_own(status: &FileStat) -> bool {
+    status.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits()
+        && status.st_uid == geteuid().as_raw()
+        && status.st_nlink == 1
+        && status.st_mode & WRITABLE_BY_OTHERS == 0
+}
+
 /// Let its owner read and write a partial file: a transfer that was killed just before it gave the file its name may have left it the
 /// file's own mode. It is not made anew, as another transfer may be about to name it.
 fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let handle = openat(parent, name, flags, Mode::empty())?;
-    if fstat(handle.as_fd())?.st_mode & SFlag::S_IFMT.bits() != SFlag::S_IFREG.bits() {
+    if !is_own(&fstat(handle.as_fd())?) {
         return Err(Errno::EACCES);
     }
     // By its descriptor, so that no symbolic link put there meanwhile is followed.
@@ -306,10 +351,12 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
 /// # Errors
 /// In one line: another transfer is at it.
 pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
-    let name = names::partial(entry);
-    match fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-        Ok(_) => {}
-        Err(_) => return Ok(None),
+    let status = |name: String| fstatat(parent, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW).ok();
+    if !names::partials(entry)
+        .map_while(status)
+        .any(|status| is_own(&status))
+    {
+        return Ok(None);
     }
     let partial = Partial::open(parent, entry)?;
     partial

@@ -230,7 +230,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         }
         let digest = self.arrive(item, &mut partial, from);
         if let Err(stop) = &digest
-            && (stop.useless || self.digest == DigestKind::None)
+            && (stop.useless || self.digest == DigestKind::None || !partial.is_adoptable())
             && let Ok(parent) = self.shelf.folder(folder)
         {
             // No later transfer goes on with it; why this one failed is the error to tell.

@@ -1,18 +1,20 @@
 //! Sending and receiving by `io_uring`: while one buffer is on the connection, the other is at the file.
 //!
-//! Each call on the socket is linked to a time limit, and a step waits for all that it queued: nothing is in flight when it returns.
+//! Each call on the socket is linked to a time limit, and a step waits for all that it queued: nothing is in flight when it returns. Where
+//! it fails before, its ring waits, which is dropped before the buffers are.
 
 use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use io_uring::types::{Fd, Timespec};
-use io_uring::{IoUring, opcode, squeue};
+use io_uring::{opcode, squeue};
 
 use super::link::Link;
 use super::receive_methods::{ReceiveStep, unwritten, write};
 use super::send_methods::{Piece, SendStep};
 use super::stop::Stop;
+use crate::in_flight;
 
 /// How long one call on the socket waits.
 const SLICE_NS: u32 = 250_000_000;
@@ -29,14 +31,14 @@ struct Answers {
 }
 
 struct Ring {
-    ring: IoUring,
+    ring: in_flight::Ring,
     limit: Timespec,
 }
 
 impl Ring {
     fn new() -> io::Result<Self> {
         Ok(Self {
-            ring: IoUring::new(4)?,
+            ring: in_flight::Ring::new(4)?,
             limit: Timespec::new().nsec(SLICE_NS),
         })
     }
@@ -44,7 +46,7 @@ impl Ring {
     /// Queue a call on the socket, with its limit, and one on the file, and wait for all.
     ///
     /// # Safety
-    /// The buffers that the entries name must live until this returns.
+    /// The buffers that the entries name must live, and not be touched, until this returns, and after an error until the ring is dropped.
     unsafe fn round(
         &mut self,
         link: &mut Link,
@@ -61,23 +63,13 @@ impl Ring {
             );
         }
         entries.extend(file.map(|entry| entry.user_data(FILE)));
-        // SAFETY: the caller keeps the buffers, and `self` keeps the limit, until all have completed, which is waited for below.
-        unsafe { self.ring.submission().push_multiple(&entries) }.map_err(io::Error::other)?;
-        let mut missing = entries.len();
+        // SAFETY: the caller keeps the buffers, and `self` keeps the limit.
+        unsafe { self.ring.push(&entries) };
         let mut answers = Answers::default();
-        while missing > 0 {
+        while self.ring.missing() > 0 {
             link.calls += 1;
-            match self.ring.submit_and_wait(1) {
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Buffers may be in flight, which an unwinding panic would free: nothing may go on.
-                Err(error) => {
-                    eprintln!("io_uring: waiting for what was queued: {error}");
-                    std::process::abort();
-                }
-            }
-            for done in self.ring.completion() {
-                missing -= 1;
+            self.ring.wait()?;
+            while let Some(done) = self.ring.next() {
                 match done.user_data() {
                     SOCKET => answers.socket = Some(done.result()),
                     FILE => answers.file = Some(done.result()),

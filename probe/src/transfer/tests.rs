@@ -2,6 +2,7 @@
 
 mod edges;
 mod faults;
+mod foreign;
 mod hostile;
 mod names;
 mod pace;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::addresses::{connect_to_any, resolve, resolve_all};
 use super::{
     Blame, DEFAULT_CHUNK, DigestKind, FileDone, Folder, Progress, ReceiveMethod, ReceiveOptions,
-    SendMethod, SendOptions, Source, TransferError, listen, receive, send,
+    SendMethod, SendOptions, Source, TransferError, admit, listen, receive, send,
 };
 use crate::cancel;
 use crate::transfer_device::Method;
@@ -187,6 +187,12 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
         .local_addr()
         .map_err(|error| TransferError::system("the address listened on", &error))?;
     tell(&json!({"event": "listening", "address": address.to_string()}));
+    if !address.ip().to_canonical().is_loopback() {
+        let text = format!(
+            "whoever reaches {address} from another machine may send; from this one only the same user, and root"
+        );
+        tell(&json!({"event": "note", "text": text}));
+    }
     loop {
         let Some(result) = serve(&listener, &folder, arguments) else {
             return match arguments.once {
@@ -245,12 +251,23 @@ fn serve(
     folder: &Folder,
     arguments: &ReceiveArguments,
 ) -> Option<Result<(), TransferError>> {
+    let options = ReceiveOptions {
+        method: arguments.method,
+        verify: !arguments.no_verify,
+        chunk: arguments.chunk,
+        stall: arguments.stall,
+        ..ReceiveOptions::default()
+    };
     let (stream, peer) = loop {
         if cancel::requested() {
             return None;
         }
         match listener.accept() {
-            Ok(met) => break met,
+            Ok((stream, peer)) => match admit(stream, &options) {
+                Ok(stream) => break (stream, peer),
+                // It is no transfer: `--once` goes on waiting for one.
+                Err(error) => tell(&json!({"event": "note", "text": error.message})),
+            },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_sender(listener),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
@@ -261,13 +278,6 @@ fn serve(
         }
     };
     tell(&json!({"event": "peer", "address": peer.to_string()}));
-    let options = ReceiveOptions {
-        method: arguments.method,
-        verify: !arguments.no_verify,
-        chunk: arguments.chunk,
-        stall: arguments.stall,
-        ..ReceiveOptions::default()
-    };
     Some(receive(stream, folder, &options, &mut tell_progress).map(|received| {
         if arguments.list {
             list(&received.files);

@@ -255,6 +255,7 @@ fn parameters() -> Vec<Parameter> {
                 pattern: None,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "What is written: 1 drops the page cache, 2 the slabs that can be reclaimed (dentries and inodes among them), 3 both. It drops the \
                 caches of the whole machine: everything else runs slower until they are filled again.",
         },
@@ -267,6 +268,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 1 << 40,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Bytes of page cache filled before each write, with a scratch file of that length; less than the free memory.",
         },
         Parameter {
@@ -277,6 +279,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 1_000_000,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Empty files made in a folder of their own and looked at before each write, each of which has a dentry and an inode in memory then.",
         },
     ]
@@ -298,19 +301,23 @@ fn metrics() -> Vec<Metric> {
             "B",
             "Page cache of files and devices before: Cached + Buffers - Shmem of /proc/meminfo.",
         ),
-        metric("page_cache_after_bytes", "B", "The same just after."),
+        metric(
+            "page_cache_after_bytes",
+            "B",
+            "Page cache of files and devices just after.",
+        ),
         metric(
             "dentries_before",
             "1",
             "Dentries in memory before: nr_dentry of /proc/sys/fs/dentry-state.",
         ),
-        metric("dentries_after", "1", "The same just after."),
+        metric("dentries_after", "1", "Dentries in memory just after."),
         metric(
             "inodes_before",
             "1",
             "Inodes in memory before, of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not.",
         ),
-        metric("inodes_after", "1", "The same just after."),
+        metric("inodes_after", "1", "Inodes in memory just after."),
         metric(
             "slab_before_bytes",
             "B",
@@ -319,7 +326,7 @@ fn metrics() -> Vec<Metric> {
         metric(
             "slab_after_bytes",
             "B",
-            "The same once it has stood still for 0.2 s, 2 s after the write at most.",
+            "Memory of reclaimable slabs after, once it has stood still for 0.2 s, 2 s after the write at most.",
         ),
         metric(
             "slab_dentries_before",
@@ -329,7 +336,7 @@ fn metrics() -> Vec<Metric> {
         metric(
             "slab_dentries_after",
             "1",
-            "The same when the slabs have come to rest.",
+            "Dentries in use when the slabs have come to rest.",
         ),
         metric(
             "slab_inodes_before",
@@ -339,7 +346,7 @@ fn metrics() -> Vec<Metric> {
         metric(
             "slab_inodes_after",
             "1",
-            "The same when the slabs have come to rest.",
+            "Inodes in use when the slabs have come to rest.",
         ),
         metric(
             "time_s",

@@ -290,6 +290,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 32 << 20,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Bytes asked for by one call of read(2).",
         },
         Parameter {
@@ -300,6 +301,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 1 << 53,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Blocks to be read at most; 0: to the end of the file.",
         },
         Parameter::choice(
@@ -324,7 +326,7 @@ fn metrics() -> Vec<Metric> {
             "throughput",
             "MiB/s",
             Better::More,
-            "MiB (2^20 bytes) read in a second, by the tool's own account.",
+            "Bytes read in a second, in MiB (2^20 bytes), by the tool's own account.",
         ),
         Metric::new(
             "time_s",

@@ -354,6 +354,7 @@ fn parameters() -> Vec<Parameter> {
             maximum,
         },
         unit: None,
+        applies: Vec::new(),
         doc,
     };
     let mut all = Place::parameters();
@@ -366,6 +367,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 32 << 20,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Bytes asked for by one call; with mmap, bytes mapped by one call. 0: chosen for the engine.",
         },
         integer("count", 0, 1 << 53, "Blocks to be read at most; 0: to the end of the file."),
@@ -376,13 +378,16 @@ fn parameters() -> Vec<Parameter> {
             name: "queue_depth",
             kind: Kind::Integer { default: 32, minimum: 1, maximum: 256 },
             unit: None,
-            doc: "Reads in flight in each thread; io_uring only.",
-        },
+            applies: Vec::new(),
+            doc: "Reads in flight in each thread.",
+        }
+        .only_with("engine", &["uring", "auto"]),
         Parameter::choice("work", "none", &["none", "xor"], "What is done with the bytes: nothing (with mmap, a byte of each page is looked at), or the XOR of all little-endian 32-bit words."),
         Parameter {
             name: "longest",
             kind: Kind::Duration { default: 3600.0, minimum: 0.001, maximum: 86400.0 },
             unit: Some("s"),
+            applies: Vec::new(),
             doc: "A repetition ends after this long, wherever it is in the file.",
         },
     ]);
@@ -395,7 +400,7 @@ fn metrics() -> Vec<Metric> {
             "throughput",
             "MiB/s",
             Better::More,
-            "MiB (2^20 bytes) read in a second.",
+            "Bytes read in a second, in MiB (2^20 bytes).",
         ),
         Metric::new("time_s", "s", Better::Less, "How long the reading took."),
         Metric::new("bytes", "B", Better::Neither, "Bytes read."),

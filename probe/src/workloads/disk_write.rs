@@ -260,12 +260,15 @@ fn cpu_time() -> Result<Duration, Failure> {
 fn parameters() -> Vec<Parameter> {
     let [_, directory, mut size] = <[Parameter; 3]>::try_from(Place::parameters())
         .expect("a place is a file, a directory and a size");
-    size.doc = "Bytes to write, where count is 0; the last block may be shorter.";
+    size.doc = "Bytes to write; the last block may be shorter.";
+    size.applies.clear();
+    let size = size.only_with("count", &[0]);
     vec![
         Parameter {
             name: "file",
             kind: Kind::Path { default: "" },
             unit: None,
+            applies: Vec::new(),
             doc: "The file to make, which stays; it has its name only once it is whole. Each repetition replaces the one before. Without it, a scratch \
                 file, which is gone after the repetition.",
         },
@@ -279,6 +282,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: LARGEST_BLOCK,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Bytes given to each write(2).",
         },
         Parameter {
@@ -289,6 +293,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: MOST_BLOCKS,
             },
             unit: Some("blocks"),
+            applies: Vec::new(),
             doc: "Blocks to write; 0: as many as fill size.",
         },
         Parameter::choice(
@@ -303,13 +308,15 @@ fn parameters() -> Vec<Parameter> {
             &["refuse", "replace"],
             "What happens to a regular file of that name: with replace it gives way, by a renaming, once the new one is whole; both need room till then. \
                 Nothing else is ever replaced.",
-        ),
+        )
+        .never_with("file", &[""]),
         Parameter::choice(
             "on_failure",
             "remove",
             &["remove", "keep"],
             "What happens to a named file that could not be written as a whole; one that a signal interrupted is removed.",
-        ),
+        )
+        .never_with("file", &[""]),
     ]
 }
 

@@ -223,6 +223,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 64 << 10,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Length of a message; it may come in parts, and counts once it is whole.",
         },
         Parameter::choice(
@@ -240,16 +241,22 @@ fn metrics() -> Vec<Metric> {
         time("round_trip_ns", "Time of a round trip, the median."),
         time(
             "mean_ns",
-            "Its mean: the whole time divided by the round trips.",
+            "Time of a round trip, the mean: the whole time divided by the round trips.",
         ),
-        time("min_ns", "The shortest."),
-        time("p90_ns", "What 90 % of them did not exceed."),
-        time("p99_ns", "The same for 99 %; null below 500 round trips."),
+        time("min_ns", "Time of the shortest round trip."),
+        time(
+            "p90_ns",
+            "Time that 90 % of the round trips did not exceed.",
+        ),
+        time(
+            "p99_ns",
+            "Time that 99 % of the round trips did not exceed; null below 500 round trips.",
+        ),
         time(
             "p999_ns",
-            "The same for 99.9 %; null below 5000 round trips.",
+            "Time that 99.9 % of the round trips did not exceed; null below 5000 round trips.",
         ),
-        time("max_ns", "The longest."),
+        time("max_ns", "Time of the longest round trip."),
         time(
             "cpu_ns",
             "CPU time of both sides for a round trip, looking for the other side included, and waiting at the gate.",

@@ -3,7 +3,9 @@
 mod figures;
 mod limits;
 mod transfer;
+pub mod verb;
 
+use clap::ValueEnum;
 use nix::errno::Errno;
 use serde::Deserialize;
 
@@ -34,16 +36,19 @@ pub struct Parameters {
 }
 
 /// Who sends and who receives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]
 enum Mode {
     /// One thread does both, in turn.
     #[serde(rename = "1thread")]
+    #[value(name = "1thread")]
     OneThread,
     /// The calling thread receives, another sends.
     #[serde(rename = "2thread")]
+    #[value(name = "2thread")]
     TwoThreads,
     /// The calling process receives, another sends.
     #[serde(rename = "2proc")]
+    #[value(name = "2proc")]
     TwoProcesses,
 }
 
@@ -55,6 +60,15 @@ enum SocketBuffer {
     Default,
     /// That of a block.
     Buffer,
+}
+
+/// What is done before the first transfer, beside making the two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Preparation {
+    /// The channel's capacity is measured, and a trial transfer is compared byte by byte.
+    Trial,
+    /// Nothing: the calls of a transfer are the only ones.
+    None,
 }
 
 /// Who sends, and how it went the last time. Errors of the kernel travel as such.
@@ -86,7 +100,7 @@ impl Workload for IpcThroughput {
     }
 
     fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
-        Self::with_source(parameters, context, |_| ())
+        Self::connect(parameters, context, Preparation::Trial, |_| ())
     }
 
     fn iterations(&self) -> Iterations {
@@ -115,10 +129,11 @@ impl Workload for IpcThroughput {
 }
 
 impl IpcThroughput {
-    /// As `prepare`; `change` may spoil what will be sent.
-    fn with_source(
+    /// Make both sides and the channel between them; `change` may spoil what will be sent.
+    fn connect(
         parameters: Parameters,
         context: &Context,
+        preparation: Preparation,
         change: impl FnOnce(&mut Source),
     ) -> Result<Self, Failure> {
         let block = usize::try_from(parameters.buffer).map_err(|_| {
@@ -151,11 +166,12 @@ impl IpcThroughput {
             ));
         }
         source.limit_calls(message);
-        let capacity = limits::capacity(plan, &source.block()[..message])?;
-        if capacity.is_none() {
-            notes.push(
-                "capacity: the channel was not full after a second of small pieces".to_owned(),
-            );
+        let mut capacity = None;
+        if preparation == Preparation::Trial {
+            capacity = limits::capacity(plan, &source.block()[..message])?;
+            notes.extend(capacity.is_none().then(|| {
+                "capacity: the channel was not full after a second of small pieces".to_owned()
+            }));
         }
         change(&mut source);
         let sending = match parameters.mode {
@@ -178,7 +194,9 @@ impl IpcThroughput {
             notes,
             _seats: seats,
         };
-        prepared.try_out(block as u64, context)?;
+        if preparation == Preparation::Trial {
+            prepared.try_out(block as u64, context)?;
+        }
         Ok(prepared)
     }
 

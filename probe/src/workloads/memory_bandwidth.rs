@@ -157,6 +157,7 @@ fn parameters() -> Vec<Parameter> {
             name: "operation",
             kind: choice("read", vec!["read", "write", "copy"]),
             unit: None,
+            applies: Vec::new(),
             doc: "read: the XOR of all words is taken; write: every byte is set to one value; copy: from the memory into the window.",
         },
         Parameter {
@@ -167,24 +168,28 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 4096,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Each is pinned to a CPU, the allowed ones in turn, and has an equal share of the memory; 0: one for each CPU.",
         },
         Parameter {
             name: "size",
             kind: bytes(256 << 20, 4096),
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Memory that all threads together go over in a pass, touched before and proved resident by smaps.",
         },
         Parameter {
             name: "window",
             kind: bytes(0, 0),
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "copy only: the buffer of each thread into which its share is copied, again and again from its start; 0: as large as the share.",
         },
         Parameter {
             name: "pages",
             kind: choice("4K", vec!["4K", "huge"]),
             unit: None,
+            applies: Vec::new(),
             doc: "What the memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
         },
     ]

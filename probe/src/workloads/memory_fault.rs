@@ -275,6 +275,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 4096,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Each is pinned to a CPU, the allowed ones in turn, and touches an equal share of the pages.",
         },
         Parameter {
@@ -285,6 +286,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 1 << 40,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Memory touched in a repetition, made anew for each; rounded up to whole pages, or to whole huge ones.",
         },
         Parameter::choice(
@@ -293,8 +295,9 @@ fn parameters() -> Vec<Parameter> {
             &SwapKind::NAMES,
             "Of swap-in, where the swap lies that is made for it (as root), three times the size: zram, a compressed device in memory; file, in the directory, \
                 read one page at a time; auto: zram, whose cost is the kernel's and not a device's, or a file where there is none.",
-        ),
-        Place::directory(),
+        )
+        .only_with("kind", &["swap-in"]),
+        Place::directory().only_with("kind", &["file", "file-major", "swap-in"]),
     ]
 }
 
@@ -308,7 +311,7 @@ fn metrics() -> Vec<Metric> {
         ),
         Metric::new(
             "faults_per_s",
-            "1/s",
+            "faults/s",
             Better::More,
             "Faults of all threads in a second.",
         ),
@@ -322,7 +325,7 @@ fn metrics() -> Vec<Metric> {
             "major",
             "1",
             Better::Neither,
-            "Those of them that waited for a device (getrusage).",
+            "Faults that waited for a device (getrusage).",
         ),
     ]
 }

@@ -94,12 +94,14 @@ fn parameters() -> Vec<Parameter> {
             name: "size",
             kind: bytes(64 << 10, 128),
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Memory over which the slots are spread, at least two strides; touched before and proved resident by smaps.",
         },
         Parameter {
             name: "stride",
             kind: bytes(64, 8),
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "From one slot to the next in memory, a multiple of 8. Slots that lie a power of two apart share few sets of a cache, and so fill it early.",
         },
         Parameter::choice(

@@ -35,6 +35,7 @@ impl Style {
                 pattern: None,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Many iterations in a loop, or one timed by itself.",
         }
     }
@@ -75,6 +76,7 @@ impl Workload for Null {
                         maximum: 1_000_000_000,
                     },
                     unit: Some("steps"),
+                    applies: Vec::new(),
                     doc: "Dependent multiply-and-add steps in an iteration; 0 is the empty workload.",
                 },
             ],

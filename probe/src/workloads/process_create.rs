@@ -153,6 +153,7 @@ fn parameters() -> Vec<Parameter> {
                 vec!["fork", "vfork", "clone3", "posix_spawn", "thread"],
             ),
             unit: None,
+            applies: Vec::new(),
             doc: "fork, posix_spawn (of this program) and thread (pthread_create) are the C library's; clone3 is the system call with \
                 nothing shared; vfork shares memory and holds the parent.",
         },
@@ -164,18 +165,21 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 64 << 30,
             },
             unit: Some("B"),
+            applies: Vec::new(),
             doc: "Anonymous memory that the parent has written to before, beside its own few MiB; proved resident by smaps.",
         },
         Parameter {
             name: "pages",
             kind: choice("4K", vec!["4K", "huge"]),
             unit: None,
+            applies: Vec::new(),
             doc: "What the resident memory is made of: base pages (MADV_NOHUGEPAGE) or transparent huge pages (MADV_HUGEPAGE), proved by smaps.",
         },
         Parameter {
             name: "placement",
             kind: choice("free", vec!["same", "free"]),
             unit: None,
+            applies: Vec::new(),
             doc: "same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every CPU allowed \
                 to the probe; the covariates of a CPU then tell of the requested one only, or of all with cpu -1.",
         },

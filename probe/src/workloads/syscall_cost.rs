@@ -64,6 +64,7 @@ impl Workload for SyscallCost {
                         pattern: Some("nr:N"),
                     },
                     unit: None,
+                    applies: Vec::new(),
                     doc: "read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and clock_gettime \
                         are the C library's functions; my_precious is the call of a kernel built with the patch of that name, told to log nothing \
                         (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the kernel's log each time (2); nr:N is the \
@@ -78,6 +79,7 @@ impl Workload for SyscallCost {
                         pattern: None,
                     },
                     unit: None,
+                    applies: Vec::new(),
                     doc: "Whether the system-call instruction stands in a function that is called for it, as in the C library, or in the \
                         loop itself. Some mitigations make the return from that function mispredicted, which a program pays for too.",
                 },

@@ -63,6 +63,7 @@ impl Workload for SyscallThroughput {
                         pattern: None,
                     },
                     unit: None,
+                    applies: Vec::new(),
                     doc: "read takes 1 byte from a regular file in memory; lseek goes to one place in such a file; gethostid is the C library's function.",
                 },
                 Parameter {
@@ -73,6 +74,7 @@ impl Workload for SyscallThroughput {
                         maximum: 3600.0,
                     },
                     unit: Some("s"),
+                    applies: Vec::new(),
                     doc: "How long a repetition lasts; it ends with the chunk under way.",
                 },
             ],

@@ -31,9 +31,10 @@ impl Place {
                 name: "file",
                 kind: Kind::Path { default: "" },
                 unit: None,
+                applies: Vec::new(),
                 doc: "The file; without one, a scratch file of random content, which is gone with the probe.",
             },
-            Self::directory(),
+            Self::directory().only_with("file", &[""]),
             Parameter {
                 name: "size",
                 kind: Kind::Bytes {
@@ -42,8 +43,10 @@ impl Place {
                     maximum: 1 << 40,
                 },
                 unit: Some("B"),
-                doc: "Length of the scratch file; without meaning where a file is named.",
-            },
+                applies: Vec::new(),
+                doc: "Length of the scratch file.",
+            }
+            .only_with("file", &[""]),
         ]
     }
 
@@ -55,6 +58,7 @@ impl Place {
                 default: "/var/tmp",
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Where the scratch file is made: it decides which file system and device are measured.",
         }
     }

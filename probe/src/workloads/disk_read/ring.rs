@@ -4,11 +4,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
-use io_uring::{IoUring, cqueue, opcode, types};
+use io_uring::{opcode, types};
 
 use super::blocks;
 use super::pass::{Pass, Tally};
 use crate::error::Failure;
+use crate::in_flight;
 
 /// A place for one block, and the read that fills it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -21,14 +22,13 @@ struct Slot {
     done: u64,
 }
 
-/// A ring with its slots.
-pub struct Ring<'a> {
-    ring: IoUring,
+/// A ring with its slots. However it ends, the ring waits for the reads that are in flight, and the buffer is longer there than it.
+struct Ring<'a> {
+    ring: in_flight::Ring,
     file: &'a File,
     /// As many blocks as there are slots.
     buffer: &'a mut [u8],
     slots: Vec<Slot>,
-    in_flight: usize,
     tally: Tally,
 }
 
@@ -36,8 +36,8 @@ pub struct Ring<'a> {
 ///
 /// # Errors
 /// `Failure::Unavailable` where io_uring is switched off or unknown.
-pub fn make(depth: u32) -> Result<IoUring, Failure> {
-    IoUring::new(depth).map_err(|error| {
+pub fn make(depth: u32) -> Result<in_flight::Ring, Failure> {
+    in_flight::Ring::new(depth).map_err(|error| {
         Failure::unavailable(
             format!("io_uring cannot be used: {error}"),
             "see /proc/sys/kernel/io_uring_disabled and the container's filter, or choose --set engine=direct",
@@ -56,13 +56,10 @@ pub fn read(pass: &Pass, file: &File, buffer: &mut [u8]) -> Result<Tally, Failur
         file,
         buffer,
         slots: vec![Slot::default(); depth],
-        in_flight: 0,
         tally: Tally::default(),
     };
-    let ended = ring.go(pass);
-    // The kernel writes into the buffer until the last read has come back.
-    ring.drain();
-    ended.map(|()| ring.tally)
+    ring.go(pass)?;
+    Ok(ring.tally)
 }
 
 impl Ring<'_> {
@@ -70,28 +67,15 @@ impl Ring<'_> {
         for slot in 0..self.slots.len() {
             self.begin(slot, pass);
         }
-        while self.in_flight > 0 {
-            self.wait()?;
-            while let Some(entry) = self.next_completion() {
+        while self.ring.missing() > 0 {
+            self.ring
+                .wait()
+                .map_err(|error| Failure::system("waiting for io_uring", error))?;
+            while let Some(entry) = self.ring.next() {
                 self.complete(entry.user_data() as usize, entry.result(), pass)?;
             }
         }
         Ok(())
-    }
-
-    fn next_completion(&mut self) -> Option<cqueue::Entry> {
-        let entry = self.ring.completion().next()?;
-        self.in_flight -= 1;
-        Some(entry)
-    }
-
-    /// Wait for a read to come back; a signal may end the wait early.
-    fn wait(&self) -> Result<(), Failure> {
-        match self.ring.submit_and_wait(1) {
-            Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            Err(error) => Err(Failure::system("waiting for io_uring", error)),
-        }
     }
 
     /// Begin the next block in `slot`, if there is one.
@@ -117,10 +101,8 @@ impl Ring<'_> {
             .offset(begin + done)
             .build()
             .user_data(slot as u64);
-        // SAFETY: file and buffer outlive the read: `drain` waits for it. Each slot has its own part of the buffer.
-        let pushed = unsafe { self.ring.submission().push(&read) };
-        pushed.expect("there are as many entries as slots");
-        self.in_flight += 1;
+        // SAFETY: file and buffer outlive the ring. Each slot has its own part of the buffer, and one read at a time.
+        unsafe { self.ring.push(&[read]) };
         self.tally.calls += 1;
     }
 
@@ -154,15 +136,37 @@ impl Ring<'_> {
         }
         Ok(())
     }
+}
 
-    /// Wait until no read is in flight any more.
-    fn drain(&mut self) {
-        while self.in_flight > 0 {
-            // An error other than an interruption leaves nothing to wait with; the ring's own end then cancels what is in flight.
-            if self.wait().is_err() {
-                break;
-            }
-            while self.next_completion().is_some() {}
-        }
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::super::pass::Use;
+    use super::*;
+    use crate::in_flight::tests::{refuse_waits, write_late};
+
+    #[test]
+    fn a_kernel_that_is_short_of_memory_does_not_end_a_pass_with_reads_in_flight() {
+        let (out, into) = nix::unistd::pipe().expect("a pipe");
+        let (out, mut into) = (File::from(out), File::from(into));
+        into.write_all(&[1; 512]).expect("there is room");
+        let (tell, gone) = channel();
+        let (tally, buffer) = thread::scope(|scope| {
+            scope.spawn(move || write_late(&gone, &into, &[2; 512]));
+            let reader = scope.spawn(move || {
+                refuse_waits();
+                let mut buffer = vec![0; 1024];
+                let pass = Pass::new(1024, 512, Use::None, None);
+                let tally = read(&pass, &out, &mut buffer);
+                let _ = tell.send(());
+                (tally, buffer)
+            });
+            reader.join().expect("no panic")
+        });
+        assert_eq!(tally.map(|tally| tally.bytes).ok(), Some(1024));
+        assert_eq!(buffer, [[1; 512], [2; 512]].concat());
     }
 }

@@ -9,6 +9,15 @@ use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
 use crate::net::Shape;
 use crate::shared_folder::{PROGRAMS, System};
 
+/// Operations on the big file; the others are on small ones.
+const BIG: [&str; 5] = [
+    "read-first",
+    "read-again",
+    "read-random",
+    "change-block",
+    "append",
+];
+
 /// Parameters of `fs.compare`.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Parameters {
@@ -133,8 +142,10 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 64 << 30,
             },
             unit: Some("B"),
-            doc: "Length of the big file; without meaning where the operation is one on small files.",
-        },
+            applies: Vec::new(),
+            doc: "Length of the big file.",
+        }
+        .only_with("operation", &BIG),
         Parameter {
             name: "files",
             kind: Kind::Integer {
@@ -143,8 +154,10 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 100_000,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "How many small files, of 4 KiB each; with git-status and unpack in ten folders.",
-        },
+        }
+        .never_with("operation", &BIG),
         Parameter {
             name: "delay",
             kind: Kind::Duration {
@@ -154,6 +167,7 @@ fn parameters() -> Vec<Parameter> {
                 maximum: 2.0,
             },
             unit: Some("s"),
+            applies: Vec::new(),
             doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
         },
         Parameter {
@@ -162,6 +176,7 @@ fn parameters() -> Vec<Parameter> {
                 default: "/var/tmp",
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Where the scratch folder is made, with the server's files and the client's cache in it: it decides which file system is below.",
         },
     ]
@@ -203,12 +218,20 @@ fn metrics() -> Vec<Metric> {
             "B",
             "What the client's network device received meanwhile, headers included; null with system=local.",
         ),
-        less("sent_bytes", "B", "The same of what it sent."),
+        less(
+            "sent_bytes",
+            "B",
+            "What the client's network device sent meanwhile, headers included; null with system=local.",
+        ),
         less(
             "received_packets",
             "1",
             "Packets that the client's network device received meanwhile; without a delay a packet may be of up to 64 KiB, with one of at most 1500 B.",
         ),
-        less("sent_packets", "1", "The same of those it sent."),
+        less(
+            "sent_packets",
+            "1",
+            "Packets that the client's network device sent meanwhile.",
+        ),
     ]
 }

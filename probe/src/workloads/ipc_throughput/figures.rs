@@ -93,6 +93,7 @@ fn parameters() -> Vec<Parameter> {
             maximum,
         },
         unit: Some("B"),
+        applies: Vec::new(),
         doc,
     };
     vec![

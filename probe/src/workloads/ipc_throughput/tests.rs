@@ -40,7 +40,7 @@ fn with_change(
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     act(
-        IpcThroughput::with_source(parameters, &context, change),
+        IpcThroughput::connect(parameters, &context, Preparation::Trial, change),
         &clock,
     );
 }

@@ -11,7 +11,7 @@ use super::simulation;
 use super::usage;
 use super::walk::{Footprint, Pattern};
 use crate::cache_model::Geometry;
-use crate::description::{Better, Kind, Metric, Parameter};
+use crate::description::{Better, Kind, Metric, Parameter, only_with};
 use crate::pressure::{Scope, SwapKind};
 use crate::workloads::disk::source::Place;
 use crate::workloads::mapping::Pages;
@@ -87,6 +87,7 @@ fn bytes(
             maximum: *bounds.end(),
         },
         unit: Some("B"),
+        applies: Vec::new(),
         doc,
     }
 }
@@ -120,6 +121,7 @@ fn walked() -> Vec<Parameter> {
             name: "populate",
             kind: Kind::Boolean { default: false },
             unit: None,
+            applies: Vec::new(),
             doc: "Whether the kernel makes all pages present as it maps them (MAP_POPULATE; for huge pages MADV_POPULATE_WRITE).",
         },
         Parameter::choice(
@@ -136,6 +138,7 @@ fn walked() -> Vec<Parameter> {
                 maximum: 1 << 32,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Working sets walked, 16 times each; the document has 1048576. Compare figures for each set.",
         },
         bytes(
@@ -154,7 +157,7 @@ fn walked() -> Vec<Parameter> {
 }
 
 fn counted() -> Vec<Parameter> {
-    vec![
+    let all = vec![
         Parameter::choice(
             "counters",
             "none",
@@ -167,11 +170,12 @@ fn counted() -> Vec<Parameter> {
             &[&["host"], Geometry::NAMES].concat(),
             "Sizes of the simulated caches and TLBs: this CPU's, or a named one's.",
         ),
-    ]
+    ];
+    only_with(all, &["geometry"], "counters", &["simulated", "both"])
 }
 
 fn pressed() -> Vec<Parameter> {
-    vec![
+    let all = vec![
         Parameter::choice(
             "pressure",
             "none",
@@ -210,6 +214,7 @@ fn pressed() -> Vec<Parameter> {
                 maximum: 3600.0,
             },
             unit: Some("s"),
+            applies: Vec::new(),
             doc: "Least time that the competitor has before its resident set is judged to be stable; nothing where it takes turns.",
         },
         Parameter {
@@ -220,6 +225,7 @@ fn pressed() -> Vec<Parameter> {
                 maximum: 1 << 20,
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With turns the order of all accesses is the same each \
                 time, and for every policy, so that counts differ by what the kernel does only; it begins with 32 steps for each of its pages.",
         },
@@ -232,7 +238,9 @@ fn pressed() -> Vec<Parameter> {
                 It is set for the whole machine, and put back afterwards.",
         ),
         Place::directory(),
-    ]
+    ];
+    let theirs = ["scope", "limit", "swap", "swap_size", "wait", "steps"];
+    only_with(all, &theirs, "pressure", &["compete"])
 }
 
 const fn found(name: &'static str, unit: &'static str, doc: &'static str) -> Metric {
@@ -271,7 +279,11 @@ pub fn metrics() -> Vec<Metric> {
             "KiB",
             "The competitor's resident set when it was stable.",
         ),
-        found("pressure_wait_s", "s", "How long that took."),
+        found(
+            "pressure_wait_s",
+            "s",
+            "How long the competitor took until it was stable.",
+        ),
     ]);
     metrics
 }
@@ -394,7 +406,7 @@ fn simulated() -> Vec<Metric> {
         "SIMULATED misses of the dTLB that missed the second-level TLB.",
         "Accesses that the model took in a second, when it was last fed.",
     ];
-    let units = ["1", "1", "1", "1", "1", "1", "1", "1", "1/s"];
+    let units = ["1", "1", "1", "1", "1", "1", "1", "1", "accesses/s"];
     simulation::NAMES
         .into_iter()
         .zip(units)

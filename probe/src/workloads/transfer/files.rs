@@ -16,6 +16,8 @@ use crate::workloads::disk::scratch::survive_size_limit;
 
 /// Lengths of the document's small files, in its order, in bytes.
 const DOCUMENT: [u64; 10] = [4, 107, 167, 207, 255, 383, 351, 507, 457, 577];
+/// Lengths of the document's large inputs, in its order, in bytes.
+const LARGE: [u64; 5] = [1 << 10, 5 << 10, 1 << 20, 10 << 20, 100 << 20];
 /// Number of files for which the document sent the last ones of its list.
 const LAST: u64 = 5;
 /// Most files of a transfer.
@@ -35,8 +37,10 @@ const MODES: [u32; 3] = [0o640, 0o444, 0o751];
 pub enum Sizes {
     /// All as long as the request says.
     Equal,
-    /// As long as those of the document.
+    /// As long as the small files of the document.
     Document,
+    /// As long as its large inputs.
+    Large,
 }
 
 /// What is in them.
@@ -74,14 +78,16 @@ impl Files {
                     maximum: MOST,
                 },
                 unit: None,
+                applies: Vec::new(),
                 doc: "Files sent one after the other over one connection.",
             },
             Parameter::choice(
                 "sizes",
                 "equal",
-                &["equal", "document"],
+                &["equal", "document", "large"],
                 "equal: each has `size` bytes; document: the document's small files of 4, 107, 167, 207, 255, 383, 351, 507, 457 and 577 B: with \
-                    files=1 the first, with files=5 the last five, else all ten in order, again and again.",
+                    files=1 the first, with files=5 the last five, else all ten in order, again and again; large: its large inputs of 1 KiB, 5 KiB, 1 MiB, 10 MiB and \
+                    100 MiB in order, again and again.",
             ),
             Parameter {
                 name: "size",
@@ -91,8 +97,10 @@ impl Files {
                     maximum: 64 << 30,
                 },
                 unit: Some("B"),
-                doc: "Length of each file; without meaning with sizes=document.",
-            },
+                applies: Vec::new(),
+                doc: "Length of each file; the document's files have their own.",
+            }
+            .only_with("sizes", &["equal"]),
             Parameter::choice(
                 "content",
                 "random",
@@ -104,13 +112,14 @@ impl Files {
 
     /// The length of each file, in order.
     pub fn lengths(self) -> impl Iterator<Item = u64> {
-        let first = match self.files {
-            LAST => DOCUMENT.len() as u64 - LAST,
+        let first = match (self.sizes, self.files) {
+            (Sizes::Document, LAST) => DOCUMENT.len() as u64 - LAST,
             _ => 0,
         };
         (first..first + self.files).map(move |number| match self.sizes {
             Sizes::Equal => self.size,
             Sizes::Document => DOCUMENT[(number % DOCUMENT.len() as u64) as usize],
+            Sizes::Large => LARGE[(number % LARGE.len() as u64) as usize],
         })
     }
 
@@ -228,6 +237,20 @@ mod tests {
         assert_eq!(document(10), DOCUMENT);
         let many = document(23);
         assert_eq!((many.len(), many[10], many[22]), (23, 4, 167));
+    }
+
+    #[test]
+    fn the_documents_large_inputs_are_eight_times_what_it_prints() {
+        let mut files = Files {
+            files: 5,
+            sizes: Sizes::Large,
+            size: 1,
+            content: Content::Zeros,
+        };
+        assert_eq!(files.lengths().collect::<Vec<_>>(), LARGE);
+        assert_eq!(files.total(), 8 * 14_549_760);
+        files.files = 7;
+        assert_eq!(files.lengths().skip(5).collect::<Vec<_>>(), LARGE[..2]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ impl Folder {
                 default: "/dev/shm",
             },
             unit: None,
+            applies: Vec::new(),
             doc: "Where source and destination lie, in a folder made for the request and removed after it: it decides which file system is \
                 measured. By default a tmpfs: files are in memory on both sides (tmpfs(5)).",
         }

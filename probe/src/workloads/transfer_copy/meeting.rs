@@ -12,7 +12,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use super::parameters::Meeting;
 use crate::cancel;
 use crate::error::{Failure, words};
-use crate::transfer;
+use crate::transfer::{self, ReceiveOptions};
 
 /// What a side that was refused sleeps before it tries again.
 const SLEEP: Duration = Duration::from_secs(1);
@@ -78,6 +78,19 @@ impl Door {
     pub fn accept(&self) -> Result<TcpStream, Failure> {
         let latest = Instant::now() + PATIENCE;
         loop {
+            self.await_one(latest)?;
+            let accepted = self.socket.accept();
+            let (stream, _) = accepted.map_err(|error| Failure::system("accept", words(&error)))?;
+            // Another user's is none of ours: the port is free to be found by all.
+            if let Ok(stream) = transfer::admit(stream, &ReceiveOptions::default()) {
+                return Ok(stream);
+            }
+        }
+    }
+
+    /// Wait until somebody is there.
+    fn await_one(&self, latest: Instant) -> Result<(), Failure> {
+        loop {
             let left = latest.saturating_duration_since(Instant::now());
             if cancel::requested() {
                 return Err(Failure::failed("interrupted by a signal"));
@@ -90,14 +103,10 @@ impl Door {
             let limit = PollTimeout::try_from(left.min(LOOK)).unwrap_or(PollTimeout::MAX);
             match poll(&mut one, limit) {
                 Ok(0) | Err(Errno::EINTR) => {}
-                Ok(_) => break,
+                Ok(_) => return Ok(()),
                 Err(error) => return Err(Failure::system("poll", error.desc())),
             }
         }
-        let accepted = self.socket.accept();
-        accepted
-            .map(|(stream, _)| stream)
-            .map_err(|error| Failure::system("accept", words(&error)))
     }
 }
 
@@ -201,12 +210,13 @@ mod tests {
         let address = door.address;
         let sender = thread::spawn(move || {
             let started = Instant::now();
-            connect_with_sleeps(address, Duration::ZERO).map(|_| started.elapsed())
+            connect_with_sleeps(address, Duration::ZERO).map(|stream| (stream, started.elapsed()))
         });
         thread::sleep(Duration::from_millis(50));
         door.open().expect("it is ours");
         door.accept().expect("one comes");
-        let waited = sender.join().expect("it ends").expect("it is let in");
+        // Open until here: whose a connection was that has ended is not known, and nobody's is not accepted.
+        let (_stream, waited) = sender.join().expect("it ends").expect("it is let in");
         assert!(waited >= SLEEP, "{waited:?}");
     }
 }

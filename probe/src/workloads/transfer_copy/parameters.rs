@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Better, Description, Kind, Metric, Parameter, only_with};
 use crate::error::Failure;
 use crate::net::Shape;
 use crate::transfer::{DigestKind, ReceiveMethod, SendMethod};
@@ -152,7 +152,9 @@ fn parameters() -> Vec<Parameter> {
     all.extend(network());
     all.extend(behaviour());
     all.push(Folder::parameter());
-    all
+    // The exchanges of small writes have neither.
+    let all = only_with(all, &["sender", "receiver", "digest"], "writes", &["whole"]);
+    only_with(all, &["late"], "meeting", &["retry", "receiver-retry"])
 }
 
 fn methods() -> Vec<Parameter> {
@@ -198,6 +200,7 @@ fn network() -> Vec<Parameter> {
                 maximum: 16 << 30,
             },
             unit: Some("B/s"),
+            applies: Vec::new(),
             doc: "Bytes of packets a second in each direction between the namespaces, by netem, or by a token bucket where the kernel has no netem (tc-netem(8), tc-tbf(8)); 0: no limit.",
         },
         Parameter {
@@ -209,6 +212,7 @@ fn network() -> Vec<Parameter> {
                 maximum: 2.0,
             },
             unit: Some("s"),
+            applies: Vec::new(),
             doc: "How much later each packet arrives, in each direction: half of what the round trip gains. Needs netem.",
         },
         Parameter {
@@ -219,6 +223,7 @@ fn network() -> Vec<Parameter> {
                 maximum: 500,
             },
             unit: Some("per 1000"),
+            applies: Vec::new(),
             doc: "Of 1000 packets of at most 1500 B so many are lost in each direction, by chance. Needs netem.",
         },
     ]
@@ -243,7 +248,8 @@ fn behaviour() -> Vec<Parameter> {
                 maximum: 60.0,
             },
             unit: Some("s"),
-            doc: "How long after the clock's start the receiver listens, with meeting=receiver-retry the sender; without meaning with meeting=ready.",
+            applies: Vec::new(),
+            doc: "How long after the clock's start the receiver listens, with meeting=receiver-retry the sender.",
         },
         Parameter::choice(
             "writes",
@@ -285,14 +291,18 @@ fn metrics() -> Vec<Metric> {
         less(
             "receiver_calls",
             "1",
-            "The same of the receiver; its last word, which has the count in it, is not counted.",
+            "System calls of the receiver, counted likewise; its last word, which has the count in it, is not counted.",
         ),
         less(
             "switches",
             "1",
             "Times the sender was taken off its CPU or gave it up, all threads (getrusage(2)).",
         ),
-        less("receiver_switches", "1", "The same of the receiver."),
+        less(
+            "receiver_switches",
+            "1",
+            "Times the receiver was taken off its CPU or gave it up, all threads (getrusage(2)).",
+        ),
         less(
             "cpu_s_per_gib",
             "s/GiB",
@@ -302,7 +312,7 @@ fn metrics() -> Vec<Metric> {
         less(
             "receiver_cpu_s_per_gib",
             "s/GiB",
-            "The same of the receiver, without what the kernel did of its work within the sender's calls, and with what it did of the sender's (acknowledgements) within its own.",
+            "CPU time of the receiver, all threads, for each 2^30 B of contents; without what the kernel did of its work within the sender's calls, and with what it did of the sender's (acknowledgements) within its own.",
         ),
         less(
             "wait_ns",

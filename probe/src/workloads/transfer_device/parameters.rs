@@ -59,9 +59,10 @@ fn parameters() -> Vec<Parameter> {
             maximum: 2 << 20,
         },
         unit: Some("B"),
+        applies: Vec::new(),
         doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that the document began with and \
-            the 2 MiB that method=mmap moves by one ioctl(2), where this is without meaning.",
-    });
+            the 2 MiB that method=mmap moves by one ioctl(2).",
+    }.only_with("method", &["fcntl"]));
     all.push(Folder::parameter());
     all
 }
