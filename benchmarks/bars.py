@@ -1,196 +1,255 @@
-"""What the benchmark modules share: the bar, the probe's answers, and paired ratios."""
+"""How a benchmark module declares its bars, and what it hands back of each.
+
+A module of benchmarks has `PARTS`. A part declares its bars as data and measures them together, in one
+function, as thoroughly as it is asked to. What a part cannot measure does not stop the others: see
+`module_run` (one module, in a process of its own) and `runner` (all of them).
+"""
 
 from __future__ import annotations
 
-import json
+import math
 import os
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import cache, partial
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
-from scipy import stats
 
-from oscope.probe import Probe, Request
-from oscope.wire import Refusal, Sample
+T = TypeVar("T")
 
-ROOT = Path(__file__).resolve().parent.parent
-BIN = Path(sys.executable).parent
-CPU = max(os.sched_getaffinity(0))
-PROBE = BIN / "oscope-probe"
-LIMIT_S = 300.0
-_LOOK_S = 0.02
+ALONE = 5
+"""From so many values on, a median has an interval."""
+PLACE = Path("/var/tmp")  # noqa: S108 - a disk is needed, and the names below it are random.
+PACKAGES = {
+    "bpftrace": "bpftrace",
+    "dd": "coreutils",
+    "fio": "fio",
+    "iperf3": "iperf3",
+    "mkfs.ext4": "e2fsprogs",
+    "nc.openbsd": "netcat-openbsd",
+    "perf": "linux-perf",
+    "qemu-system-x86_64": "qemu-system-x86",
+    "scp": "openssh-client",
+    "socat": "socat",
+    "sshd": "openssh-server",
+    "sshfs": "sshfs",
+    "strace": "strace",
+    "tar": "tar",
+    "tcpdump": "tcpdump",
+    "valgrind": "valgrind",
+}
+"""The Debian package of each program that a bar needs."""
+
+
+class Effort(Enum):
+    """How thoroughly a part measures: only that it works, for `make bench`, for `make bench-full`."""
+
+    SMOKE = 0
+    SHORT = 1
+    FULL = 2
+
+    def pick(self, smoke: T, short: T, full: T) -> T:
+        """Return the value of this effort."""
+        return (smoke, short, full)[self.value]
+
+
+class NotMeasured(Exception):  # noqa: N818 - it is no error: the machine lacks something, and says what.
+    """A part, or one bar of it, that this machine cannot measure; the message says why and how to fix it."""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One line of the table: what was measured, what was wanted."""
+    """One line of the table. Without `least` and `most` a figure is shown and not judged."""
 
     name: str
-    measured: str
-    wanted: str
-    met: bool
+    unit: str = ""
+    least: float | None = None
+    most: float | None = None
+    needs: tuple[str, ...] = ()
+    """Programs without which it is not measured."""
+    by_interval: bool = False
+    """Whether it is missed only where its whole interval is: a share of few trials says little by itself."""
+
+    @property
+    def wanted(self) -> str:
+        """Return what is wanted, such as `at least 0.97`; `-` where nothing is."""
+        unit = f" {self.unit}" if self.unit else ""
+        match self.least, self.most:
+            case None, None:
+                return "–"
+            case least, None:
+                return f"at least {least:,g}{unit}"
+            case None, most:
+                return f"at most {most:,g}{unit}"
+            case least, most:
+                return f"{least:,g}{unit}" if least == most else f"{least:,g} to {most:,g}{unit}"
+
+    @property
+    def lacks(self) -> str:
+        """Return what to install before it can be measured; empty where nothing is missing."""
+        return lacking(self.needs)
+
+    def judge(self, figure: Figure) -> Literal["met", "missed", "shown"]:
+        """Say whether `figure` is as wanted."""
+        if self.least is None and self.most is None:
+            return "shown"
+        low, high = (figure.value, figure.value)
+        if self.by_interval and figure.interval is not None:
+            low, high = figure.interval
+        below = self.least is not None and high < self.least
+        above = self.most is not None and low > self.most
+        return "missed" if below or above else "met"
 
 
-def probe(*requests: Mapping[str, Any]) -> list[list[dict[str, Any]]]:
-    """Run requests in one fresh probe process; return the samples of each."""
-    numbered = [{"id": i, "cpu": CPU, **request} for i, request in enumerate(requests, 1)]
-    text = "".join(json.dumps(request) + "\n" for request in numbered)
-    answer = subprocess.run(
-        [PROBE, "run"], input=text, capture_output=True, text=True, timeout=300, check=True
-    )
-    samples: list[list[dict[str, Any]]] = [[] for _ in requests]
-    for line in answer.stdout.splitlines():
-        event = json.loads(line)
-        if event["event"] == "error":
-            raise RuntimeError(event["message"])
-        if event["event"] == "sample":
-            if event["failed"]:
-                raise RuntimeError(event["failed"])
-            samples[event["request"] - 1].append(event)
-    return samples
+def lacking(programs: Sequence[str]) -> str:
+    """Return what to install so that all `programs` are there; empty where they are."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    missing = [PACKAGES.get(name, name) for name in programs if shutil.which(name, path=path) is None]
+    return f"install {' '.join(missing)}: apt-get install {' '.join(missing)}" if missing else ""
 
 
-def measure(probe: Probe, workload: str, params: Mapping[str, Any], **more: Any) -> list[Sample]:
-    """Have the probe do one request, number 1, and return its samples."""
-    samples: list[Sample] = []
-    for events in probe.run(Request(1, workload, params, cpu=CPU, **more), silence_limit_s=LIMIT_S):
-        for event in events:
-            match event:
-                case Refusal():
-                    raise RuntimeError(event.message)
-                case Sample(failed=None):
-                    samples.append(event)
-                case Sample():
-                    raise RuntimeError(event.failed)
-    return samples
+@dataclass(frozen=True)
+class Figure:
+    """What was measured of a bar, in its unit."""
+
+    bar: Bar
+    value: float
+    interval: tuple[float, float] | None = None
+    """95 % confidence interval."""
+    detail: str = ""
+    """What else belongs to it: the base of a ratio, the number of rounds."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no number."""
+        if not all(map(math.isfinite, (self.value, *(self.interval or ())))):
+            raise ValueError(f"{self.bar.name}: {self.value} {self.interval} is no figure")
+
+    @property
+    def text(self) -> str:
+        """Return the value, its interval and unit, and the detail."""
+        unit = f" {self.bar.unit}" if self.bar.unit else ""
+        decimals = _decimals(self.value, self.interval)
+        text = f"{self.value:,.{decimals}f}"
+        if self.interval is not None:
+            low, high = self.interval
+            text += f" [{low:,.{decimals}f}, {high:,.{decimals}f}]"
+        return f"{text}{unit}{'; ' if self.detail else ''}{self.detail}"
 
 
-@cache
-def compile_c(name: str, *options: str) -> Path:
-    """Build benchmarks/NAME.c with these options of the compiler, or -O2, and return the program."""
-    options = options or ("-O2",)
-    program = ROOT / "target" / "benchmarks" / "".join((name, *options))
-    program.parent.mkdir(parents=True, exist_ok=True)
-    source = ROOT / "benchmarks" / f"{name}.c"
-    subprocess.run(
-        ["gcc", *options, "-Wall", "-Werror", "-pthread", "-o", program, source], check=True, timeout=60
-    )
-    return program
-
-
-def interleaved(
-    sides: Mapping[str, Callable[[], float]], rounds: int, seed: int = 1
-) -> dict[str, list[float]]:
-    """Take one value of each side in every round, in an order shuffled anew each round."""
-    rng = np.random.default_rng(seed)
-    values: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(rounds):
-        for name in rng.permutation(list(sides)):
-            values[name].append(sides[name]())
-    return values
-
-
-class Stepped:
-    """A program that prints a figure for each line that it reads."""
-
-    def __init__(self, words: Sequence[object]) -> None:
-        self._words = [str(word) for word in words]
-        self._program = subprocess.Popen(
-            self._words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def step(self) -> float:
-        """Return the next figure."""
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write("\n")
-        self._program.stdin.flush()
-        return float(self._program.stdout.readline())
-
-    def close(self) -> None:
-        """Wait for its end."""
-        self._program.communicate(timeout=60)
-        if self._program.returncode != 0:
-            raise RuntimeError(f"{' '.join(self._words)} failed")
-
-
-def in_turns(
-    workload: str, metric: str, params: Mapping[str, Any], words: Sequence[object], steps: int
-) -> tuple[list[float], list[float]]:
-    """Return a metric of `workload` and the figures of a stepped program, by four processes each of `steps`.
-
-    Speed drifts by tenths within a fraction of a second here, so that longer turns compare moments.
-    """
-
-    def once(process: Probe) -> float:
-        value = measure(process, workload, params)[0].metrics[metric]
-        assert value is not None
-        return value
-
-    found: tuple[list[float], list[float]] = ([], [])
-    for _ in range(4):
-        with Probe(PROBE) as process, closing(Stepped(words)) as program:
-            for step in range(steps):
-                turns = (partial(once, process), program.step)
-                for side in (0, 1) if step % 2 else (1, 0):
-                    found[side].append(turns[side]())
-    return found
-
-
-def peak_memory(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; return the most memory that it and its children have had, added up, in bytes.
-
-    It is looked at while they run (VmHWM, proc(5)): what wait4(2) tells counts also what the process that
-    started them had, of which each is a copy until it executes its own program.
-    """
-    most: dict[int, int] = {}
-    while process.poll() is None:
-        for pid in (process.pid, *_children(process.pid)):
-            # The last look counts: before a child executes its program, it has the memory of its parent.
-            most[pid] = _peak(pid) or most.get(pid, 0)
-        time.sleep(_LOOK_S)
-    return sum(most.values())
-
-
-def _children(pid: int) -> list[int]:
-    """Return the processes that `pid` has started and that still run."""
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def _peak(pid: int) -> int:
-    """Return the most memory that a process has had since it executed its program; 0 once it has ended."""
-    try:
-        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    except OSError:
+def _decimals(value: float, interval: tuple[float, float] | None) -> int:
+    """Return how many decimals show two digits of the interval's half width, or four of the value."""
+    if value == round(value) and (interval is None or interval[0] == interval[1]):
         return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmHWM")), 0)
+    width = (interval[1] - interval[0]) / 2 if interval else 0.0
+    size, digits = (width, 2) if width > 0 else (abs(value), 4)
+    return 0 if size == 0 else max(0, min(9, digits - 1 - math.floor(math.log10(size))))
 
 
-def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:
-    """Return the median of the paired ratios a/b and its 95 % interval (BCa bootstrap over rounds)."""
-    ratios = np.asarray(a) / np.asarray(b)
-    interval = stats.bootstrap((ratios,), np.median, rng=np.random.default_rng(1)).confidence_interval
-    return float(np.median(ratios)), float(interval.low), float(interval.high)
+class Bench:
+    """What a part gets: the effort, a folder on a disk, and what parts of a module share."""
+
+    def __init__(self, effort: Effort, stack: ExitStack) -> None:
+        """`stack` ends what is shared."""
+        self.effort = effort
+        self._stack = stack
+        self._made: dict[object, Any] = {}
+        self._folder: Path | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Return a folder on a disk, which is removed at the module's end."""
+        if self._folder is None:
+            made = tempfile.TemporaryDirectory(prefix="oscope-bench-", dir=PLACE, ignore_cleanup_errors=True)
+            self._folder = Path(self._stack.enter_context(made))
+        return self._folder
+
+    def pick(self, smoke: T, short: T, full: T) -> T:
+        """Return the value for the effort."""
+        return self.effort.pick(smoke, short, full)
+
+    def shared(self, make: Callable[[Bench], AbstractContextManager[T]]) -> T:
+        """Return what `make` gives; it is made for the first part that asks, and ends with the module."""
+        if make not in self._made:
+            self._made[make] = self._stack.enter_context(make(self))
+        found: T = self._made[make]
+        return found
 
 
-def faster(name: str, peer: list[float], ours: list[float], least: float | None) -> Bar:
-    """Compare seconds: how many times as fast ours is; without `least` it is only told."""
-    middle, low, high = ratio(peer, ours)
-    text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {np.median(ours):.3f} s beside {np.median(peer):.3f} s"
-    return at_least(name, text, middle, least)
+@dataclass(frozen=True)
+class Part:
+    """Bars that are measured together."""
+
+    what: str
+    """What is measured and how, in a sentence or two."""
+    bars: tuple[Bar, ...]
+    measure: Callable[[Bench], Iterator[Figure]]
+    short_s: float | None
+    """Seconds that it takes in `make bench` on an idle machine of two cores; None: only in the full run."""
+    full_s: float
+    needs: tuple[str, ...] = ()
+    root: bool = False
+    smoke: bool = True
+    """Whether there is a round so short that the tests can have it."""
+
+    def seconds(self, effort: Effort) -> float | None:
+        """Return about how long it takes; None where it is not part of such a run."""
+        return effort.pick(10.0 if self.smoke else None, self.short_s, self.full_s)
+
+    def figures(self, bench: Bench) -> Iterator[Figure]:
+        """Measure; NotMeasured where this machine lacks what it takes."""
+        if self.root and os.geteuid() != 0:
+            raise NotMeasured("needs root: run it as root")
+        if missing := lacking(self.needs):
+            raise NotMeasured(missing)
+        return self.measure(bench)
 
 
-def at_least(name: str, text: str, value: float, least: float | None) -> Bar:
-    """Return the bar of a value that has to be `least`; without it, it is only told."""
-    wanted = "told only" if least is None else f"at least {least}"
-    return Bar(name, text, wanted, met=least is None or value >= least)
+def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
+    """Return the 95 % interval of the median (BCa bootstrap); None of fewer than ALONE values."""
+    if len(values) < ALONE:
+        return None
+    if min(values) == max(values):
+        return float(values[0]), float(values[0])
+    # It takes a second to load, of which most processes here need none.
+    from scipy import stats
+
+    with warnings.catch_warnings():
+        # That it has no answer shows in what it returns.
+        warnings.simplefilter("ignore")
+        found = stats.bootstrap((np.asarray(values),), np.median, rng=np.random.default_rng(1))
+    low, high = map(float, found.confidence_interval)
+    # BCa has no answer where leaving any one value out changes nothing.
+    return (low, high) if math.isfinite(low) and math.isfinite(high) else (min(values), max(values))
+
+
+def median(bar: Bar, values: Sequence[float], detail: str = "") -> Figure:
+    """Return the median, with how many values it is of."""
+    count = f"n = {len(values)}"
+    return Figure(
+        bar, float(np.median(values)), interval_of(values), f"{detail}, {count}" if detail else count
+    )
+
+
+def ratio(bar: Bar, a: Sequence[float], b: Sequence[float], detail: str = "") -> Figure:
+    """Return the median of the paired ratios a/b."""
+    return median(bar, [one / other for one, other in zip(a, b, strict=True)], detail)
+
+
+def faster(bar: Bar, peer: Sequence[float], ours: Sequence[float]) -> Figure:
+    """Compare seconds: how many times as fast ours is."""
+    return ratio(bar, peer, ours, f"{np.median(ours):.3f} s beside {np.median(peer):.3f} s")
+
+
+def share(bar: Bar, hits: int, of: int, detail: str = "") -> Figure:
+    """Return a share in %, with its 95 % binomial interval (Wilson)."""
+    from oscope.statistics.rate import Rate
+
+    low, high = Rate(hits, of).interval
+    count = f"{hits} of {of}"
+    return Figure(bar, 100 * hits / of, (100 * low, 100 * high), f"{count}; {detail}" if detail else count)

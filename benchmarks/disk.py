@@ -6,20 +6,38 @@ import json
 import os
 import re
 import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bars import BIN, Bar, interleaved, probe, ratio
+from bars import Bar, Bench, Figure, Part, ratio
+from measuring import BIN, interleaved, probe
 
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
-PLACE = Path("/var/tmp")  # noqa: S108 - a disk is needed, and the names below it are random.
+LENGTHS = 5000
+MOST_MIB = 64
+WARM_MEMORY = Bar("disk fast, warm / memory-read bandwidth", least=0.9)
+WARM_DD = Bar("disk fast, warm / dd bs=1M", least=2)
+COLD = Bar("disk fast, cold / fio io_uring direct", least=0.95, needs=("fio",))
+BESIDE_DD = {
+    size: Bar(f"disk.read / dd, {size >> 10} KiB, warm", least=0.97)
+    for size in (4096, 16384, 65536, 262144, MEBIBYTE)
+}
+ANONYMOUS = {
+    engine: Bar(f"anonymous memory, a large file by {engine}", "MiB", most=MOST_MIB)
+    for engine in ("read", "mmap", "direct", "uring")
+}
+SPARSE_XOR = Bar("sparse file of 100 GiB: wrong XOR", least=0, most=0)
+SPARSE_MEMORY = Bar("sparse file of 100 GiB: anonymous memory", "MiB", most=MOST_MIB)
+XOR_LENGTHS = Bar(f"XOR unlike numpy's, files of 1 to {LENGTHS} B", least=0, most=0)
+XOR_LARGE = Bar("XOR unlike numpy's, a large file by all engines", least=0, most=0)
 
 
 def fast(file: Path, *options: str) -> tuple[str, float, float]:
@@ -94,60 +112,61 @@ def speed(request: dict[str, Any]) -> float:
     return float(probe(request)[0][0]["metrics"]["throughput"])
 
 
-def of_memory() -> float:
-    """Return MiB/s at which all cores read an anonymous buffer."""
-    return speed(
-        {
-            "workload": "memory.bandwidth",
-            "cpu": -1,
-            "params": {"threads": 0, "size": 2 * GIBIBYTE, "pages": "4K"},
-        }
-    )
+@contextmanager
+def large_file(bench: Bench) -> Iterator[Path]:
+    """Make a file of random bytes on a disk."""
+    path = bench.folder / "large"
+    rng = np.random.default_rng(2)
+    with path.open("wb") as stream:
+        for _ in range(bench.pick(1, 32, 32)):
+            stream.write(rng.bytes(64 * MEBIBYTE))
+        os.fsync(stream.fileno())
+    yield path
 
 
-def warm(file: Path) -> Iterator[Bar]:
+def warm(bench: Bench) -> Iterator[Figure]:
     """`oscope disk fast` on a cached file, beside the memory's speed and dd."""
-    file.read_bytes()
+    file = bench.shared(large_file)
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        while stream.read(64 * MEBIBYTE):
+            pass
+    memory = {"threads": 0, "size": size, "pages": "4K"}
     values = interleaved(
         {
             # The speed has more digits than the seconds of so short a reading.
             "fast": lambda: 1024 * fast(file)[2],
-            "memory": of_memory,
+            "memory": lambda: speed({"workload": "memory.bandwidth", "cpu": -1, "params": memory}),
             "dd": lambda: dd(file, MEBIBYTE),
         },
-        11,
+        bench.pick(1, 11, 21),
     )
-    for other, least, what in (("memory", 0.90, "memory-read bandwidth"), ("dd", 2.0, "dd bs=1M")):
-        middle, low, high = ratio(values["fast"], values[other])
-        text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values[other]) / 1024:.2f} GiB/s"
-        yield Bar(f"disk fast, warm 2 GiB / {what}", text, f"at least {least}", met=middle >= least)
+    for other, bar in (("memory", WARM_MEMORY), ("dd", WARM_DD)):
+        text = f"of {np.median(values[other]) / 1024:.2f} GiB/s"
+        yield ratio(bar, values["fast"], values[other], text)
 
 
-def cold(file: Path) -> Bar:
+def cold(bench: Bench) -> Iterator[Figure]:
     """`oscope disk fast` on a cold file, beside fio's best."""
+    file = bench.shared(large_file)
+    mebibytes = file.stat().st_size / MEBIBYTE
 
     def ours() -> float:
         drop_caches()
-        return 2 * 1024 / fast(file)[1]
+        return mebibytes / fast(file)[1]
 
-    values = interleaved({"fast": ours, "fio": lambda: fio_cold(file)}, 9)
-    middle, low, high = ratio(values["fast"], values["fio"])
-    text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values['fio']):.0f} MiB/s, 9 pairs"
-    return Bar("disk fast, cold 2 GiB / fio io_uring direct", text, "at least 0.95", met=middle >= 0.95)
+    values = interleaved({"fast": ours, "fio": lambda: fio_cold(file)}, bench.pick(1, 7, 15))
+    yield ratio(COLD, values["fast"], values["fio"], f"of {np.median(values['fio']):.0f} MiB/s")
 
 
-def beside_dd(file: Path) -> Iterator[Bar]:
+def beside_dd(bench: Bench) -> Iterator[Figure]:
     """disk.read with engine read, warm, beside dd at the same block size."""
-    for block_size in (4096, 16384, 65536, 262144, MEBIBYTE):
+    file = bench.shared(large_file)
+    for block_size, bar in BESIDE_DD.items():
         request = read_params(file, cache="warm", engine="read", block_size=block_size)
-        values = interleaved(
-            {"ours": lambda request=request: speed(request), "dd": lambda size=block_size: dd(file, size)}, 15
-        )
-        middle, low, high = ratio(values["ours"], values["dd"])
-        text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values['dd']):.0f} MiB/s"
-        yield Bar(
-            f"disk.read / dd, {block_size // 1024} KiB, warm", text, "at least 0.97", met=middle >= 0.97
-        )
+        sides = {"ours": partial(speed, request), "dd": partial(dd, file, block_size)}
+        values = interleaved(sides, bench.pick(1, 7, 15))
+        yield ratio(bar, values["ours"], values["dd"], f"of {np.median(values['dd']):.0f} MiB/s")
 
 
 def numpy_xor(data: bytes) -> int:
@@ -156,12 +175,14 @@ def numpy_xor(data: bytes) -> int:
     return int(np.bitwise_xor.reduce(np.frombuffer(padded, "<u4")))
 
 
-def agreement(folder: Path, large: Path) -> Iterator[Bar]:
-    """Compare the XOR of files of every length from 1 to 5000, by every engine in turn, and a large one."""
+def agreement(bench: Bench) -> Iterator[Figure]:
+    """Compare the XOR of files of many lengths, by every engine in turn, and of a large one."""
     rng = np.random.default_rng(1)
     engines = ("auto", "read", "pread", "mmap", "direct", "uring")
+    folder = bench.folder / "lengths"
+    folder.mkdir()
     requests, expected = [], []
-    for length in range(1, 5001):
+    for length in range(1, LENGTHS + 1, bench.pick(100, 1, 1)):
         data = rng.bytes(length)
         file = folder / f"{length}"
         file.write_bytes(data)
@@ -173,16 +194,16 @@ def agreement(folder: Path, large: Path) -> Iterator[Bar]:
             read_params(file, engine=engine, work="xor", block_size=block_size, threads=1 + length % 3)
         )
     found = [int(samples[0]["metrics"]["xor"]) for samples in probe(*requests)]
-    same = sum(a == b for a, b in zip(found, expected, strict=True))
-    yield Bar("XOR = numpy's, files of 1 to 5000 B", f"{same} of 5000", "5000 of 5000", met=same == 5000)
-    whole = 0
+    wrong = sum(a != b for a, b in zip(found, expected, strict=True))
+    yield Figure(XOR_LENGTHS, wrong, detail=f"of {len(expected)} files")
+    large, whole = bench.shared(large_file), 0
     with large.open("rb") as stream:
         while piece := stream.read(64 * MEBIBYTE):
             whole ^= numpy_xor(piece)
     offered = ("auto", "read", "mmap", "direct", "uring")
-    ours = {fast(large, "--engine", engine)[0] for engine in offered}
-    text = f"{', '.join(sorted(ours))} by {len(offered)} engines; numpy {whole:08x}"
-    yield Bar(f"XOR = numpy's, {large.stat().st_size} B", text, "the same", met=ours == {f"{whole:08x}"})
+    ours = {engine: fast(large, "--engine", engine)[0] for engine in offered}
+    wrong = sum(xor != f"{whole:08x}" for xor in ours.values())
+    yield Figure(XOR_LARGE, wrong, detail=f"of {len(offered)} engines, {large.stat().st_size} B, {whole:08x}")
 
 
 def anonymous_peak(command: list[str | Path]) -> tuple[int, str]:
@@ -215,36 +236,63 @@ def anonymous_peak(command: list[str | Path]) -> tuple[int, str]:
     return peak, output
 
 
-def memory(folder: Path, large: Path) -> Iterator[Bar]:
-    """Anonymous memory with every engine, and a sparse file of 100 GiB."""
+def memory(bench: Bench) -> Iterator[Figure]:
+    """Anonymous memory with every engine, and with a sparse file."""
     command: list[str | Path] = [BIN / "oscope", "disk", "fast"]
-    for engine in ("read", "mmap", "direct", "uring"):
-        peak, _ = anonymous_peak([*command, large, "--engine", engine])
-        text = f"{peak / MEBIBYTE:.1f} MiB"
-        yield Bar(f"anonymous memory, 2 GiB by {engine}", text, "at most 64 MiB", met=peak <= 64 * MEBIBYTE)
-    sparse = folder / "sparse"
+    for engine, bar in ANONYMOUS.items():
+        peak, _ = anonymous_peak([*command, bench.shared(large_file), "--engine", engine])
+        yield Figure(bar, peak / MEBIBYTE)
+    sparse = bench.folder / "sparse"
+    size = bench.pick(1, 100, 100) * GIBIBYTE
     with sparse.open("wb") as stream:
-        stream.truncate(100 * GIBIBYTE)
-        stream.seek(77 * GIBIBYTE + 3)
+        stream.truncate(size)
+        stream.seek(size // 4 * 3 + 3)
         stream.write(b"\x01")
     peak, output = anonymous_peak([*command, sparse])
-    text = f"{output.strip()}, {peak / MEBIBYTE:.1f} MiB"
-    met = output.startswith("01000000") and peak <= 64 * MEBIBYTE
-    yield Bar("sparse file of 100 GiB", text, "01000000, at most 64 MiB", met=met)
+    yield Figure(SPARSE_XOR, int(not output.startswith("01000000")), detail=output.strip())
+    yield Figure(SPARSE_MEMORY, peak / MEBIBYTE)
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    with tempfile.TemporaryDirectory(prefix="oscope-bench-", dir=PLACE) as name:
-        folder = Path(name)
-        large = folder / "large"
-        rng = np.random.default_rng(2)
-        with large.open("wb") as stream:
-            for _ in range(32):
-                stream.write(rng.bytes(64 * MEBIBYTE))
-            os.fsync(stream.fileno())
-        yield from warm(large)
-        yield cold(large)
-        yield from beside_dd(large)
-        yield from memory(folder, large)
-        yield from agreement(folder, large)
+PARTS = (
+    Part(
+        "GiB/s of `oscope disk fast` on a cached file of 2 GiB, over those at which all cores read memory, "
+        "and over dd's; interleaved rounds.",
+        (WARM_MEMORY, WARM_DD),
+        warm,
+        short_s=45,
+        full_s=80,
+    ),
+    Part(
+        "MiB/s of `oscope disk fast` on the file, cold, over fio's by io_uring and O_DIRECT, 32 blocks of "
+        "1 MiB in flight; interleaved rounds, the caches dropped before each.",
+        (COLD,),
+        cold,
+        short_s=40,
+        full_s=120,
+        needs=("fio",),
+        root=True,
+    ),
+    Part(
+        "MiB/s of disk.read over dd's by the same block size, on the cached file; interleaved rounds.",
+        tuple(BESIDE_DD.values()),
+        beside_dd,
+        short_s=60,
+        full_s=150,
+    ),
+    Part(
+        "Most anonymous memory of the probe while `oscope disk fast` reads the file, and a sparse one of "
+        "100 GiB that has one byte that is not 0.",
+        (*ANONYMOUS.values(), SPARSE_XOR, SPARSE_MEMORY),
+        memory,
+        short_s=30,
+        full_s=30,
+    ),
+    Part(
+        "The XOR of files of each length, by all engines, block sizes and threads in turn, and of the file, "
+        "compared with numpy's.",
+        (XOR_LENGTHS, XOR_LARGE),
+        agreement,
+        short_s=25,
+        full_s=25,
+    ),
+)

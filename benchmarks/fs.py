@@ -16,13 +16,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from bars import ROOT, Bar, at_least, compile_c, faster, interleaved, ratio
+from bars import Bar, Bench, Figure, NotMeasured, Part, faster, ratio
+from measuring import ROOT, compile_c, interleaved
 from ssh_server import ALIAS, SshServer, running
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -34,26 +35,42 @@ from fs_mount import LIMIT_S, Mount, missing, mounted, oscope_fs, sshfs
 from fs_places import AT_ONCE, by_oscope_fs
 
 SIZE = 512 << 20
-ROUNDS = 9
 READS = 20_000
 OPERATIONS = 100_000
 COURSE = 1000
 KILLS = 200
 HUGE = (4 << 30) + (1 << 20)
+FILES = fs_small.FILES
+LOCAL, SSHFS, CACHED = "local", "sshfs", "sshfs -o auto_cache"
+AGAIN = {
+    peer: Bar(f"second read of a large file, oscope-fs / {peer}", least=least)
+    for peer, least in ((LOCAL, 0.8), (SSHFS, 20), (CACHED, None))
+}
+AT_RANDOM = {
+    peer: Bar(f"random 4 KiB reads in an open file, oscope-fs / {peer}", least=least)
+    for peer, least in ((LOCAL, 0.5), (SSHFS, 5), (CACHED, None))
+}
+FIRST = Bar("first read of a large file, open included, oscope-fs / scp", least=1)
+_FILES = f"{FILES} small files written and read, oscope-fs / sshfs"
+JOURNAL = Bar(f"{_FILES}, on ext4 with a journal", least=1)
+THIS_DISK = Bar(f"{_FILES}, on this disk, each round's removed")
+APPENDED = Bar("a file of 4 GiB and 1 MiB, appended to: wrong places", least=0, most=0)
+DIFFERENCES = Bar("random operations: differences from a model and the server's folder", least=0, most=0)
+BAD = Bar("kills and cuts: lost, torn or left over", least=0, most=0)
 _WAYS: tuple[tuple[str, ...], ...] = ((), AT_ONCE, (), (*AT_ONCE, "--no-passthrough"))
 
 
 class Place:
     """A server, its folder with a large file, the same file beside it, and mounts."""
 
-    def __init__(self, server: SshServer, folder: Path) -> None:
+    def __init__(self, server: SshServer, folder: Path, size: int) -> None:
         self.server = server
         self.folder = folder
         self.served = folder / "served"
         self.served.mkdir()
         self.local = folder / "local"
         with self.local.open("wb") as file:
-            for block in range(SIZE >> 20):
+            for block in range(size >> 20):
                 file.write(random.Random(block).randbytes(1 << 20))
         shutil.copyfile(self.local, self.served / "large")
         self._count = itertools.count()
@@ -79,9 +96,9 @@ def _read(path: Path) -> float:
     return _told("all", path)
 
 
-def _random_reads(path: Path) -> float:
+def _random_reads(path: Path, reads: int) -> float:
     """Return 4 KiB reads a second in the open file, of which they touch less than a sixth."""
-    return _told("random", path, READS, random.randrange(1 << 30))
+    return _told("random", path, reads, random.randrange(1 << 30))
 
 
 def _told(*words: object) -> float:
@@ -90,8 +107,25 @@ def _told(*words: object) -> float:
     return float(subprocess.run(program, check=True, capture_output=True, timeout=LIMIT_S * 5).stdout)
 
 
-def large(place: Place) -> Iterator[Bar]:
-    """Read a large file for the first time, again, and at random places."""
+@contextlib.contextmanager
+def serving(_: Bench) -> Iterator[SshServer]:
+    """Run a server."""
+    if lack := missing():
+        raise NotMeasured(lack)
+    with tempfile.TemporaryDirectory() as keys, running(Path(keys)) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def made(bench: Bench) -> Iterator[Place]:
+    """Make the folders and the large file."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Place(bench.shared(serving), Path(folder), bench.pick(4 << 20, SIZE, SIZE))
+
+
+def large(bench: Bench) -> Iterator[Figure]:
+    """Read a large file again, and at random places."""
+    place, rounds = bench.shared(made), bench.pick(1, 7, 9)
     with contextlib.ExitStack() as stack:
         mounts = {
             "ours": oscope_fs(place.server, place.served, place.home()),
@@ -102,30 +136,21 @@ def large(place: Place) -> Iterator[Bar]:
         paths["local"] = place.local
         for path in paths.values():
             _read(path)
-        took = interleaved({name: partial(_read, path) for name, path in paths.items()}, ROUNDS)
-        yield from _second(took)
-        rates = interleaved({name: partial(_random_reads, path) for name, path in paths.items()}, ROUNDS)
-        yield from _at_random(rates)
-    yield first(place)
+        took = interleaved({name: partial(_read, path) for name, path in paths.items()}, rounds)
+        for peer, bar in AGAIN.items():
+            yield faster(bar, took[peer], took["ours"])
+        reads = bench.pick(50, READS // 4, READS)
+        rates = interleaved(
+            {name: partial(_random_reads, path, reads) for name, path in paths.items()}, rounds
+        )
+        for peer, bar in AT_RANDOM.items():
+            text = f"{np.median(rates['ours']):,.0f} beside {np.median(rates[peer]):,.0f} a second"
+            yield ratio(bar, rates["ours"], rates[peer], text)
 
 
-def _second(took: dict[str, list[float]]) -> Iterator[Bar]:
-    what = f"second read of {SIZE >> 20} MiB, oscope-fs"
-    yield faster(f"{what} / local", took["local"], took["ours"], 0.8)
-    yield faster(f"{what} / sshfs", took["sshfs"], took["ours"], 20.0)
-    yield faster(f"{what} / sshfs -o auto_cache", took["sshfs -o auto_cache"], took["ours"], None)
-
-
-def _at_random(rates: dict[str, list[float]]) -> Iterator[Bar]:
-    for peer, least in (("local", 0.5), ("sshfs", 5.0), ("sshfs -o auto_cache", None)):
-        middle, low, high = ratio(rates["ours"], rates[peer])
-        measured = f"{np.median(rates['ours']):,.0f} beside {np.median(rates[peer]):,.0f} a second"
-        text = f"{middle:.2f} [{low:.2f}, {high:.2f}], {measured}"
-        yield at_least(f"random 4 KiB reads in an open file, oscope-fs / {peer}", text, middle, least)
-
-
-def first(place: Place) -> Bar:
+def first(bench: Bench) -> Iterator[Figure]:
     """Read the large file through a mount that has nothing of it yet, beside scp of it."""
+    place = bench.shared(made)
 
     def ours() -> float:
         with place.fresh() as mount:
@@ -140,17 +165,17 @@ def first(place: Place) -> Bar:
         subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=LIMIT_S * 5)
         return time.monotonic() - begin
 
-    took = interleaved({"ours": ours, "scp": scp}, ROUNDS)
-    return faster("first read of it, open included, oscope-fs / scp", took["scp"], took["ours"], 1.0)
+    took = interleaved({"ours": ours, "scp": scp}, bench.pick(1, 7, 9))
+    yield faster(FIRST, took["scp"], took["ours"])
 
 
-def small(place: Place) -> Iterator[Bar]:
+def small(bench: Bench) -> Iterator[Figure]:
     """Write small files and read them back: on a disk that others do not slow down, and on this one."""
-    what = f"{fs_small.FILES} small files written and read, oscope-fs / sshfs"
-    took = fs_small.on_a_journal(place.home(), ROUNDS)
-    yield faster(f"{what}, on ext4 with a journal", took["sshfs"], took["ours"], 1.0)
-    took = fs_small.measure(place.server, place.home(), ROUNDS, stay=False)
-    yield faster(f"{what}, on this disk, each round's removed", took["sshfs"], took["ours"], None)
+    place, rounds, files = bench.shared(made), bench.pick(1, 5, 9), bench.pick(5, FILES, FILES)
+    took = fs_small.on_a_journal(place.home(), rounds, files)
+    yield faster(JOURNAL, took["sshfs"], took["ours"])
+    took = fs_small.measure(place.server, place.home(), rounds, files, stay=False)
+    yield faster(THIS_DISK, took["sshfs"], took["ours"])
 
 
 def _made(folder: Path) -> Path:
@@ -158,8 +183,9 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def huge(place: Place) -> Bar:
+def huge(bench: Bench) -> Iterator[Figure]:
     """Append to a file of more than 4 GiB through a mount; the server has every byte of it then."""
+    place = bench.shared(made)
     marks = {0: b"begin", (4 << 30) - 3: b"across", HUGE - 3: b"end"}
     path = place.served / "huge"
     with path.open("wb") as file:
@@ -167,23 +193,24 @@ def huge(place: Place) -> Bar:
             file.seek(offset)
             file.write(mark)
     with place.fresh() as mount, (mount.root / "huge").open("r+b") as file:
-        found = all(_at(file, offset, len(mark)) == mark for offset, mark in marks.items())
+        wrong = sum(_at(file, offset, len(mark)) != mark for offset, mark in marks.items())
         file.seek(0, os.SEEK_END)
         file.write(b"appended")
+    marks[HUGE] = b"appended"
     with path.open("rb") as file:
-        kept = all(_at(file, offset, len(mark)) == mark for offset, mark in marks.items())
-        kept = kept and _at(file, HUGE, 100) == b"appended"
+        wrong += sum(_at(file, offset, len(mark)) != mark for offset, mark in marks.items())
+        wrong += os.fstat(file.fileno()).st_size != HUGE + len(marks[HUGE])
     path.unlink()
-    text = f"read {'right' if found else 'WRONG'}, written back {'right' if kept else 'WRONG'}"
-    return Bar("a file of 4 GiB and 1 MiB, appended to", text, "right", met=found and kept)
+    yield Figure(APPENDED, wrong)
 
 
 def _at(file: object, offset: int, size: int) -> bytes:
     return os.pread(file.fileno(), size, offset)  # type: ignore[attr-defined]
 
 
-def model(server: SshServer) -> Bar:
+def model(bench: Bench) -> Iterator[Figure]:
     """Random operations against the model and the server's own folder."""
+    server, operations = bench.shared(serving), bench.pick(80, 8000, OPERATIONS)
     done, differences = 0, 0
     begin = time.monotonic()
     for number, options in enumerate(_WAYS):
@@ -195,60 +222,89 @@ def model(server: SshServer) -> Bar:
         ):
             folder = _made(Path(name) / "served")
             with by_oscope_fs(server, Path(home) / "home", folder, *options) as place:
-                share = (number + 1) * OPERATIONS // len(_WAYS)
+                share = (number + 1) * operations // len(_WAYS)
                 for seed in itertools.count(1000 * number):
                     if done >= share or differences >= 5:
                         break
-                    verdict = run(place, seed, COURSE)
+                    verdict = run(place, seed, min(COURSE, operations // len(_WAYS)))
                     done += verdict.operations
                     if verdict.difference:
                         differences += 1
                         print(f"  {options}: {verdict}", file=sys.stderr)
                 place.mount.stop()
     took = time.monotonic() - begin
-    return Bar(
-        "random operations against a model and the server's folder",
-        f"{done:,} operations in {took:.0f} s, {differences} differences",
-        f"{OPERATIONS:,}, 0",
-        met=done >= OPERATIONS and not differences,
-    )
+    yield Figure(DIFFERENCES, differences, detail=f"{done:,} operations in {took:.0f} s")
 
 
-def kills(server: SshServer) -> Bar:
+def kills(bench: Bench) -> Iterator[Figure]:
     """Kills and cuts at random points of a load."""
+    server, count = bench.shared(serving), bench.pick(2, 24, KILLS)
     bad: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
-        for seed, kind in fs_kills.plan(KILLS):
+        for seed, kind in fs_kills.plan(count):
             home = Path(name) / str(seed)
             outcome = fs_kills.run(server, home, seed, kind)
             if outcome.problems:
                 bad[kind] += 1
                 print(f"  {outcome}", file=sys.stderr)
             shutil.rmtree(home)
-    told = ", ".join(f"{count} {kind}" for kind, count in bad.items())
-    kinds = ", ".join(dict.fromkeys(fs_kills.KINDS))
-    name = f"{KILLS} kills and cuts ({kinds}): lost, torn or left over"
-    return Bar(name, f"{bad.total()} {told}".strip(), "0", met=not bad)
+    told = ", ".join(f"{number} {kind}" for kind, number in bad.items())
+    yield Figure(BAD, bad.total(), detail=f"of {count}{': ' if bad else ''}{told}")
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    if lack := missing():
-        raise RuntimeError(lack)
-    for program, package in (("sshfs", "sshfs"), ("mkfs.ext4", "e2fsprogs")):
-        if shutil.which(program) is None:
-            raise RuntimeError(f"{program} is not there: apt-get install {package}")
-    if os.geteuid() != 0:
-        raise RuntimeError("only root may make the disk of the small files: run it as root")
-    with (
-        tempfile.TemporaryDirectory() as keys,
-        tempfile.TemporaryDirectory() as folder,
-        running(Path(keys)) as server,
-    ):
-        place = Place(server, Path(folder))
-        parts: tuple[Callable[[], Iterator[Bar]], ...] = (lambda: large(place), lambda: small(place))
-        for part in parts:
-            yield from part()
-        yield huge(place)
-        yield model(server)
-        yield kills(server)
+NEEDS = ("sshd", "sshfs", "scp")
+PARTS = (
+    Part(
+        "A file of 512 MiB, which each mount has read before: read again, and 4 KiB at random places; "
+        "interleaved rounds, one server on loopback, its folder, the caches and the local file on one disk.",
+        (*AGAIN.values(), *AT_RANDOM.values()),
+        large,
+        short_s=60,
+        full_s=120,
+        needs=NEEDS,
+    ),
+    Part(
+        "The file read through a mount with an empty cache, beside scp of it; interleaved rounds.",
+        (FIRST,),
+        first,
+        short_s=35,
+        full_s=60,
+        needs=NEEDS,
+    ),
+    Part(
+        f"{FILES} files of 4 KiB made, written and read again; interleaved rounds.",
+        (JOURNAL, THIS_DISK),
+        small,
+        short_s=25,
+        full_s=70,
+        needs=(*NEEDS, "mkfs.ext4"),
+        root=True,
+    ),
+    Part(
+        "A sparse file of 4 GiB and 1 MiB, read at its ends and appended to through a mount.",
+        (APPENDED,),
+        huge,
+        short_s=None,
+        full_s=60,
+        needs=NEEDS,
+        smoke=False,
+    ),
+    Part(
+        "Random operations on a mount, after each of which it is compared with a model and the server's "
+        "folder.",
+        (DIFFERENCES,),
+        model,
+        short_s=30,
+        full_s=500,
+        needs=NEEDS,
+    ),
+    Part(
+        f"Kills and cuts ({', '.join(dict.fromkeys(fs_kills.KINDS))}) at random points of a load: rounds "
+        "after which something acknowledged is lost, torn or left over.",
+        (BAD,),
+        kills,
+        short_s=60,
+        full_s=500,
+        needs=NEEDS,
+    ),
+)

@@ -27,7 +27,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from bars import ROOT, interleaved
+from measuring import ROOT, interleaved
 from ssh_server import SshServer, running
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -43,13 +43,13 @@ Took = dict[str, list[float]]
 """Seconds of each round, of "ours" and of "sshfs"."""
 
 
-def measure(server: SshServer, folder: Path, rounds: int, *, stay: bool) -> Took:
+def measure(server: SshServer, folder: Path, rounds: int, files: int, *, stay: bool) -> Took:
     """Make, write and read the files in a new folder each round; with `stay` none is removed meanwhile."""
     sides = {
         "ours": oscope_fs(server, _made(folder / "by-oscope-fs"), _made(folder / "home-oscope-fs")),
         "sshfs": sshfs(server, _made(folder / "by-sshfs"), _made(folder / "home-sshfs")),
     }
-    contents = [random.Random(number).randbytes(SIZE) for number in range(FILES)]
+    contents = [random.Random(number).randbytes(SIZE) for number in range(files)]
 
     def once(root: Path) -> float:
         place = Path(tempfile.mkdtemp(dir=root))
@@ -70,9 +70,19 @@ def measure(server: SshServer, folder: Path, rounds: int, *, stay: bool) -> Took
         return interleaved({name: partial(once, root) for name, root in roots.items()}, rounds)
 
 
-def on_a_journal(folder: Path, rounds: int) -> Took:
+def on_a_journal(folder: Path, rounds: int, files: int) -> Took:
     """Measure on a new ext4 with a journal in a file in `folder`. Only root may."""
-    words = ["unshare", "--mount", "--propagation", "private", sys.executable, __file__, folder, rounds]
+    words = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        sys.executable,
+        __file__,
+        folder,
+        rounds,
+        files,
+    ]
     told = subprocess.run(
         [str(word) for word in words], stdout=subprocess.PIPE, check=True, timeout=LIMIT_S
     ).stdout
@@ -80,7 +90,7 @@ def on_a_journal(folder: Path, rounds: int) -> Took:
     return took
 
 
-def main(folder: Path, rounds: int) -> None:
+def main(folder: Path, rounds: int, files: int) -> None:
     """Measure on a disk of our own in `folder`, in a mount namespace that is ours; print what it took."""
     image, disk = folder / "disk", _made(folder / "mounted")
     with image.open("wb") as file:
@@ -91,7 +101,7 @@ def main(folder: Path, rounds: int) -> None:
     _call("mount", "-o", "loop", image, disk)
     try:
         with tempfile.TemporaryDirectory() as keys, running(Path(keys)) as server:
-            took = measure(server, disk, rounds, stay=True)
+            took = measure(server, disk, rounds, files, stay=True)
     finally:
         _call("umount", "--lazy", disk)
         image.unlink()
@@ -109,4 +119,4 @@ def _call(*words: str | Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

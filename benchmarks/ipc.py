@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bars import CPU, Bar, compile_c, in_turns, interleaved, probe, ratio
+from bars import Bar, Bench, Figure, Part, ratio
+from measuring import CPU, compile_c, in_turns, interleaved, probe
 
 KIBIBYTE = 1 << 10
 TOTAL = 32 << 20
@@ -17,54 +18,42 @@ PLACEMENTS = ("free", "same", "other")
 MODES = ("1thread", "2thread", "2proc")
 STEP = 16 << 20
 """Bytes of a transfer beside the C program's."""
-STEPS = 40
-"""Transfers by a process."""
+BESIDE_C = {
+    (channel, size, mode): Bar(f"{channel} {size} KiB {mode} / C", least=0.98)
+    for channel in ("pipe", "local")
+    for size in (4, 64, 128, 1024)
+    for mode in MODES
+}
+BEST_PIPE = Bar("2proc, fastest channel / default pipe 128 KiB", least=5)
+BEST_COPY = Bar("2proc, fastest channel / copying memory", least=0.5)
 
 
-def ours(channel: str, mode: str, size: int, **params: Any) -> float:
+def ours(channel: str, mode: str, size: int, total: int = TOTAL, **params: Any) -> float:
     """Return MiB/s of `ipc.throughput`, unchecked as the reference is; the reader is on CPU."""
-    request = {
-        "workload": "ipc.throughput",
-        "reps": ROUNDS,
-        "params": {
-            "channel": channel,
-            "mode": mode,
-            "buffer": size,
-            "total": TOTAL,
-            "check": "none",
-            **params,
-        },
-    }
+    given = {"channel": channel, "mode": mode, "buffer": size, "total": total, "check": "none", **params}
+    request = {"workload": "ipc.throughput", "reps": ROUNDS, "params": given}
     return float(np.median([sample["metrics"]["throughput"] for sample in probe(request)[0]]))
 
 
-def step_by_step(channel: str, mode: str, size: int) -> tuple[list[float], list[float]]:
-    """Return MiB/s of the workload and of the C program, the two in turns."""
-    params = {
-        "channel": channel,
-        "mode": mode,
-        "buffer": size,
-        "total": STEP,
-        "check": "none",
-        "placement": "same",
-    }
-    words = (compile_c("ipc"), channel, mode, size, STEP, STEPS, CPU, CPU)
-    one, other = in_turns("ipc.throughput", "throughput", params, words, STEPS)
-    return one, [kibibytes / KIBIBYTE for kibibytes in other]
-
-
-def beside_c() -> Iterator[Bar]:
+def beside_c(bench: Bench) -> Iterator[Figure]:
     """Return the workload's throughput over the C program's, both ends on one CPU.
 
     On two, what is measured is how long an idle CPU takes to wake, which varies from minute to minute.
     """
-    for channel in ("pipe", "local"):
-        for size in (4, 64, 128, 1024):
-            for mode in MODES:
-                one, other = step_by_step(channel, mode, size * KIBIBYTE)
-                middle, low, high = ratio(one, other)
-                text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(other):.0f} MiB/s"
-                yield Bar(f"{channel} {size} KiB {mode} / C", text, "at least 0.98", met=middle >= 0.98)
+    total, steps = bench.pick(1 << 20, STEP, STEP), bench.pick(1, 15, 40)
+    for (channel, size, mode), bar in BESIDE_C.items():
+        params = {
+            "channel": channel,
+            "mode": mode,
+            "buffer": size * KIBIBYTE,
+            "total": total,
+            "check": "none",
+            "placement": "same",
+        }
+        words = (compile_c("ipc"), channel, mode, size * KIBIBYTE, total, steps, CPU, CPU)
+        one, other = in_turns("ipc.throughput", "throughput", params, words, steps, bench.pick(1, 4, 4))
+        theirs = [kibibytes / KIBIBYTE for kibibytes in other]
+        yield ratio(bar, one, theirs, f"of {np.median(theirs):.0f} MiB/s")
 
 
 def copying() -> float:
@@ -73,44 +62,55 @@ def copying() -> float:
     return float(probe(request)[0][0]["metrics"]["throughput"])
 
 
-def fastest() -> tuple[str, str, int]:
-    """Return the channel, placement and block size that are the fastest between two processes."""
-    candidates = [
+def candidates(bench: Bench) -> list[tuple[str, str, int]]:
+    """Return channels, placements and block sizes between two processes."""
+    channels = ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
+    return [
         (channel, placement, size * KIBIBYTE)
-        for channel in ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
-        for placement in PLACEMENTS
-        for size in (64, 128)
+        for channel in bench.pick(("pipe", "shm"), channels, channels)
+        for placement in bench.pick(("same",), PLACEMENTS, PLACEMENTS)
+        for size in bench.pick((64,), (64, 128), (64, 128))
     ]
-    return max(candidates, key=lambda c: ours(c[0], "2proc", c[2], placement=c[1]))
 
 
-def beside_the_pipe() -> Iterator[Bar]:
+def beside_the_pipe(bench: Bench) -> Iterator[Figure]:
     """Return the fastest channel between two processes, over the default pipe and over copying memory.
 
     It is chosen beforehand: the values that choose it are not among those that are compared.
     """
-    channel, placement, size = fastest()
+    total = bench.pick(1 << 20, TOTAL, TOTAL)
+
+    def speed(channel: str, placement: str, size: int) -> float:
+        return ours(channel, "2proc", size, total, placement=placement)
+
+    best = max(candidates(bench), key=lambda each: speed(*each))
     # The pipe too has the placement that suits it best.
-    seats = max(PLACEMENTS, key=lambda each: ours("pipe", "2proc", 128 * KIBIBYTE, placement=each))
-    values = interleaved(
-        {
-            "best": lambda: ours(channel, "2proc", size, placement=placement),
-            "pipe": lambda: ours("pipe", "2proc", 128 * KIBIBYTE, placement=seats),
-            "copy": copying,
-        },
-        11,
-    )
-    name = f"2proc, {channel} {size // KIBIBYTE} KiB, {placement} CPU{'s' * (placement != 'same')}"
-    for other, least, what in (
-        ("pipe", 5.0, f"default pipe 128 KiB, {seats}"),
-        ("copy", 0.5, "copying memory"),
-    ):
-        middle, low, high = ratio(values["best"], values[other])
-        text = f"{middle:.2f} [{low:.2f}, {high:.2f}] of {np.median(values[other]):.0f} MiB/s"
-        yield Bar(f"{name} / {what}", text, f"at least {least}", met=middle >= least)
+    placements = bench.pick(PLACEMENTS[1:2], PLACEMENTS, PLACEMENTS)
+    pipes = [("pipe", placement, 128 * KIBIBYTE) for placement in placements]
+    pipe = max(pipes, key=lambda each: speed(*each))
+    sides = {"best": lambda: speed(*best), "pipe": lambda: speed(*pipe), "copy": copying}
+    values = interleaved(sides, bench.pick(1, 11, 21))
+    name = f"{best[0]} {best[2] // KIBIBYTE} KiB, CPUs: {best[1]}"
+    for other, bar, what in (("pipe", BEST_PIPE, f", CPUs: {pipe[1]}"), ("copy", BEST_COPY, "")):
+        text = f"{name}; of {np.median(values[other]):.0f} MiB/s{what}"
+        yield ratio(bar, values["best"], values[other], text)
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    yield from beside_c()
-    yield from beside_the_pipe()
+PARTS = (
+    Part(
+        "MiB/s of a transfer over those of a minimal C program, both ends on one CPU, transfer by transfer "
+        "in turns.",
+        tuple(BESIDE_C.values()),
+        beside_c,
+        short_s=45,
+        full_s=320,
+    ),
+    Part(
+        "The fastest of all channels, placements and block sizes between two processes, chosen beforehand, "
+        "over the default pipe and over copying memory; interleaved rounds.",
+        (BEST_PIPE, BEST_COPY),
+        beside_the_pipe,
+        short_s=25,
+        full_s=40,
+    ),
+)

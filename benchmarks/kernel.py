@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from bars import BIN, ROOT, Bar
+from bars import Bar, Bench, Figure, Part, median
+from measuring import BIN, ROOT
 from oscope.guest import CPUS, Guest
 from oscope.guest.place import GuestPlace
 from oscope.kernel import find
@@ -26,8 +26,35 @@ from oscope.record import read
 from oscope.wire import Sample
 
 PATCHES = ROOT / "tests" / "patches"
-BOTH = "my_precious+reclaim-policy"
+PATCHED = ("my_precious", "reclaim-policy")
 BOOTS = 5
+PROVIDED = Bar("kernels that are booted here: built, or found", "s")
+FIRST_BUILD = Bar("first build of a kernel, source unpacked", "min", most=6)
+NEXT_BUILD = Bar("build after a line of a patch changed", "s", most=60)
+CLEAN = {name: Bar(f"checkpatch --strict on {name}: complaints", least=0, most=0) for name in PATCHED}
+ANSWERS = Bar("my_precious returns 0", "samples", BOOTS, BOOTS)
+REPEATS = Bar(f"getppid in {BOOTS} boots: different figures", least=1, most=1)
+KNOWN = {
+    name: (
+        added,
+        Bar(f"kernel ab, {name}: instructions off the {added} that it adds", least=0, most=0),
+        Bar(f"kernel ab, {name}: wrong verdicts", least=0, most=0),
+    )
+    for name, added in (("five-nops", 5), ("comment", 0))
+}
+JUDGED_S = Bar("kernel ab, syscall.cost, 5 boots a side", "s", most=180)
+NO_CHANGE = Bar("kernel ab, a patch that changes nothing: points with a difference", least=0, most=0)
+Clock = Literal["wall", "instructions"]
+CLOCKS: tuple[Clock, ...] = ("instructions", "wall")
+BOOTED = {clock: Bar(f"boot to first sample, {clock}", "s", most=8) for clock in CLOCKS}
+ALIKE = {
+    metric: Bar(f"kernel.reclaim, {metric}: points unlike in two boots", least=0, most=0)
+    for metric in ("minflt", "majflt", "swap_ins", "refaults_anon", "refaults_file")
+}
+POLICIES = {
+    mapping: Bar(f"kernel.reclaim, {mapping} mapping: verdicts on the policy", least=1)
+    for mapping in ("anonymous", "private", "shared")
+}
 COUNTED = ("--clock", "instructions")
 LIMIT_S = 1800.0
 
@@ -60,34 +87,38 @@ def written(*arguments: str | Path) -> tuple[float, Any]:
         return took, json.loads(path.read_text())
 
 
-def building() -> Iterator[Bar]:
+def providing(_bench: Bench) -> Iterator[Figure]:
+    """Build the kernels that the other parts boot, where they are not in the cache."""
+    yield Figure(PROVIDED, sum(oscope("kernel", "build", *_patched(names))[0] for names in ((), PATCHED)))
+
+
+def _patched(names: Iterable[str | Path]) -> list[str | Path]:
+    return [word for name in names for word in ("--patch", name)]
+
+
+def building(bench: Bench) -> Iterator[Figure]:
     """Build from nothing, in a cache of its own, then with one line of a patch changed."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = Path(folder, "cache")
-        took, _ = oscope("kernel", "build", cache=cache)
-        yield Bar("first build, source unpacked", f"{took / 60:.1f} min", "within 6 min", met=took <= 360)
-        patch = Path(folder, "changed.patch")
-        original = (PATCHES / "five-nops.patch").read_text()
-        patch.write_text(original)
-        oscope("kernel", "build", "--patch", patch, cache=cache)
-        patch.write_text(original.replace('"nop; nop; nop; nop; nop"', '"nop; nop; nop; nop"'))
-        took, _ = oscope("kernel", "build", "--patch", patch, cache=cache)
-        yield Bar("build after a line of a patch changed", f"{took:.0f} s", "within 60 s", met=took <= 60)
+    cache = bench.folder / "cache"
+    yield Figure(FIRST_BUILD, oscope("kernel", "build", cache=cache)[0] / 60)
+    patch = bench.folder / "changed.patch"
+    original = (PATCHES / "five-nops.patch").read_text()
+    patch.write_text(original)
+    oscope("kernel", "build", "--patch", patch, cache=cache)
+    patch.write_text(original.replace('"nop; nop; nop; nop; nop"', '"nop; nop; nop; nop"'))
+    yield Figure(NEXT_BUILD, oscope("kernel", "build", "--patch", patch, cache=cache)[0])
 
 
-def patches() -> Iterator[Bar]:
+def patches(_bench: Bench) -> Iterator[Figure]:
     """Whether both patches are clean, and the call answers 0."""
-    for name in ("my_precious", "reclaim-policy"):
+    for name, bar in CLEAN.items():
         _, answer = oscope("kernel", "check-patch", name)
-        found = [line.strip() for line in answer.stdout.splitlines() if "errors" in line]
-        clean = len(found) == 1 and "0 errors, 0 warnings, 0 checks" in found[0]
-        yield Bar(f"checkpatch --strict on {name}", "; ".join(found), "all 0", met=clean)
+        (found,) = (line.strip() for line in answer.stdout.splitlines() if "errors" in line)
+        yield Figure(bar, sum(map(int, re.findall(r"(\d+) (?:errors|warnings|checks)", found))), detail=found)
     # The probe compares each answer with 0 and fails the sample where it is another.
-    _, found_record = written("run", "syscall.cost", "--on", f"guest:{BOTH}", *COUNTED, *loop("my_precious"))
-    good = found_record["points"][0]["metrics"]["instructions"]["n"]
-    yield Bar(
-        "my_precious returns 0", f"in {good} of {BOOTS} samples of 1000 calls", "in all", met=good == BOOTS
-    )
+    on = f"guest:{'+'.join(PATCHED)}"
+    _, record = written("run", "syscall.cost", "--on", on, *COUNTED, *loop("my_precious"))
+    good = record["points"][0]["metrics"]["instructions"]["n"]
+    yield Figure(ANSWERS, good, detail="each of 1000 calls")
 
 
 def loop(call: str) -> tuple[str, ...]:
@@ -95,42 +126,49 @@ def loop(call: str) -> tuple[str, ...]:
     return "--set", f"call={call}", "--set", "style=loop", "--reps", str(BOOTS)
 
 
-def repeating() -> Iterator[Bar]:
-    """Yield the figure of each boot, and what a patch of known size adds."""
+def repeating(_bench: Bench) -> Iterator[Figure]:
+    """Give how many figures five boots of the same kernel have of the same call."""
     _, found = written("run", "syscall.cost", "--on", "guest", *COUNTED, *loop("getppid"))
     values = found["points"][0]["metrics"]["instructions"]["values"]
-    shown = ", ".join(f"{value:g}" for value in values)
-    same = len(values) == BOOTS and len(set(values)) == 1
-    yield Bar(f"getppid in {BOOTS} boots, instructions", shown, "one value", met=same)
-    for name, wanted in (("five-nops", 5.0), ("comment", 0.0)):
+    if len(values) != BOOTS:
+        raise RuntimeError(f"{len(values)} of {BOOTS} boots gave a figure")
+    shown = ", ".join(f"{value:g}" for value in sorted(set(values)))
+    yield Figure(REPEATS, len(set(values)), detail=f"{shown} instructions")
+
+
+def known_patches(_bench: Bench) -> Iterator[Figure]:
+    """Judge what patches of a known size add."""
+    for name, (added, bar, verdict_bar) in KNOWN.items():
         _, found = written(
             "kernel", "ab", "--patch", PATCHES / f"{name}.patch", "syscall.cost", *loop("getppid")
         )
         (verdict,) = found["verdicts"]
-        more = verdict["difference"]
-        met = abs(more - wanted) < 1e-6 and verdict["different"] == ("yes" if wanted else "no")
-        text = f"{more:g}, different: {verdict['different']}"
-        yield Bar(f"a patch of {wanted:g} instructions, {BOOTS} boots a side", text, f"{wanted:g}", met=met)
+        yield Figure(bar, round(verdict["difference"] - added, 6), detail=f"{verdict['difference']:g}")
+        wrong = verdict["different"] != ("yes" if added else "no")
+        yield Figure(verdict_bar, int(wrong), detail=f"different: {verdict['different']}")
 
 
-def judging() -> Iterator[Bar]:
-    """Measure the whole of syscall.cost on two cached kernels, and how soon the first sample is there."""
+def judging(_bench: Bench) -> Iterator[Figure]:
+    """Measure the whole of syscall.cost on two cached kernels."""
     took, found = written("kernel", "ab", "--patch", PATCHES / "comment.patch", "syscall.cost")
-    yield Bar("kernel ab, syscall.cost, 5 boots a side", f"{took:.0f} s", "within 180 s", met=took <= 180)
+    yield Figure(JUDGED_S, took)
     answers = [verdict["different"] for verdict in found["verdicts"]]
-    text = f"no difference in {answers.count('no')} of {len(answers)} points"
-    yield Bar("a patch that changes nothing", text, "in all", met=set(answers) == {"no"})
-    for clock in ("instructions", "wall"):
-        times = [first_sample(clock) for _ in range(BOOTS)]
-        text = f"{np.median(times):.1f} s, median of {BOOTS} (at most {max(times):.1f} s)"
-        yield Bar(f"boot to first sample, {clock}", text, "within 8 s", met=float(np.median(times)) <= 8)
+    yield Figure(NO_CHANGE, len(answers) - answers.count("no"), detail=f"of {len(answers)}")
 
 
-def first_sample(clock: Literal["wall", "instructions"]) -> float:
+def booting(bench: Bench) -> Iterator[Figure]:
+    """Time how soon the first sample of a guest is there."""
+    oscope("kernel", "build")
+    for clock, bar in BOOTED.items():
+        times = [first_sample(clock) for _ in range(bench.pick(1, BOOTS, 2 * BOOTS))]
+        yield median(bar, times, f"at most {max(times):.1f} s")
+
+
+def first_sample(clock: Clock) -> float:
     """Return the seconds from starting a guest to the probe's first sample."""
     guest = Guest(find(None).id, clock, CPUS[clock])
     with Placement() as placement:
-        place = GuestPlace(guest, find_probe(), placement, None)
+        place = GuestPlace(guest, (), find_probe(), placement, None)
         begin = time.monotonic()
         with closing(place.start()) as probe:
             # As Turns asks: a guest's request may be silent for long.
@@ -140,28 +178,92 @@ def first_sample(clock: Literal["wall", "instructions"]) -> float:
     raise RuntimeError("the guest gave no sample")
 
 
-def reclaiming() -> Iterator[Bar]:
+def reclaiming(bench: Bench) -> Iterator[Figure]:
     """Count the faults of kernel.reclaim in two boots that do the same in the same order; judge policies."""
     twice = [written("run", "kernel.reclaim", "--reps", "1", "--seed", "6")[1] for _ in range(2)]
-    for metric in ("minflt", "majflt", "swap_ins", "refaults_anon", "refaults_file"):
+    for metric, bar in ALIKE.items():
         first, second = ([point["metrics"][metric]["values"] for point in one["points"]] for one in twice)
-        alike = sum(a == b for a, b in zip(first, second, strict=True))
-        text = f"at {alike} of {len(first)} points"
-        yield Bar(f"kernel.reclaim: {metric} the same in two boots", text, "all", met=alike == len(first))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "reclaim.json")
-        oscope("run", "kernel.reclaim", "--set", "pattern=random", "--json", path)
-        sections = {section.title: section.answer for section in LAB.sections(read(path))}
-    for mapping in ("anonymous", "private", "shared"):
+        unlike = sum(a != b for a, b in zip(first, second, strict=True))
+        yield Figure(bar, unlike, detail=f"of {len(first)}")
+    path = bench.folder / "reclaim.json"
+    oscope("run", "kernel.reclaim", "--set", "pattern=random", "--json", path)
+    sections = {section.title: section.answer for section in LAB.sections(read(path))}
+    for mapping, bar in POLICIES.items():
         answer = next(text for title, text in sections.items() if mapping in title)
         told = "reclaim-active" in answer and "could not" not in answer
-        yield Bar(f"policies, {mapping} mapping", answer, "a verdict", met=told)
+        yield Figure(bar, int(told), detail=answer)
 
 
-def bars() -> Iterator[Bar]:
-    """Yield the figures of the kernel laboratory."""
-    yield from patches()
-    yield from repeating()
-    yield from judging()
-    yield from reclaiming()
-    yield from building()
+PARTS = (
+    Part(
+        "Seconds to build the two kernels that are booted here, or to find them in the cache.",
+        (PROVIDED,),
+        providing,
+        short_s=60,
+        full_s=120,
+        smoke=False,
+    ),
+    Part(
+        "Seconds from starting a guest to the probe's first sample.",
+        tuple(BOOTED.values()),
+        booting,
+        short_s=60,
+        full_s=120,
+        needs=("qemu-system-x86_64",),
+    ),
+    Part(
+        "What checkpatch --strict finds in both patches, and samples of the new call in a guest, each "
+        "answer of which is compared with 0.",
+        (*CLEAN.values(), ANSWERS),
+        patches,
+        short_s=40,
+        full_s=60,
+        needs=("qemu-system-x86_64",),
+        smoke=False,
+    ),
+    Part(
+        "A getppid, counted in instructions, in guests of the same kernel: how many figures they give.",
+        (REPEATS,),
+        repeating,
+        short_s=35,
+        full_s=45,
+        needs=("qemu-system-x86_64",),
+        smoke=False,
+    ),
+    Part(
+        "`oscope kernel ab` on patches that add a known number of instructions, five boots a side.",
+        tuple(bar for _, *bars in KNOWN.values() for bar in bars),
+        known_patches,
+        short_s=None,
+        full_s=300,
+        needs=("qemu-system-x86_64",),
+        smoke=False,
+    ),
+    Part(
+        "`oscope kernel ab` of the whole of syscall.cost and a patch that changes nothing, five boots "
+        "a side.",
+        (JUDGED_S, NO_CHANGE),
+        judging,
+        short_s=None,
+        full_s=180,
+        needs=("qemu-system-x86_64",),
+        smoke=False,
+    ),
+    Part(
+        "kernel.reclaim in two boots that do the same in the same order, and what it says of each mapping.",
+        (*ALIKE.values(), *POLICIES.values()),
+        reclaiming,
+        short_s=None,
+        full_s=1800,
+        needs=("qemu-system-x86_64",),
+        smoke=False,
+    ),
+    Part(
+        "`oscope kernel build` from nothing, and again after a line of a patch has changed.",
+        (FIRST_BUILD, NEXT_BUILD),
+        building,
+        short_s=None,
+        full_s=600,
+        smoke=False,
+    ),
+)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from bars import BIN, CPU, Bar, compile_c, in_turns, interleaved, probe, ratio
+from bars import Bar, Bench, Figure, Part, ratio
+from measuring import BIN, CPU, compile_c, in_turns, interleaved, probe
 
 MEBIBYTE = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -22,6 +23,37 @@ WALKS = 16
 SET_LINES = 512
 REPETITIONS = 5
 """Repetitions of one process, whose median is one value."""
+LATENCIES = {
+    16 << 10: ("4K", 200_000, 11, 21),
+    512 << 10: ("huge", 100_000, 15, 31),
+    256 << 20: ("4K", 5_000, 11, 21),
+}
+"""Of each size: pages, loads of a repetition, rounds of a short and a full run."""
+LATENCY = {
+    size: Bar(f"memory.latency {size >> 10} KiB, {pages} pages / C", least=0.95, most=1.05)
+    for size, (pages, *_) in LATENCIES.items()
+}
+BANDWIDTH = {
+    (operation, who): Bar(f"memory.bandwidth {operation}, {who} / C -O3", least=0.97)
+    for operation in ("read", "write", "copy")
+    for who in ("one core", "all")
+}
+PATTERNS = ("seq", "random")
+ACCESS = {pattern: Bar(f"memory.access {pattern} / C", least=0.98, most=1.02) for pattern in PATTERNS}
+FOOTPRINTS = {
+    footprint: (
+        Bar(f"memory.access {footprint}: pages off the formula", least=0, most=0),
+        Bar(f"memory.access {footprint}: minor faults beyond the formula", least=0, most=16),
+    )
+    for footprint in ("first64th", "full")
+}
+COUNTS = {
+    pattern: Bar(f"memory.access {pattern}: accesses off the formula, as the model counts", least=0, most=0)
+    for pattern in PATTERNS
+}
+FAULTS = Bar("major faults under pressure, fewest of a repetition", least=1)
+SLOWER = Bar("time under pressure / alone", least=1)
+LEFT = Bar("what differs on the machine after pressure", least=0, most=0)
 
 
 def c_median(program: Path, *words: object) -> float:
@@ -37,14 +69,13 @@ def our_median(workload: str, metric: str, params: dict[str, Any], **fields: Any
     return float(np.median([sample["metrics"][metric] for sample in probe(request)[0]]))
 
 
-def beside_c(ours: partial[float], reference: partial[float], rounds: int) -> tuple[float, str]:
-    """Return the median ratio of interleaved rounds, and the same in words with its interval."""
+def beside_c(bar: Bar, ours: partial[float], reference: partial[float], rounds: int) -> Figure:
+    """Return the median ratio of interleaved rounds."""
     values = interleaved({"ours": ours, "C": reference}, rounds)
-    middle, low, high = ratio(values["ours"], values["C"])
-    return middle, f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(values['C']):.6g}"
+    return ratio(bar, values["ours"], values["C"], f"of {np.median(values['C']):.6g}")
 
 
-def latency() -> Iterator[Bar]:
+def latency(bench: Bench) -> Iterator[Figure]:
     """Return a dependent load's time over the C program's.
 
     Which physical pages a process gets decides how much of 512 KiB stays in a cache of that size. Huge
@@ -52,47 +83,41 @@ def latency() -> Iterator[Bar]:
     turn of the scheduler, so that others disturb few of them.
     """
     turns = 25
-    for size, pages, loads, rounds in (
-        (16 << 10, "4K", 200_000, 15),
-        (512 << 10, "huge", 100_000, 31),
-        (256 << 20, "4K", 5_000, 15),
-    ):
+    for size, (pages, loads, short, full) in LATENCIES.items():
         params = {"size": size, "stride": LINE, "pages": pages}
-        middle, text = beside_c(
+        yield beside_c(
+            LATENCY[size],
             partial(our_median, "memory.latency", "time_ns", params, iterations=loads, reps=turns),
             partial(c_median, compile_c("chase"), size, LINE, loads, turns, CPU, pages),
-            rounds,
+            bench.pick(1, short, full),
         )
-        name = f"memory.latency {size >> 10} KiB, {pages} pages / C"
-        yield Bar(name, f"{text} ns, {rounds} rounds", "0.95 to 1.05", met=0.95 <= middle <= 1.05)
 
 
-def bandwidth() -> Iterator[Bar]:
+def bandwidth(bench: Bench) -> Iterator[Figure]:
     """Return what is read, written and copied in a second over the C loops' at -O3, by one core and all."""
-    size = 256 * MEBIBYTE
+    size = bench.pick(16, 256, 256) * MEBIBYTE
     program = compile_c("bandwidth", "-O3", "-march=native")
-    for operation in ("read", "write", "copy"):
-        for who, threads, cpus in (("one core", 1, [CPU]), ("all", 0, sorted(os.sched_getaffinity(0)))):
-            params = {"operation": operation, "threads": threads, "size": size}
-            middle, text = beside_c(
-                partial(our_median, "memory.bandwidth", "throughput", params, cpu=cpus[0]),
-                partial(c_median, program, operation, size, REPETITIONS, *cpus),
-                rounds=15,
-            )
-            name = f"memory.bandwidth {operation}, {who} / C -O3"
-            yield Bar(name, f"{text} MiB/s", "at least 0.97", met=middle >= 0.97)
+    everywhere = sorted(os.sched_getaffinity(0))
+    for (operation, who), bar in BANDWIDTH.items():
+        threads, cpus = (1, [CPU]) if who == "one core" else (0, everywhere)
+        params = {"operation": operation, "threads": threads, "size": size}
+        yield beside_c(
+            bar,
+            partial(our_median, "memory.bandwidth", "throughput", params, cpu=cpus[0]),
+            partial(c_median, program, operation, size, REPETITIONS, *cpus),
+            bench.pick(1, 9, 15),
+        )
 
 
-def access() -> Iterator[Bar]:
+def access(bench: Bench) -> Iterator[Figure]:
     """Return the time of a set over that of the document's loop in C."""
-    size, sets, steps = 64 * MEBIBYTE, 4096, 25
-    for pattern in ("seq", "random"):
+    size, sets = 64 * MEBIBYTE, bench.pick(64, 4096, 4096)
+    steps = bench.pick(1, 10, 25)
+    for pattern, bar in ACCESS.items():
         params = {"pattern": pattern, "footprint": "full", "size": size, "sets": sets}
         words = ("taskset", "-c", CPU, compile_c("access"), pattern, "full", size, sets, steps)
-        ours, theirs = in_turns("memory.access", "set_ns", params, words, steps)
-        middle, low, high = ratio(ours, theirs)
-        text = f"{middle:.3f} [{low:.3f}, {high:.3f}] of {np.median(theirs):.0f} ns a set"
-        yield Bar(f"memory.access {pattern} / C", text, "0.98 to 1.02", met=0.98 <= middle <= 1.02)
+        ours, theirs = in_turns("memory.access", "set_ns", params, words, steps, bench.pick(1, 4, 4))
+        yield ratio(bar, ours, theirs, f"of {np.median(theirs):.0f} ns a set")
 
 
 def touched(footprint: str, size: int) -> int:
@@ -104,37 +129,35 @@ def touched(footprint: str, size: int) -> int:
     return last_byte // PAGE + 1
 
 
-def footprints() -> Iterator[Bar]:
+def footprints(bench: Bench) -> Iterator[Figure]:
     """Show that one footprint touches a 64th of the pages and the other all but a set's."""
-    size = 1 << 30
+    size = bench.pick(1 << 26, 1 << 30, 1 << 30)
     sets = size // LINE // SET_LINES
-    for footprint in ("first64th", "full"):
+    for footprint, (pages_off, faults_off) in FOOTPRINTS.items():
         params = {"footprint": footprint, "size": size, "sets": sets}
         metrics = probe({"workload": "memory.access", "params": params})[0][0]["metrics"]
         expected = touched(footprint, size)
         pages, faults = int(metrics["touched_pages"]), int(metrics["minflt"])
         resident = int(metrics["resident_kib"]) * 1024 // PAGE
         text = f"{pages} pages touched, {resident} resident, {faults} faults of {size // PAGE}"
-        # The function's own code and stack may fault as well.
-        met = pages == resident == expected and expected <= faults <= expected + 16
-        yield Bar(f"memory.access {footprint}", text, f"{expected} pages, as many faults", met=met)
+        yield Figure(pages_off, max(abs(pages - expected), abs(resident - expected)), detail=text)
+        yield Figure(faults_off, faults - expected, detail=text)
 
 
-def counts() -> Iterator[Bar]:
+def counts(bench: Bench) -> Iterator[Figure]:
     """Show that the accesses that the model is fed with are as many as the formula has them.
 
     An eighth of the document's 2^20 sets: simulating all of them takes more than a minute for each pattern.
     """
-    sets = 1 << 17
+    sets = bench.pick(1 << 8, 1 << 15, 1 << 17)
     accesses = sets * WALKS * SET_LINES
-    wanted = (accesses - accesses // 8, accesses // 8)
-    text = "{} reads, {} writes"
-    for pattern in ("seq", "random"):
+    wanted = {"read": accesses - accesses // 8, "write": accesses // 8}
+    for pattern, bar in COUNTS.items():
         params = {"pattern": pattern, "sets": sets, "counters": "simulated"}
         metrics = probe({"workload": "memory.access", "params": params})[0][0]["metrics"]
-        found = tuple(int(metrics[f"simulated_l1d_{kind}_access"]) for kind in ("read", "write"))
-        name = f"memory.access {pattern}, 2^17 sets, as the model counts"
-        yield Bar(name, text.format(*found), text.format(*wanted), met=found == wanted)
+        found = {kind: int(metrics[f"simulated_l1d_{kind}_access"]) for kind in wanted}
+        text = f"{found['read']:,} reads, {found['write']:,} writes, {sets:,} sets"
+        yield Figure(bar, sum(abs(found[kind] - wanted[kind]) for kind in wanted), detail=text)
 
 
 @dataclass(frozen=True)
@@ -172,45 +195,87 @@ def probes() -> Iterator[int]:
             continue  # It ended meanwhile, or is the kernel's.
 
 
-def pressure() -> Iterator[Bar]:
+def pressure(bench: Bench) -> Iterator[Figure]:
     """Show that a competitor makes major faults and costs time, and that nothing of it is left."""
-    common = {"pattern": "random", "footprint": "full", "size": 256 * MEBIBYTE, "sets": 16384}
+    size, reps = bench.pick(32, 256, 256) * MEBIBYTE, bench.pick(1, 5, 9)
+    common = {
+        "pattern": "random",
+        "footprint": "full",
+        "size": size,
+        "sets": bench.pick(2048, 16384, 16384),
+    }
     with tempfile.TemporaryDirectory(prefix="oscope-bench-", dir="/var/tmp") as name:
         pressed = {
             **common,
             "pressure": "compete",
-            "limit": 128 * MEBIBYTE,
-            "swap_size": 1024 * MEBIBYTE,
-            "wait": 1.0,
+            "limit": size // 2,
+            "swap_size": 4 * size,
+            "wait": bench.pick(0.2, 1.0, 1.0),
             "directory": name,
         }
         before = Host.now(Path(name))
         alone, crowded = (
             [sample["metrics"] for sample in samples]
             for samples in probe(
-                {"workload": "memory.access", "params": common, "reps": 5},
-                {"workload": "memory.access", "params": pressed, "reps": 5},
+                {"workload": "memory.access", "params": common, "reps": reps},
+                {"workload": "memory.access", "params": pressed, "reps": reps},
             )
         )
         after = Host.now(Path(name))
     faults = [int(each["majflt"]) for each in crowded]
-    text = ", ".join(map(str, faults))
-    yield Bar("major faults under pressure", text, "more than 0 each time", met=min(faults) > 0)
-    before_ns, under_ns = (np.median([each["set_ns"] for each in side]) for side in (alone, crowded))
-    times = under_ns / before_ns
-    text = f"{times:.1f} times {before_ns:.0f} ns a set, medians of 5"
-    yield Bar("time under pressure / alone", text, "more than 1", met=times > 1)
+    yield Figure(FAULTS, min(faults), detail=", ".join(map(str, faults)))
+    alone_ns = [each["set_ns"] for each in alone]
+    yield ratio(
+        SLOWER, [each["set_ns"] for each in crowded], alone_ns, f"of {np.median(alone_ns):.0f} ns a set"
+    )
     differing = [field for field in vars(before) if getattr(before, field) != getattr(after, field)]
-    text = f"{', '.join(differing) or 'nothing'} differs"
-    wanted = "nothing differs: swaps, devices, groups, mounts, processes, files"
-    yield Bar("the machine after pressure", text, wanted, met=not differing)
+    yield Figure(LEFT, len(differing), detail=", ".join(differing))
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    yield from latency()
-    yield from bandwidth()
-    yield from access()
-    yield from footprints()
-    yield from counts()
-    yield from pressure()
+PARTS = (
+    Part(
+        "Time of a dependent load over that of a C program; interleaved rounds, a fresh process each.",
+        tuple(LATENCY.values()),
+        latency,
+        short_s=25,
+        full_s=70,
+    ),
+    Part(
+        "MiB/s over those of C loops compiled by gcc -O3 -march=native; interleaved rounds, fresh processes.",
+        tuple(BANDWIDTH.values()),
+        bandwidth,
+        short_s=45,
+        full_s=80,
+    ),
+    Part(
+        "Time of a working set over that of the same walk in C, step by step in turns.",
+        tuple(ACCESS.values()),
+        access,
+        short_s=20,
+        full_s=70,
+    ),
+    Part(
+        "Pages touched, resident and faulted in, less those that the formula has; the function's own code "
+        "and stack may fault as well.",
+        tuple(bar for pair in FOOTPRINTS.values() for bar in pair),
+        footprints,
+        short_s=8,
+        full_s=10,
+    ),
+    Part(
+        "Reads and writes that the model of the caches counts, less those of the formula.",
+        tuple(COUNTS.values()),
+        counts,
+        short_s=12,
+        full_s=60,
+    ),
+    Part(
+        "The walk beside a competitor for a control group's memory, and what differs on the machine "
+        "afterwards: swaps, devices, groups, mounts, processes, files.",
+        (FAULTS, SLOWER, LEFT),
+        pressure,
+        short_s=40,
+        full_s=80,
+        root=True,
+    ),
+)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,27 +12,35 @@ from typing import Any
 import numpy as np
 import orjson
 
-from bars import BIN, Bar
+from bars import Bar, Bench, Figure, Part
+from measuring import BIN
 from oscope import catalogue, labs
 from oscope.plan import Amount, make_plan
 from oscope.store import Happening, Store
 
+STORED = Bar("1,000,000 samples: stored", "samples/s", least=50_000)
+COMMANDS = ("show", "compare", "report")
+SECONDS = {command: Bar(f"1,000,000 samples: oscope {command}", "s", most=10) for command in COMMANDS}
+MEMORY = {command: Bar(f"1,000,000 samples: memory of {command}", "MiB", most=1024) for command in COMMANDS}
+SIZE = Bar("1,000,000 samples: the report's size", "MB", most=12)
 BLOCKS = 50
 REPS = 10_000
+FEW_REPS = 10
+"""For a round that only shows that it works."""
 BATCH = 10_000
 """Rows committed together, as many as arrive at once when the probe is quick."""
 HZ = 2.6e9
 OVERHEAD = 52
 
 
-def fill(store: Store, seed: int) -> tuple[str, float]:
-    """Store a run of two points with BLOCKS x REPS samples each; return its id and the samples a second."""
+def fill(store: Store, seed: int, reps: int) -> tuple[str, float]:
+    """Store a run of two points with BLOCKS x `reps` samples each; return its id and the samples a second."""
     known = catalogue.load()
     plan = make_plan(
         [labs.experiment("syscall.cost")],
         known,
         settings={"call": ["getppid", "read"], "style": ["single"]},
-        amount=Amount(reps=BLOCKS * REPS),
+        amount=Amount(reps=BLOCKS * reps),
         seed=seed,
     )
     environment = {
@@ -46,19 +53,21 @@ def fill(store: Store, seed: int) -> tuple[str, float]:
     spent = 0.0
     for block in range(BLOCKS):
         for point in store.point_ids(run).values():
-            rows = samples(rng, point, block, len(plan.covariates))
+            rows = samples(rng, point, block, reps, len(plan.covariates))
             begin = time.monotonic()
-            for first in range(0, REPS, BATCH):
+            for first in range(0, reps, BATCH):
                 store.add(run, rows[first : first + BATCH])
             spent += time.monotonic() - begin
     store.add(run, (), [Happening("status", "done")])
-    return run, BLOCKS * REPS * 2 / spent
+    return run, BLOCKS * reps * 2 / spent
 
 
-def samples(rng: np.random.Generator, point: int, block: int, covariates: int) -> list[dict[str, Any]]:
+def samples(
+    rng: np.random.Generator, point: int, block: int, reps: int, covariates: int
+) -> list[dict[str, Any]]:
     """Rows as the recorder makes them of single calls: readings in ticks, covariates that are mostly 0."""
-    raw = (260 * np.exp(rng.normal(0, 0.01)) + rng.gamma(2, 5, REPS)).astype(int) + OVERHEAD
-    others = rng.poisson(0.02, (REPS, covariates)).tolist()
+    raw = (260 * np.exp(rng.normal(0, 0.01)) + rng.gamma(2, 5, reps)).astype(int) + OVERHEAD
+    others = rng.poisson(0.02, (reps, covariates)).tolist()
     return [
         {
             "point_id": point,
@@ -67,7 +76,7 @@ def samples(rng: np.random.Generator, point: int, block: int, covariates: int) -
             "process": block + 1,
             "boot": 0,
             "started_ns": 1_790_000_000_000_000_000
-            + (block * 2 * REPS + rep) * 10_000
+            + (block * 2 * reps + rep) * 10_000
             + int(rng.integers(999)),
             "raw": ticks,
             "iterations": 1,
@@ -95,31 +104,27 @@ def measured(store: Path, *arguments: str) -> tuple[float, float]:
     return time.monotonic() - begin, usage.ru_maxrss / 1024
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    with tempfile.TemporaryDirectory(prefix="oscope-bench-") as name:
-        path = Path(name) / "scale.db"
-        with Store.open(path) as store:
-            (one, rate), (two, other) = fill(store, 1), fill(store, 2)
-        slower = min(rate, other)
-        yield Bar(
-            "1,000,000 samples stored",
-            f"{slower:,.0f} samples/s",
-            "at least 50,000 samples/s",
-            met=slower >= 50_000,
-        )
-        shown, shown_mib = measured(path, "show", one)
-        compared, compared_mib = measured(path, "compare", one, two)
-        text = (
-            f"show {shown:.1f} s, {shown_mib:.0f} MiB; "
-            f"compare with another million {compared:.1f} s, {compared_mib:.0f} MiB"
-        )
-        met = max(shown, compared) <= 10 and max(shown_mib, compared_mib) <= 1024
-        yield Bar("... summarised, and compared", text, "10 s, 1024 MiB", met=met)
-        report = Path(name) / "report.html"
-        seconds, mib = measured(path, "report", one, "-o", str(report))
-        size = report.stat().st_size / 1e6
-        text = f"{seconds:.1f} s, {size:.1f} MB, {mib:.0f} MiB"
-        yield Bar(
-            "... reported", text, "10 s, 12 MB, 1024 MiB", met=seconds <= 10 and size <= 12 and mib <= 1024
-        )
+def scale(bench: Bench) -> Iterator[Figure]:
+    """Store two runs, and summarise, compare and report them."""
+    path, report = bench.folder / "scale.db", bench.folder / "report.html"
+    reps = bench.pick(FEW_REPS, REPS, REPS)
+    with Store.open(path) as store:
+        (one, rate), (two, other) = fill(store, 1, reps), fill(store, 2, reps)
+    yield Figure(STORED, min(rate, other), detail="the slower of two runs")
+    words = {"show": (one,), "compare": (one, two), "report": (one, "-o", str(report))}
+    for command, arguments in words.items():
+        seconds, mib = measured(path, command, *arguments)
+        yield Figure(SECONDS[command], seconds)
+        yield Figure(MEMORY[command], mib)
+    yield Figure(SIZE, report.stat().st_size / 1e6)
+
+
+PARTS = (
+    Part(
+        "Two runs of 1,000,000 made-up samples are stored as a run stores them; then commands read them.",
+        (STORED, *(bar for command in COMMANDS for bar in (SECONDS[command], MEMORY[command])), SIZE),
+        scale,
+        short_s=80,
+        full_s=90,
+    ),
+)

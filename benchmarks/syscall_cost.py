@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from collections.abc import Iterator
 
 import numpy as np
 
-from bars import CPU, Bar, compile_c, interleaved, probe, ratio
+from bars import Bar, Bench, Figure, Part, median, ratio
+from measuring import CPU, compile_c, interleaved, probe
 
-ROUNDS = 21
+LOOP_C = Bar("getppid loop / C loop", least=0.98, most=1.02)
+LOOP_PERF = Bar("getppid loop / perf bench syscall basic", least=0.97, most=1.03, needs=("perf",))
+CALLS = ("getpid", "getppid", "read", "lseek", "clock_gettime", "gethostid")
+SINGLE = {call: Bar(f"single - loop, {call}", "ns", -15, 15) for call in CALLS}
+STYLES = {"loop": 21, "single": 501}
+"""Repetitions of the empty workload in a process."""
+EMPTY = {style: Bar(f"empty workload, {style}", "ns", -0.5, 0.5) for style in STYLES}
 
 
 def oscope_loop() -> float:
@@ -44,32 +50,25 @@ def perf_bench() -> float:
     return float(found[2]) * 1000.0
 
 
-def peers() -> Iterator[Bar]:
+def peers(bench: Bench) -> Iterator[Figure]:
     """Set the loop beside each peer, interleaved, a fresh process each time."""
+    compile_c("getppid")
     sides = {"oscope": oscope_loop, "c": c_loop}
-    if shutil.which("perf"):
+    if not LOOP_PERF.lacks:
         sides["perf"] = perf_bench
-    values = interleaved(sides, ROUNDS)
-    for name, title, low, high in (
-        ("c", "getppid loop / C loop", 0.98, 1.02),
-        ("perf", "getppid loop / perf bench syscall basic", 0.97, 1.03),
-    ):
-        wanted = f"{low} to {high}"
-        if name not in values:
-            yield Bar(title, "perf is not installed: apt-get install linux-perf", wanted, met=False)
-            continue
-        middle, least, most = ratio(values["oscope"], values[name])
-        text = f"{middle:.4f} [{least:.4f}, {most:.4f}], {ROUNDS} rounds, {np.median(values[name]):.1f} ns"
-        yield Bar(title, text, wanted, met=low <= middle <= high)
+    values = interleaved(sides, bench.pick(2, 21, 41))
+    for name, bar in (("c", LOOP_C), ("perf", LOOP_PERF)):
+        if name in values:
+            yield ratio(bar, values["oscope"], values[name], f"of {np.median(values[name]):.1f} ns")
 
 
-def single_against_loop() -> Iterator[Bar]:
+def single_against_loop(bench: Bench) -> Iterator[Figure]:
     """Set calls timed one by one, the timer's cost taken off, beside calls in a loop."""
-    for call in ("getpid", "getppid", "read", "lseek", "clock_gettime", "gethostid"):
+    for call, bar in SINGLE.items():
         differences, loops = [], []
-        for _ in range(11):
+        for _ in range(bench.pick(1, 11, 21)):
             loop, single = (
-                np.median([s["metrics"]["time_ns"] for s in samples])
+                float(np.median([s["metrics"]["time_ns"] for s in samples]))
                 for samples in probe(
                     {"workload": "syscall.cost", "params": {"call": call, "style": "loop"}, "reps": 15},
                     {"workload": "syscall.cost", "params": {"call": call, "style": "single"}, "reps": 101},
@@ -77,32 +76,41 @@ def single_against_loop() -> Iterator[Bar]:
             )
             differences.append(single - loop)
             loops.append(loop)
-        difference = float(np.median(differences))
-        text = f"{difference:+.1f} ns (loop {np.median(loops):.1f} ns), 11 rounds"
-        yield Bar(f"single - loop, {call}", text, "within 15 ns", met=abs(difference) <= 15)
+        yield median(bar, differences, f"loop {np.median(loops):.1f} ns")
 
 
-def empty() -> Iterator[Bar]:
+def empty(bench: Bench) -> Iterator[Figure]:
     """Ask the instrument what it says when nothing is done."""
-    for style, reps in (("loop", 21), ("single", 501)):
+    for style, reps in STYLES.items():
+        request = {"workload": "null", "params": {"style": style}, "reps": reps}
         medians = [
-            float(
-                np.median(
-                    [
-                        s["metrics"]["time_ns"]
-                        for s in probe({"workload": "null", "params": {"style": style}, "reps": reps})[0]
-                    ]
-                )
-            )
-            for _ in range(11)
+            float(np.median([s["metrics"]["time_ns"] for s in probe(request)[0]]))
+            for _ in range(bench.pick(1, 11, 21))
         ]
-        middle = float(np.median(medians))
-        text = f"{middle:+.3f} ns a call, 11 processes ({min(medians):+.3f} to {max(medians):+.3f})"
-        yield Bar(f"empty workload, {style}", text, "0 within 0.5 ns", met=abs(middle) <= 0.5)
+        yield median(EMPTY[style], medians, f"{min(medians):+.3f} to {max(medians):+.3f} ns")
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    yield from peers()
-    yield from single_against_loop()
-    yield from empty()
+PARTS = (
+    Part(
+        "Median time of a getppid in a loop over the same by a C program and by perf; interleaved rounds, a "
+        "fresh process each.",
+        (LOOP_C, LOOP_PERF),
+        peers,
+        short_s=20,
+        full_s=50,
+    ),
+    Part(
+        "Calls timed one by one, the timer's cost taken off, less calls in a loop; a fresh process a round.",
+        tuple(SINGLE.values()),
+        single_against_loop,
+        short_s=15,
+        full_s=40,
+    ),
+    Part(
+        "Time of a call of the workload that does nothing; a fresh process each.",
+        tuple(EMPTY.values()),
+        empty,
+        short_s=5,
+        full_s=12,
+    ),
+)

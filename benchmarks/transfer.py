@@ -17,19 +17,21 @@ import json
 import os
 import random
 import re
-import resource
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from bars import BIN, ROOT, Bar, at_least, faster, interleaved, ratio
+from bars import Bar, Bench, Figure, Part, faster, lacking, median, ratio
+from measuring import BIN, ROOT, interleaved
+from module_run import cpu_seconds
 from oscope.locate import find_probe
 from transfer_peers import iperf3, pair, socat, ssh_server, tar_and_netcat, write
 
@@ -41,23 +43,72 @@ from wire_faults import KINDS, plan
 SIZE = 1 << 30
 FILES = 10_000
 SMALL = 1 << 10
-ROUNDS = 9
 FAULTS = 200
-MOST_COST = 0.15
+Kind = Literal["4K", "huge"]
+PEERS = {"iperf3": 1.0, "socat": 5.0, "scp": 5.0}
+"""How many times as fast as each `oscope transfer` is to be."""
+PEER_PROGRAMS = {
+    "iperf3": ("iperf3",),
+    "iperf3 -Z": ("iperf3",),
+    "socat": ("socat",),
+    "scp": ("scp",),
+    "scp -r": ("scp",),
+    "tar | nc | tar": ("tar", "nc.openbsd"),
+}
+
+
+def bars_of(kind: Kind) -> dict[tuple[str, str], Bar]:
+    """Return the bars of a large file; nothing is wanted with huge pages."""
+    judged, where = kind == "4K", "1 GiB" if kind == "4K" else "1 GiB to huge pages"
+    found = {}
+    for peer, least in PEERS.items():
+        needs = PEER_PROGRAMS[peer]
+        for side, what, wanted in (
+            ("command", "oscope transfer", least if judged else None),
+            ("command, XXH3", "oscope transfer with XXH3", None),
+            ("engine", "engine alone", None),
+        ):
+            found[side, peer] = Bar(f"{where}, {what} / {peer}", least=wanted, needs=needs)
+        needs = (*needs, "iperf3")
+        found["least", peer] = Bar(f"{where}, the least that it takes here / {peer}", needs=needs)
+    for digest, name in (("blake3", "BLAKE3"), ("xxh3", "XXH3")):
+        most = 15 if judged and digest == "blake3" else None
+        found["cost", digest] = Bar(f"{where}: what {name} costs", "%", most=most)
+    written = "one process that only writes"
+    found["reported", "written"] = Bar(f"{where}, oscope transfer, as reported / {written}")
+    needs = ("iperf3",)
+    found["reported", "iperf3"] = Bar(f"{where}, oscope transfer / iperf3, as both report", needs=needs)
+    found["reported engine", "iperf3"] = Bar(f"{where}, engine alone / iperf3, as both report", needs=needs)
+    found["iperf3", "written"] = Bar(f"{where}, iperf3, as reported / {written}", needs=needs)
+    return found
+
+
+LARGE = {kind: bars_of(kind) for kind in ("4K", "huge")}
+SMALL_FILES = {
+    (side, peer): Bar(f"{FILES:,} files of 1 KiB, {what} / {peer}", least=least, needs=PEER_PROGRAMS[peer])
+    for side, what, wanted in (
+        ("command", "oscope transfer", (10, 1)),
+        ("engine", "engine alone", (None, None)),
+    )
+    for peer, least in zip(("scp -r", "tar | nc | tar"), wanted, strict=True)
+}
+WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)
+AGAIN = Bar("transfers with a fault: what was right is moved again", least=0, most=0)
 _LISTENING = re.compile(r"listening on (\S+)")
 
 
 class Places:
     """Sources in the page cache, and memory file systems for what arrives."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, size: int, files: int) -> None:
+        self.size = size
         self.large = folder / "large"
         with self.large.open("wb") as file:
-            for block in range(SIZE >> 20):
+            for block in range(size >> 20):
                 file.write(random.Random(block).randbytes(1 << 20))
         self.small = folder / "small"
         self.small.mkdir()
-        for number in range(FILES):
+        for number in range(files):
             (self.small / f"{number:05}").write_bytes(random.Random(number).randbytes(SMALL))
         # What is written back meanwhile would take time from whatever is measured then.
         os.sync()
@@ -72,7 +123,7 @@ class Places:
             return
         into = self._folder / "into"
         into.mkdir()
-        options = f"size={2 * SIZE},huge=always"
+        options = f"size={2 * self.size},huge=always"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", into], check=True, timeout=30)
         try:
             yield into
@@ -145,12 +196,6 @@ def cleared(into: Path, move: Callable[[], float], spent: list[float]) -> Callab
     return once
 
 
-def cpu_seconds() -> float:
-    """Return what this process and its children that have ended used of the CPUs."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
-
-
 def compare_moved(source: Path, into: Path) -> None:
     """Raise RuntimeError where what arrived is not what was sent."""
     arrived = into / source.name
@@ -164,7 +209,7 @@ def compare_moved(source: Path, into: Path) -> None:
 
 
 def race(
-    source: Path, into: Path, sides: dict[str, Callable[[], float]], files: Sequence[str]
+    source: Path, into: Path, sides: dict[str, Callable[[], float]], files: Sequence[str], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Return the seconds of all sides in turns, and those of the CPUs; `files`: those that move files.
 
@@ -176,22 +221,30 @@ def race(
         side()
         if name in files:
             compare_moved(source, into)
-    took = interleaved(sides, ROUNDS)
+    took = interleaved(sides, rounds)
     return took, {name: values[1:] for name, values in spent.items()}
 
 
-def large(places: Places, *, huge: bool) -> Iterator[Bar]:
-    """One file of 1 GiB; nothing is judged with huge pages."""
+@contextlib.contextmanager
+def made(bench: Bench) -> Iterator[Places]:
+    """Make the sources."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Places(Path(folder), bench.pick(16 << 20, SIZE, SIZE), bench.pick(20, FILES, FILES))
+
+
+def large(kind: Kind, bench: Bench) -> Iterator[Figure]:
+    """Move one large file; `huge`: to a memory file system of huge pages."""
+    places = bench.shared(made)
+    source, bars = places.large, LARGE[kind]
     network: list[float] = []
 
     def without_files() -> float:
-        took, reported = iperf3(SIZE)
+        took, reported = iperf3(places.size)
         network.append(reported)
         return took
 
-    source = places.large
     with (
-        places.destination(huge=huge) as into,
+        places.destination(huge=kind == "huge") as into,
         tempfile.TemporaryDirectory() as keys,
         ssh_server(Path(keys)) as scp,
     ):
@@ -202,33 +255,30 @@ def large(places: Places, *, huge: bool) -> Iterator[Bar]:
             "command, unverified": lambda: ours.command("none"),
             "engine": ours.engine,
             "iperf3": without_files,
-            "iperf3 -Z": lambda: iperf3(SIZE, "-Z")[0],
+            "iperf3 -Z": lambda: iperf3(places.size, "-Z")[0],
             "socat": lambda: socat(source, into),
             "scp": lambda: scp(source, into),
-            "written": lambda: write(SIZE, into),
+            "written": lambda: write(places.size, into),
         }
+        sides = {name: side for name, side in sides.items() if not lacking(PEER_PROGRAMS.get(name, ()))}
         files = [name for name in sides if name not in ("iperf3", "iperf3 -Z", "written")]
-        took, spent = race(source, into, sides, files)
+        took, spent = race(source, into, sides, files, bench.pick(1, 5, 9))
     # The first of each was the trial.
     reported = {name: values[1:] for name, values in ours.reported.items()}
-    where = "1 GiB to huge pages" if huge else "1 GiB"
-    least_s = least_time(spent)
-    for peer, least in (("iperf3", 1.0), ("socat", 5.0), ("scp", 5.0)):
-        wanted = None if huge else least
-        yield faster(f"{where}, oscope transfer / {peer}", took[peer], took["command"], wanted)
-        yield faster(f"{where}, the least that it takes here / {peer}", took[peer], least_s, None)
-    yield _cost(f"{where}: what BLAKE3 costs", reported["none"], reported["blake3"], judged=not huge)
-    yield _cost(f"{where}: what XXH3 costs", reported["none"], reported["xxh3"], judged=False)
-    for peer in ("iperf3", "socat", "scp"):
-        yield faster(f"{where}, oscope transfer with XXH3 / {peer}", took[peer], took["command, XXH3"], None)
-        yield faster(f"{where}, engine alone / {peer}", took[peer], took["engine"], None)
-    for name, values in (("oscope transfer", reported["blake3"]), ("engine alone", reported["engine"])):
-        yield throughput(f"{where}, {name} / iperf3, as both report", values, network[1:], None)
-    written = [SIZE / seconds for seconds in took["written"]]
-    for name, values in (("oscope transfer", reported["blake3"]), ("iperf3", network[1:])):
-        yield throughput(
-            f"{where}, {name}, as it reports / one process that only writes", values, written, None
-        )
+    for peer in (peer for peer in PEERS if peer in took):
+        yield faster(bars["command", peer], took[peer], took["command"])
+        yield faster(bars["command, XXH3", peer], took[peer], took["command, XXH3"])
+        yield faster(bars["engine", peer], took[peer], took["engine"])
+        if "iperf3 -Z" in took:
+            yield faster(bars["least", peer], took[peer], least_time(spent))
+    for digest in ("blake3", "xxh3"):
+        yield _cost(bars["cost", digest], reported["none"], reported[digest])
+    written = [places.size / seconds for seconds in took["written"]]
+    yield _throughput(bars["reported", "written"], reported["blake3"], written)
+    if network:
+        yield _throughput(bars["reported", "iperf3"], reported["blake3"], network[1:])
+        yield _throughput(bars["reported engine", "iperf3"], reported["engine"], network[1:])
+        yield _throughput(bars["iperf3", "written"], network[1:], written)
 
 
 def least_time(spent: dict[str, list[float]]) -> list[float]:
@@ -247,16 +297,19 @@ def least_time(spent: dict[str, list[float]]) -> list[float]:
     ]
 
 
-def _cost(name: str, without: list[float], verified: list[float], *, judged: bool) -> Bar:
-    """Tell which share of the throughput, as the commands report it, verification takes."""
-    middle, low, high = ratio(verified, without)
-    text = f"{1 - middle:.1%} [{1 - high:.1%}, {1 - low:.1%}]"
-    wanted = f"at most {MOST_COST:.0%}" if judged else "told only"
-    return Bar(name, text, wanted, met=not judged or 1 - middle <= MOST_COST)
+def _cost(bar: Bar, without: list[float], verified: list[float]) -> Figure:
+    """Give which share of the throughput, as the commands report it, verification takes."""
+    return median(bar, [100 * (1 - one / other) for one, other in zip(verified, without, strict=True)])
 
 
-def small(places: Places) -> Iterator[Bar]:
-    """10,000 files of 1 KiB; not to huge pages, of which each file would take a whole one."""
+def _throughput(bar: Bar, ours: list[float], peer: list[float]) -> Figure:
+    """Compare bytes a second."""
+    return ratio(bar, ours, peer, f"of {np.median(peer) / 2**30:.2f} GiB/s")
+
+
+def small(bench: Bench) -> Iterator[Figure]:
+    """Move many small files; not to huge pages, of which each file would take a whole one."""
+    places = bench.shared(made)
     source = places.small
     with (
         places.destination() as into,
@@ -270,54 +323,68 @@ def small(places: Places) -> Iterator[Bar]:
             "scp -r": lambda: scp(source, into),
             "tar | nc | tar": lambda: tar_and_netcat(source, into),
         }
-        took, _ = race(source, into, sides, list(sides))
-    where = f"{FILES:,} files of 1 KiB"
-    for peer, least in (("scp -r", 10.0), ("tar | nc | tar", 1.0)):
-        yield faster(f"{where}, oscope transfer / {peer}", took[peer], took["command"], least)
-    for peer in ("scp -r", "tar | nc | tar"):
-        yield faster(f"{where}, engine alone / {peer}", took[peer], took["engine"], None)
+        sides = {name: side for name, side in sides.items() if not lacking(PEER_PROGRAMS.get(name, ()))}
+        took, _ = race(source, into, sides, list(sides), bench.pick(1, 5, 9))
+    for (side, peer), bar in SMALL_FILES.items():
+        if peer in took:
+            yield faster(bar, took[peer], took[side])
 
 
-def throughput(name: str, ours: list[float], peer: list[float], least: float | None) -> Bar:
-    """Compare bytes a second."""
-    middle, low, high = ratio(ours, peer)
-    text = f"{middle:.2f} [{low:.2f}, {high:.2f}] of {np.median(peer) / 2**30:.2f} GiB/s"
-    return at_least(name, text, middle, least)
-
-
-def faults() -> Iterator[Bar]:
-    """Transfers that are cut, falsified, stalled, killed or out of room, and gone on with."""
+def faults(bench: Bench) -> Iterator[Figure]:
+    """Transfers that are cut, falsified, stalled, killed or out of room, and resumed."""
     kinds = KINDS if os.geteuid() == 0 else tuple(kind for kind in KINDS if kind != "fill")
+    count = bench.pick(2, 40, FAULTS)
     bad: Counter[str] = Counter()
     prefixes = resumed = 0
     with tempfile.TemporaryDirectory() as folder:
         course = Course(find_probe(), Path(folder))
-        for seed, kind in plan(FAULTS, kinds):
+        for seed, kind in plan(count, kinds):
             outcome = course.run(seed, kind)
             prefixes += outcome.left > 0
             resumed += outcome.left > 0 and outcome.resumed(course.total)
             if outcome.problems:
                 bad[kind] += 1
                 print(f"  {outcome}", file=sys.stderr)
-    told = ", ".join(f"{count} {kind}" for kind, count in bad.items())
-    name = f"{FAULTS} faults ({', '.join(kinds)}): wrong, hung or not completed"
-    yield Bar(name, f"{bad.total()} {told}".strip(), "0", met=not bad)
-    yield Bar(
-        "of those that had left something right: none of it moved again",
-        f"{resumed} of {prefixes}",
-        "all",
-        met=resumed == prefixes > 0,
-    )
+    told = ", ".join(f"{number} {kind}" for kind, number in bad.items())
+    yield Figure(WRONG, bad.total(), detail=f"of {count} ({', '.join(kinds)}){': ' if bad else ''}{told}")
+    yield Figure(AGAIN, prefixes - resumed, detail=f"of {prefixes} that had left something right")
 
 
-def bars() -> Iterator[Bar]:
-    """Everything of this module."""
-    with tempfile.TemporaryDirectory() as folder:
-        places = Places(Path(folder))
-        yield from large(places, huge=False)
-        yield from small(places)
-        if os.geteuid() == 0:
-            yield from large(places, huge=True)
-        else:
-            print("  a memory file system of huge pages needs root: nothing is told of it", file=sys.stderr)
-    yield from faults()
+PARTS = (
+    Part(
+        "A file of 1 GiB: every command is timed from its start until both its sides have ended, into a "
+        "memory file system of pages of 4 KiB; interleaved rounds. *As reported* leaves out how long "
+        "programs take to start. *The least* is what the network, new pages and the hashes need of the CPUs.",
+        tuple(LARGE["4K"].values()),
+        partial(large, "4K"),
+        short_s=80,
+        full_s=180,
+        needs=("sshd", "scp"),
+    ),
+    Part(
+        "10,000 files of 1 KiB, in the same way.",
+        tuple(SMALL_FILES.values()),
+        small,
+        short_s=60,
+        full_s=100,
+        needs=("sshd", "scp"),
+    ),
+    Part(
+        "Transfers of which a side is killed, the wire fails or the destination is full, then run again "
+        "without a fault.",
+        (WRONG, AGAIN),
+        faults,
+        short_s=40,
+        full_s=250,
+    ),
+    Part(
+        "The file of 1 GiB to a memory file system of huge pages.",
+        tuple(LARGE["huge"].values()),
+        partial(large, "huge"),
+        short_s=None,
+        full_s=180,
+        needs=("sshd", "scp"),
+        root=True,
+        smoke=False,
+    ),
+)

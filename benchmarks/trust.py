@@ -2,7 +2,7 @@
 
     python benchmarks/trust.py          # `make calibrate`: all pairs that the bars ask for, some four hours
 
-`make bench` takes a fifth of the pairs, and leaves out the trials of two minutes a side.
+`make bench` takes one pair of each subject and way on the machine as it is; `make bench-full` takes all.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
 
-from bars import Bar
+from bars import Bar, Bench, Effort, Figure, Part, share
 from oscope import terminal
 from oscope.calibration import trials
 from oscope.calibration.methods import METHODS, OSCOPE
@@ -20,6 +22,7 @@ from oscope.calibration.trials import Trial
 from oscope.calibration.wanted import SUBJECTS, WAYS, Wanted
 from oscope.cli.calibrate_shown import watching
 from oscope.labs.trust.answers import by_method, by_subject
+from oscope.statistics.rate import Rate
 
 PAIRS = 30
 """Of each subject and way: 300 pairs of equal sides under each load, and as many that differ."""
@@ -28,15 +31,25 @@ POWER_TRIALS = 20
 POWER = ((0.02, 30.0, 500), (0.01, 120.0, 1200))
 """A slow-down, the most seconds that a side may take to find it, and the blocks that it takes."""
 SYSTEM_CALL = SUBJECTS[0]
-WANTED_POWER = 0.9
-
-
-def bars(share: float = 0.2) -> Iterator[Bar]:
-    """Measure the pairs, or a `share` of them, print what was found, and yield it against the bars."""
-    for load in ("none", "sibling"):
-        yield from _errors(load, max(1, round(PAIRS * share)))
-    for effect, limit_s, blocks in POWER if share >= 1 else POWER[:1]:
-        yield _power(effect, limit_s, blocks, max(1, round(POWER_TRIALS * share)))
+LOADS = {"none": "idle", "sibling": "beside a neighbour"}
+ALARMS = {
+    load: Bar(f"trust: false positives, {where}", "%", most=5, by_interval=True)
+    for load, where in LOADS.items()
+}
+COVERAGE = {
+    load: Bar(f"trust: coverage, {where}", "%", 93, 97, by_interval=True) for load, where in LOADS.items()
+}
+OTHERS = {
+    load: Bar(f"trust: methods with fewer false positives and misses, {where}", least=0, most=0)
+    for load, where in LOADS.items()
+}
+FOUND = {
+    effect: (
+        Bar(f"trust: {effect:.0%} of a system call found", "%", least=90, by_interval=True),
+        Bar(f"trust: {effect:.0%} of a system call, longest side", "s", most=limit_s),
+    )
+    for effect, limit_s, _ in POWER
+}
 
 
 def _measure(wanted: Wanted) -> list[Trial]:
@@ -44,64 +57,93 @@ def _measure(wanted: Wanted) -> list[Trial]:
         return list(measure(wanted, listener))
 
 
-def _errors(load: str, pairs: int) -> Iterator[Bar]:
-    """Yield false alarms and coverage under a load, over all subjects and ways."""
-    found = _measure(Wanted(pairs=pairs, effects=(EFFECT,), load=load, seed=1))
+def errors(load: str, bench: Bench) -> Iterator[Figure]:
+    """Give false positives and coverage under a load, over all subjects and ways."""
+    wanted = Wanted(pairs=bench.pick(1, 1, PAIRS), effects=(EFFECT,), load=load, seed=1)
+    if bench.effort is Effort.SMOKE:
+        wanted = Wanted((SYSTEM_CALL,), WAYS, pairs=1, effects=(EFFECT,), blocks=3, reps=2, load=load, seed=1)
+    found = _measure(wanted)
     out = terminal.console()
     terminal.print_table(by_subject(found), out)
     terminal.print_table(by_method(found), out)
-    where = "idle" if load == "none" else "beside a neighbour"
-    alarms, held = trials.false_alarms(found), trials.coverage(found)
+    yield _share(ALARMS[load], trials.false_alarms(found))
     apart = "; ".join(f"{way} {trials.coverage(t for t in found if t.way == way)}" for way in WAYS)
-    yield Bar(f"trust: false alarms, {where}", str(alarms), "<= 5 %", met=alarms.share <= 0.05)
-    yield Bar(f"trust: coverage, {where}", f"{held}: {apart}", "93 to 97 %", met=0.93 <= held.share <= 0.97)
-    yield _beside_others(found, where)
+    yield _share(COVERAGE[load], trials.coverage(found), apart)
+    yield _beside_others(found, OTHERS[load])
 
 
-def _beside_others(found: Sequence[Trial], where: str) -> Bar:
-    """Return the errors of both kinds of all methods, which no other one shall have fewer of both of."""
-    told = {
+def _share(bar: Bar, rate: Rate, detail: str = "") -> Figure:
+    return share(bar, rate.count, rate.of, detail)
+
+
+def _beside_others(found: Sequence[Trial], bar: Bar) -> Figure:
+    """Return how many methods have fewer errors of both kinds."""
+    rates = {
         method: (trials.false_alarms(found, method).share, 1 - trials.found(found, EFFECT, method).share)
         for method in METHODS
     }
-    own = told[OSCOPE]
-    beaten = [method for method, (alarms, missed) in told.items() if alarms < own[0] and missed < own[1]]
-    text = "; ".join(f"{name} {100 * one:.1f} / {100 * other:.1f}" for name, (one, other) in told.items())
-    return Bar(
-        f"trust: false alarms / misses of 2 % [%], {where}", text, "none has fewer of both", met=not beaten
-    )
+    own = rates[OSCOPE]
+    beaten = [method for method, (alarms, missed) in rates.items() if alarms < own[0] and missed < own[1]]
+    text = "; ".join(f"{name} {100 * one:.1f} / {100 * other:.1f}" for name, (one, other) in rates.items())
+    return Figure(bar, len(beaten), detail=f"false positives / misses of {EFFECT:.0%} [%]: {text}")
 
 
-def _power(effect: float, limit_s: float, blocks: int, count: int) -> Bar:
-    """Return in how many trials a slow-down of a system call was found, and how long a side took."""
+def power(effect: float, blocks: int, bench: Bench) -> Iterator[Figure]:
+    """Give in how many trials a slow-down of a system call was found, and how long a side took."""
     found = _measure(
         Wanted(
             (SYSTEM_CALL,),
             WAYS[:1],
-            pairs=count,
+            pairs=bench.pick(1, 4, POWER_TRIALS),
             equal=False,
             effects=(effect,),
-            blocks=blocks,
+            blocks=bench.pick(3, blocks, blocks),
             reps=10,
             seed=2,
         )
     )
-    rate, longest = trials.found(found, effect), max(trial.seconds for trial in found)
-    text = f"{rate}, {longest:.0f} s a side at most; intervals that hold it {trials.coverage(found)}"
-    met = rate.share >= WANTED_POWER and longest <= limit_s
-    return Bar(
-        f"trust: {effect:.0%} of a system call found", text, f">= 90 % within {limit_s:g} s a side", met=met
-    )
+    rate_bar, longest_bar = FOUND[effect]
+    yield _share(rate_bar, trials.found(found, effect), f"intervals that hold it {trials.coverage(found)}")
+    yield Figure(longest_bar, max(trial.seconds for trial in found))
+
+
+PARTS = (
+    *(
+        Part(
+            f"Pairs of runs with sides that are equal, or of which one is slowed down by {EFFECT:.0%}, of "
+            f"five subjects, in turns and in sequence, {where}.",
+            (ALARMS[load], COVERAGE[load], OTHERS[load]),
+            partial(errors, load),
+            short_s=140 if load == "none" else None,
+            full_s=4200,
+        )
+        for load, where in LOADS.items()
+    ),
+    *(
+        Part(
+            f"Pairs of runs of a system call, one side slowed down by {effect:.0%}, {blocks} blocks "
+            "in turns.",
+            FOUND[effect],
+            partial(power, effect, blocks),
+            short_s=None,
+            full_s=2 * POWER_TRIALS * limit_s,
+            smoke=effect == EFFECT,
+        )
+        for effect, limit_s, blocks in POWER
+    ),
+)
 
 
 def main() -> int:
     """Measure all pairs; 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--share", type=float, default=1.0, metavar="S", help="of the pairs (default: 1)")
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0]).parse_args()
     missed = 0
-    for bar in bars(parser.parse_args().share):
-        missed += not bar.met
-        print(f"{bar.name}: {bar.measured} (wanted {bar.wanted}) {'yes' if bar.met else 'NO'}", flush=True)
+    with ExitStack() as stack:
+        for part in PARTS:
+            for figure in part.figures(Bench(Effort.FULL, stack)):
+                verdict = figure.bar.judge(figure)
+                missed += verdict == "missed"
+                print(f"{figure.bar.name}: {figure.text} (wanted: {figure.bar.wanted}) {verdict}", flush=True)
     return int(missed > 0)
 
 
