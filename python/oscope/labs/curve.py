@@ -68,16 +68,33 @@ def has(point: PointSamples, factors: Mapping[str, Level]) -> bool:
     return all(point.factors.get(name) == level for name, level in factors.items())
 
 
+def source(experiment: ExperimentResults, curves: Curves) -> str:
+    """Return `32 MiB (disk.peers)`: the size that these curves are of, and the experiment.
+
+    Experiments of a lab measure like things in files of other sizes and beside other points: figures differ.
+    """
+    sizes = {point.point.factors.get("size") for found in curves.values() for point in found}
+    known = [format_bytes(size) for size in sorted(each for each in sizes if isinstance(each, int))]
+    return " ".join([*([" and ".join(known)] if known else []), f"({experiment.experiment})"])
+
+
 def derived(
-    experiment: ExperimentResults, point: PointSamples, value: Callable[[PointSamples], Floats]
+    experiment: ExperimentResults,
+    point: PointSamples,
+    value: Callable[[PointSamples], Floats],
+    *,
+    resolution: float = 0.0,
 ) -> Summary | None:
-    """Summarise what `value` computes for each sample of the point; None where no sample has it."""
+    """Summarise what `value` computes for each sample of the point; None where no sample has it.
+
+    `resolution` is the clock's step in the unit of what is computed, as `summarise` takes it.
+    """
     if not len(point) or not point.metrics:
         return None
     values = value(point)
     if not np.isfinite(values).any():
         return None
-    return summarise(values, point.block, boot=point.boot, seed=experiment.seed)
+    return summarise(values, point.block, boot=point.boot, seed=experiment.seed, resolution=resolution)
 
 
 def metric(point: PointSamples, name: str) -> Floats:
@@ -153,9 +170,8 @@ def cells(summary: Summary | None, scale: Scale) -> list[str]:
     """Return median and interval as two cells of a table whose columns share `scale`."""
     if summary is None:
         return [MISSING, MISSING]
-    text = row_scale(scale, summary).text
-    low, high = summary.ci95 or (None, None)
-    return [text(summary.median), MISSING if low is None else f"{text(low)} to {text(high)}"]
+    own = row_scale(scale, summary)
+    return [own.text(summary.median), own.span(summary.ci95)]
 
 
 def unmeasured(experiment: ExperimentResults, **factors: Level) -> str:

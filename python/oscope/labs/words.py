@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+import numpy as np
 
 from oscope.digits import Scale, format_count, format_share
 from oscope.report.analysis import Analysed, measured
@@ -10,15 +13,19 @@ from oscope.report.tables import doubt
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
+_PROCESS = re.compile(r"(/proc/|\bpid |\bprocess )\d+\b")
+
 
 def median(summary: Summary, unit: str) -> str:
-    """Return `98.1 ns (97.9 to 98.4)`: the median and its 95 % interval, no digit finer than the clock."""
-    scale = Scale.choose([summary.median], [doubt(summary)], unit)
-    if summary.ci95 is None:
-        return scale.with_unit(summary.median)
-    return (
-        f"{scale.with_unit(summary.median)} ({scale.text(summary.ci95[0])} to {scale.text(summary.ci95[1])})"
-    )
+    """Return `98.1 ns (97.9 to 98.4)`: the median and its 95 % interval, in the digits of a table's row."""
+    scale = Scale.of(summary.median, doubt(summary), unit)
+    interval = "" if summary.ci95 is None else f" ({scale.span(summary.ci95)})"
+    return f"{scale.with_unit(summary.median)}{interval}"
+
+
+def cause(note: str) -> str:
+    """Return a note without the process that met its cause: another one that meets it is no other cause."""
+    return _PROCESS.sub(r"\1PID", note)
 
 
 def counted(number: int, noun: str) -> str:
@@ -34,6 +41,15 @@ def share(part: float, low: float, high: float) -> str:
 def listed(names: Sequence[str]) -> str:
     """Return `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def iteration(point: PointSamples) -> str:
+    """Return what one sample of `syscall.cost` is: a call, or the mean of several."""
+    if point.factors.get("style") == "single":
+        return "one call each"
+    loops = np.unique(point.iterations)
+    each = format_count(loops[0]) if len(loops) == 1 else f"{format_count(loops[0])} or more"
+    return f"the mean of {each} calls in a loop each"
 
 
 def with_samples(

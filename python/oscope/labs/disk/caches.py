@@ -18,6 +18,7 @@ from oscope.labs.curve import (
     ratio_text,
     ratios,
     sizes_of,
+    source,
     unmeasured,
 )
 from oscope.labs.disk import reference
@@ -44,25 +45,39 @@ def section(results: Analysed) -> Section | None:
         return Section(title, "", missing=missing) if missing else None
     factors = ratios(experiment, RATE, "cache", ("cold", "warm"), engine="read")
     curves = {cache: found for cache, found in curves.items() if found}
-    figure = over_sizes("Reading a file, cold and from the page cache", curves, RATE_UNIT)
+    what = source(experiment, curves)
+    figure = over_sizes(f"Speed of reading a file of {what}, cold and warm", curves, RATE_UNIT)
     return Section(
         title=title,
-        answer=_answer(curves, factors),
-        text=[*_proof(experiment), *narrowing(experiment, ("cache", "engine"))],
-        tables=[_table(curves, factors)],
+        answer=_answer(curves, factors, what),
+        text=[*_proof(experiment), *_other(results), *narrowing(experiment, ("cache", "engine"))],
+        tables=[_table(curves, factors, what)],
         figures=[figure],
         missing=missing,
     )
 
 
-def _answer(curves: Curves, factors: Mapping[int, ComparedMetric]) -> str:
+def _other(results: Analysed) -> list[str]:
+    """Say that the reads beside dd and fio are others."""
+    if results.get("disk.peers") is None:
+        return []
+    return [
+        (
+            "These reads are not those beside dd and fio (disk.peers): two experiments, each with its own "
+            "file and at its own time, so that their cold speeds differ."
+        )
+    ]
+
+
+def _answer(curves: Curves, factors: Mapping[int, ComparedMetric], what: str) -> str:
     if not factors:
         (cache, found), *_ = curves.items()
         top = max(found, key=lambda each: each.summary.median)
-        return f"Only {cache} reads were measured: up to {median(top.summary, RATE_UNIT)}, at {top.name}."
+        speed = median(top.summary, RATE_UNIT)
+        return f"Only {cache} reads of {what} were measured: up to {speed}, at {top.name}."
     ends = list(dict.fromkeys((min(factors), max(factors))))
     told = [f"{_times(factors[size])} at {format_bytes(size)}" for size in ends]
-    text = f"From the page cache a file is read {' and '.join(told)}"
+    text = f"From the page cache a file of {what} is read {' and '.join(told)}"
     most = max(factors, key=lambda size: factors[size].ratio)
     if most not in ends:
         text += f"; the most it saves is at {format_bytes(most)}, {_times(factors[most])}"
@@ -91,7 +106,7 @@ def _percent(share: float) -> str:
     return "0 %" if share == 0 else format_share(share)
 
 
-def _table(curves: Curves, factors: Mapping[int, ComparedMetric]) -> Table:
+def _table(curves: Curves, factors: Mapping[int, ComparedMetric], what: str) -> Table:
     every = [each for found in curves.values() for each in found]
     scale = shared_scale([each.summary for each in every], RATE_UNIT)
     by_size = {cache: {each.size: each for each in curves.get(cache, ())} for cache in CACHES}
@@ -117,4 +132,10 @@ def _table(curves: Curves, factors: Mapping[int, ComparedMetric]) -> Table:
         "original warm / cold",
     ]
     note = "Medians; the factor is paired by block. The original's figures are of another machine."
-    return Table("Cold and warm reads by block size", columns, rows, frozenset({1, 2, 3, 4, 6, 7, 8}), note)
+    return Table(
+        f"Cold and warm reads by block size, file of {what}",
+        columns,
+        rows,
+        frozenset({1, 2, 3, 4, 6, 7, 8}),
+        note,
+    )

@@ -164,7 +164,7 @@ def _table(cold: Cold) -> Table:
 
 
 def _by_reads(cold: Cold) -> list[Figure]:
-    return _strips("Cold reads by how often the process had read the file", cold, _groups(cold))
+    return _strips("Speed of cold reads by how often the process had read the file", cold, _groups(cold))
 
 
 def _by_block(cold: Cold) -> list[Figure]:
@@ -177,7 +177,7 @@ def _by_block(cold: Cold) -> list[Figure]:
         )
         for each in edges
     ]
-    return _strips("Cold reads in the order of the run", cold, groups) if len(groups) > 1 else []
+    return _strips("Speed of cold reads in the order of the run", cold, groups) if len(groups) > 1 else []
 
 
 def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> list[Figure]:

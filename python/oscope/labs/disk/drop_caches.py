@@ -107,9 +107,12 @@ def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Fr
     if not keep.any():
         return None
     first, last, block = before[keep], after[keep], point.block[keep]
-    columns = (first, last, first - last, (first - last) / first)
-    summaries = [summarise(each, block, seed=experiment.seed) for each in columns]
-    return Freed(str(point.factors.get("value", "")), kind, *summaries)
+    amounts = [summarise(each, block, seed=experiment.seed) for each in (first, last)]
+    freed = [
+        summarise(each, block, seed=experiment.seed, kind="difference")
+        for each in (first - last, (first - last) / first)
+    ]
+    return Freed(str(point.factors.get("value", "")), kind, *amounts, *freed)
 
 
 def _answer(found: Sequence[Freed]) -> str:

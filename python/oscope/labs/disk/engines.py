@@ -55,7 +55,7 @@ def section(results: Analysed) -> Section | None:
         told.append(_answer(cache, curves, against))
         tables.append(_table(cache, curves, against))
         if len(sizes_of(curves)) > 1:
-            figures.append(over_sizes(f"Ways of reading, {cache}", curves, RATE_UNIT))
+            figures.append(over_sizes(f"Speed by way of reading, {cache}", curves, RATE_UNIT))
     return Section(
         title="Ways of reading",
         answer=" ".join(told),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from oscope.digits import MISSING, format_share
 from oscope.labs.curve import (
     NOT_RUN,
     RATE,
     RATE_UNIT,
-    At,
     Curves,
     best,
     cells,
@@ -20,6 +19,7 @@ from oscope.labs.curve import (
     ratio_text,
     ratios,
     sizes_of,
+    source,
     unmeasured,
 )
 from oscope.labs.disk import reference
@@ -62,7 +62,7 @@ def section(results: Analysed) -> Section | None:
     }
     return Section(
         title=title,
-        answer=" ".join([_shape(experiment, *next(iter(curves.items()))), *_against(against)]),
+        answer=" ".join([_shape(experiment, curves), *_against(against)]),
         text=[
             (
                 "All three read the same file, by turns, each after the caches were dropped and found "
@@ -71,20 +71,22 @@ def section(results: Analysed) -> Section | None:
             ),
             *narrowing(experiment, ("tool", "cache", "engine")),
         ],
-        tables=[_table(curves, against)],
-        figures=_figures(curves),
+        tables=[_table(curves, against, source(experiment, curves))],
+        figures=_figures(curves, source(experiment, curves)),
         missing=missing,
     )
 
 
-def _shape(experiment: ExperimentResults, tool: str, found: Sequence[At]) -> str:
-    """Tell the ends of the curve and its top."""
-    low, high = found[0], found[-1]
+def _shape(experiment: ExperimentResults, curves: Curves) -> str:
+    """Tell the ends of the first curve and its top."""
+    (tool, found), *_ = curves.items()
+    low, high, file = found[0], found[-1], f"a file of {source(experiment, {tool: found})}"
     if low is high:
-        return f"Cold, {tool} reads blocks of {low.name} at {median(low.summary, RATE_UNIT)}."
+        return f"Cold, {tool} reads {file} by blocks of {low.name} at {median(low.summary, RATE_UNIT)}."
+    slow, fast = (median(each.summary, RATE_UNIT) for each in (low, high))
     text = (
-        f"Cold, {tool} reads blocks of {low.name} at {median(low.summary, RATE_UNIT)} and of {high.name} at "
-        f"{median(high.summary, RATE_UNIT)}, {high.summary.median / low.summary.median:.2g} times as fast"
+        f"Cold, {tool} reads {file} by blocks of {low.name} at {slow} and of {high.name} at {fast}, "
+        f"{high.summary.median / low.summary.median:.2g} times as fast"
     )
     cited = [reference.COLD.get(each.size) for each in (low, high)]
     if cited[0] and cited[1]:
@@ -124,7 +126,7 @@ def _verdict(row: ComparedMetric) -> str:
     return "no difference was found"
 
 
-def _table(curves: Curves, against: Mapping[str, Mapping[int, ComparedMetric]]) -> Table:
+def _table(curves: Curves, against: Mapping[str, Mapping[int, ComparedMetric]], what: str) -> Table:
     every = [each for found in curves.values() for each in found]
     scale = shared_scale([each.summary for each in every], RATE_UNIT)
     by_size = {tool: {each.size: each for each in found} for tool, found in curves.items()}
@@ -147,11 +149,12 @@ def _table(curves: Curves, against: Mapping[str, Mapping[int, ComparedMetric]]) 
         "Medians. A ratio is paired by block, with its 95 % interval; above 1 oscope is the faster one. "
         f"{MISSING}: not measured."
     )
-    return Table("Cold reads by block size", columns, rows, frozenset(numeric), note)
+    return Table(f"Cold reads by block size, file of {what}", columns, rows, frozenset(numeric), note)
 
 
-def _figures(curves: Curves) -> list[Figure]:
-    even = over_sizes("Cold reads, block sizes evenly spaced", curves, RATE_UNIT)
+def _figures(curves: Curves, what: str) -> list[Figure]:
+    title = f"Speed of cold reads, file of {what}, block sizes"
+    even = over_sizes(f"{title} evenly spaced", curves, RATE_UNIT)
     sizes = sizes_of(curves)
     lines, axis = lines_over(curves, RATE_UNIT, {size: size / MEBIBYTE for size in sizes})
     near = sum(size <= sizes[-1] / 40 for size in sizes)
@@ -159,4 +162,4 @@ def _figures(curves: Curves) -> list[Figure]:
         f"The same figures; to scale, {near} of {len(sizes)} block sizes lie within a fortieth of the axis."
     )
     block = plots.axis("block size [MiB]", rangemode="tozero")
-    return [even, plots.lines("Cold reads, block sizes to scale", (block, axis), lines, note)]
+    return [even, plots.lines(f"{title} to scale", (block, axis), lines, note)]

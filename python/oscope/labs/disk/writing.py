@@ -17,6 +17,7 @@ from oscope.labs.curve import (
     over_sizes,
     ratios,
     sizes_of,
+    source,
     unmeasured,
 )
 from oscope.labs.words import listed, median
@@ -46,17 +47,20 @@ def section(results: Analysed) -> Section | None:
     tables, figures, told, text = [], [], [], []
     if write is not None and written:
         told += _fastest(written) + _synced(write)
-        tables.append(_table(written))
+        what = source(write, written)
+        tables.append(_table(written, what))
         if len(sizes_of(written)) > 1:
-            figures.append(over_sizes("Writing by block size", written, RATE_UNIT))
+            figures.append(
+                over_sizes(f"Speed of writing a file of {what}, by block size", written, RATE_UNIT)
+            )
         text.append(
             "`none` returns when the data are in the page cache; `fdatasync` waits, once at the end, until "
             "the device has them; `direct` writes past the page cache."
         )
         text += narrowing(write, ("sync",))
-    if cold:
+    if read is not None and cold:
         told.append(_reading(cold))
-        tables.append(_sizes(cold))
+        tables.append(_sizes(cold, source(read, {"cold": cold})))
         text.append(
             f"The file that is read in {LEAST_S:g} to {MOST_S:g} s is predicted: cold speed × time. `oscope "
             "disk size` finds it by reading, and a cache below the kernel may make a large file slower or "
@@ -104,7 +108,7 @@ def _synced(write: ExperimentResults) -> list[str]:
     ]
 
 
-def _table(written: Curves) -> Table:
+def _table(written: Curves, what: str) -> Table:
     scale = shared_scale([each.summary for found in written.values() for each in found], RATE_UNIT)
     rows = []
     for size in sizes_of(written):
@@ -117,7 +121,9 @@ def _table(written: Curves) -> Table:
     for sync in written:
         columns += [f"{sync} [{scale.unit}]", f"95 % [{scale.unit}]"]
     note = f"Medians. {MISSING}: not measured; past the page cache only whole pages are written."
-    return Table("Writing speed by block size", columns, rows, frozenset(range(1, len(columns))), note)
+    return Table(
+        f"Writing speed by block size, file of {what}", columns, rows, frozenset(range(1, len(columns))), note
+    )
 
 
 def _reading(cold: Sequence[At]) -> str:
@@ -136,7 +142,7 @@ def _size(each: At, seconds: float) -> str:
     return format_value(size, size / 5, "B")
 
 
-def _sizes(cold: Sequence[At]) -> Table:
+def _sizes(cold: Sequence[At], what: str) -> Table:
     scale = shared_scale([each.summary for each in cold], RATE_UNIT)
     rows = []
     for each in cold:
@@ -159,7 +165,8 @@ def _sizes(cold: Sequence[At]) -> Table:
         f"read in {MOST_S:g} s",
         "a power of two between",
     ]
-    return Table("The file that is read in a reasonable time, predicted", columns, rows, frozenset({1, 2}))
+    title = f"The file that is read in a reasonable time, predicted from cold reads of {what}"
+    return Table(title, columns, rows, frozenset({1, 2}))
 
 
 def _power(each: At) -> int | None:

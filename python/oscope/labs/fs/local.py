@@ -106,7 +106,7 @@ def _table(results: Analysed, shown: Shown, rows: Mapping[str, Sequence[Compared
     heads = [head for base in BASES for head in (f"oscope-fs / {NAMES[base]} (95 %)", "different")]
     columns = ["operation", *(f"{NAMES[system]} (95 %)" for system in shown.systems), *heads]
     note = "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm)."
-    return Table("Time without delay", columns, lines, frozenset(), note)
+    return Table(f"Time without delay ({shown.experiment.experiment})", columns, lines, frozenset(), note)
 
 
 def _figure(results: Analysed, shown: Shown) -> Figure:
@@ -122,4 +122,9 @@ def _figure(results: Analysed, shown: Shown) -> Figure:
         ends = one.ci95 and (one.ci95[0] / scale.factor, one.ci95[1] / scale.factor)
         dot = plots.Dot(operation, one.median / scale.factor, ends, np.zeros(0))
         series.setdefault(NAMES[system], []).append(dot)
-    return plots.dots("Time without delay", f"[{scale.unit}]", series, "Medians with their 95 % intervals.")
+    return plots.dots(
+        f"Time without delay ({shown.experiment.experiment})",
+        f"time [{scale.unit}]",
+        series,
+        "Medians with their 95 % intervals.",
+    )

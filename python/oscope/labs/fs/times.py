@@ -135,7 +135,7 @@ def _figure(
         lines.append(plots.Line(NAMES[system], dots, colour))
     drawn = plots.lines(
         f"Time of {operation}",
-        (across, plots.axis(f"[{scale.unit}]", scale="log")),
+        (across, plots.axis(f"time [{scale.unit}]", scale="log")),
         lines,
         f"{WORDS[operation]}. Medians with their 95 % intervals.",
     )

@@ -156,5 +156,5 @@ def _figure(other: str, rows: Sequence[ComparedMetric]) -> Figure:
             series.setdefault(delay_text(delay_of(row.factors)), []).append(dot)
     what = f"time of oscope-fs over {NAMES[other]}'s"
     note = "Left of 1 oscope-fs is faster. Ratios with their 95 % intervals."
-    drawn = plots.dots(f"oscope-fs against {NAMES[other]}", what, series, note)
+    drawn = plots.dots(f"Time of oscope-fs against {NAMES[other]}", what, series, note)
     return replace(drawn, layout={**drawn.layout, "xaxis": plots.axis(what, scale="log")})

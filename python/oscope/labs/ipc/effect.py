@@ -315,7 +315,10 @@ def _changes_table(changes: Mapping[str, Sequence[Finding]]) -> Table:
 
 def _figures(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> list[Figure]:
     figures = []
-    names = {"What a tracer adds to a null system call": single, "Moving data under tracers": moving}
+    names = {
+        "Time of a null system call, traced over untraced": single,
+        "Time of moving data, traced over untraced": moving,
+    }
     for title, found in names.items():
         series: dict[str, list[plots.Dot]] = {}
         for each in found:

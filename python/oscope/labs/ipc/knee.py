@@ -317,5 +317,5 @@ def _calls(results: Analysed, experiment: ExperimentResults) -> list[Figure]:
         found = {channel: row for channel, row in found.items() if row}
         if len(sizes_of(found)) > 1:
             title = f"Writes and reads for a MiB, {MODE_WORDS[mode]}"
-            figures.append(over_sizes(title, found, "1/MiB", name=BUFFER))
+            figures.append(over_sizes(title, found, "calls/MiB", name=BUFFER))
     return figures

@@ -123,4 +123,4 @@ def _figure(results: Analysed, experiment: ExperimentResults, found: Found) -> F
         for point, _ in found
     ]
     note = "Faint: single repetitions. Diamond: median with its 95 % interval."
-    return plots.strips("Round-trip time, median of each repetition", f"[{scale.unit}]", dots, note)
+    return plots.strips("Round-trip time, median of each repetition", f"time [{scale.unit}]", dots, note)

@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope.digits import MISSING, format_count, format_share, format_value
 from oscope.labs.curve import bytes_text, has, metric, size_of
-from oscope.labs.ipc import COMPARED
+from oscope.labs.ipc import COMPARED, returns
 from oscope.labs.ipc.points import TIME, plain
 from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.words import listed
@@ -21,8 +21,6 @@ from oscope.report.traced import Traced, traced
 from oscope.samples import ExperimentResults, PointSamples
 
 TITLE = "What read and write return"
-COMMONEST = 3
-"""Sizes a row lists."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def section(results: Analysed) -> Section | None:
             *losses(points),
         ],
         tables=[_table(found)],
-        figures=[_figure(found)],
+        figures=[_figure(found), *returns.figures(points)],
         missing=untold(experiment, "ipc.trace", points),
     )
 
@@ -148,10 +146,6 @@ def _table(found: Sequence[Transfers]) -> Table:
     rows = []
     for each in found:
         done = each.count - sum(each.refused.values())
-        commonest = ", ".join(
-            f"{bytes_text(size)} ({format_share(count / each.count)})"
-            for size, count in each.sizes[:COMMONEST]
-        )
         rows.append(
             [
                 each.where.name,
@@ -161,7 +155,7 @@ def _table(found: Sequence[Transfers]) -> Table:
                 format_value(each.returned / done, None, "B") if done else MISSING,
                 format_share(each.short_share) if each.short else "none",
                 ", ".join(f"{name}: {format_count(count)}" for name, count in each.refused.items()) or "none",
-                commonest or MISSING,
+                format_count(len(each.sizes)),
                 MISSING if each.capacity is None else bytes_text(each.capacity),
                 each.where.effect_text,
             ]
@@ -174,7 +168,7 @@ def _table(found: Sequence[Transfers]) -> Table:
         "returned, mean",
         "short",
         "errors",
-        "commonest returns",
+        "different returns",
         "capacity",
         "probe effect (95 %)",
     ]
@@ -182,7 +176,7 @@ def _table(found: Sequence[Transfers]) -> Table:
         "Calls of all traced repetitions. Returned: mean of the calls without error. Probe effect: time "
         "traced over untraced, paired by block."
     )
-    return Table("Bytes asked for and returned", columns, rows, frozenset({2}), note)
+    return Table("Bytes asked for and returned", columns, rows, frozenset({2, 7}), note)
 
 
 def _figure(found: Sequence[Transfers]) -> Figure:

@@ -32,7 +32,7 @@ from oscope.statistics import Summary
 from oscope.trace.reading import quantile
 
 TITLE = "Context switches"
-PER_S, PER_MIB = "1/s", "1/MiB"
+PER_S, PER_MIB = "switches/s", "switches/MiB"
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _figure(found: Ratios) -> Figure:
         plots.axis("throughput of processes / of threads", rangemode="tozero"),
     )
     note = "Ratios with their 95 % intervals; above 1 processes are faster."
-    return plots.lines("Processes over threads", axes, lines, note)
+    return plots.lines("Throughput of processes over that of threads", axes, lines, note)
 
 
 def _dots(rows: Mapping[int, ComparedMetric], sizes: Sequence[int]) -> list[tuple[float, plots.Dot]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oscope.labs.kernel import fork, precious, reclaim
+from oscope.labs.kernel import fork, precious, reclaim, table_one
 from oscope.report.analysis import Analysed
 from oscope.report.document import Section
 from oscope.samples import Results
@@ -11,5 +11,10 @@ from oscope.samples import Results
 def sections(results: Results) -> list[Section]:
     """Return the lab's answers."""
     analysed = Analysed.of(results)
-    found = [precious.section(analysed), fork.section(analysed), *reclaim.sections(analysed)]
+    found = [
+        precious.section(analysed),
+        fork.section(analysed),
+        table_one.section(analysed),
+        *reclaim.sections(analysed),
+    ]
     return [section for section in found if section is not None]

@@ -10,6 +10,7 @@ from oscope.labs.curve import not_different, ratio_text
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
+from oscope.labs.words import iteration, listed
 from oscope.report import plots
 from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
@@ -30,8 +31,9 @@ EXPERIMENTS = (
 WHAT = (
     f"{SILENT} is a call that returns 0. With kernel.my_precious_log = 0 it does nothing else; as {LOGGED} "
     "(= 2) it writes a line to the kernel's log each time, as the document's does. Both are the same call of "
-    "the same kernel, in a loop, by one setting. The console shows none of the lines; the log is full after "
-    "some 4000, and from then on each line also makes room for itself: the repetitions before cost less."
+    "the same kernel, by one setting; a sample is {each}. The console shows none of the lines; the log is "
+    "full after some 4000, and from then on each line also makes room for itself: the repetitions before "
+    "cost less."
 )
 
 
@@ -50,11 +52,16 @@ def section(results: Analysed) -> Section | None:
         answer=" ".join(
             clocked.answered(_answer(results, side), side) for side in known if side.metric != "cycles"
         ),
-        text=[WHAT, *_document(known), *clocked.apart(side.experiment for side in known)],
-        tables=[_table(results, known), _cited()],
+        text=[_what(known), *_document(known), *clocked.apart(side.experiment for side in known)],
+        tables=[_table(results, known)],
         figures=[each for side in known if side.metric != "cycles" for each in _figure(results, side)],
         missing=missing,
     )
+
+
+def _what(known: list[Side]) -> str:
+    points = [point for side in known for call in CALLS if (point := side.point(call=call)) is not None]
+    return WHAT.format(each=listed(list(dict.fromkeys(map(iteration, points)))).removesuffix(" each"))
 
 
 def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> ComparedMetric | None:
@@ -129,22 +136,9 @@ def _table(results: Analysed, known: list[Side]) -> Table:
     unit = "instructions" if known[0].unit == "instructions" else "time"
     columns = ["call", *clocked.headings(results, known, _points()), f"{unit} / {SILENT}'s (95 %)"]
     note = (
-        "Medians of a call in a loop; intervals over the boots. The ratio is paired by boot and of the "
-        "first clock."
+        "Medians of one call; intervals over the boots. The ratio is paired by boot and of the first clock."
     )
     return Table("The new call beside others", columns, lines, frozenset(range(1, len(columns) - 1)), note)
-
-
-def _cited() -> Table:
-    theirs = reference.MY_PRECIOUS
-    cells = [f"{value:.2f}" for value in (theirs.mean, theirs.median, theirs.deviation)]
-    return Table(
-        "The document's figures for its call, which prints [cycles]",
-        ["", "mean", "median", "std. dev."],
-        [["my_precious, 10 iterations, Linux 5.0", *cells]],
-        frozenset({1, 2, 3}),
-        "Of another machine: for their shape.",
-    )
 
 
 def _figure(results: Analysed, side: Side) -> list[Figure]:

@@ -116,4 +116,4 @@ def _figure(results: Analysed, experiment: ExperimentResults) -> Figure:
         for point, _ in found
     ]
     note = "Faint: single repetitions. Diamond: median with its 95 % interval. 0 threads: one for each CPU."
-    return plots.strips("Throughput of memory", f"[{scale.unit}]", dots, note)
+    return plots.strips("Throughput of memory", f"throughput [{scale.unit}]", dots, note)

@@ -19,7 +19,7 @@ from oscope.statistics import ComparedMetric, Summary
 
 TITLE = "What a page fault costs by its kind"
 TIME = plain("time of a fault", "time_ns", "ns")
-RATE = plain("faults a second", "faults_per_s", "1/s")
+RATE = plain("faults a second", "faults_per_s", "faults/s")
 ENDS = (1, 2)
 KIND_WORDS: Mapping[str, str] = {
     "zero-page": "read of anonymous memory: the page of zeros",
@@ -145,4 +145,4 @@ def _figure(
         for point, _ in sorted(known, key=lambda pair: pair[1].median)
     ]
     note = "Faint: single repetitions. Diamond: median with its 95 % interval."
-    return plots.strips("Time of a page fault by kind", f"[{scale.unit}]", dots, note)
+    return plots.strips("Time of a page fault by kind", f"time [{scale.unit}]", dots, note)

@@ -182,4 +182,4 @@ def _figure(results: Analysed, experiment: ExperimentResults, points: Sequence[P
         for point, _ in known
     ]
     note = f"Faint: single repetitions. Diamond: median with its 95 % interval. {walked(points)}"
-    return plots.strips("Time of a working set", f"[{scale.unit}]", dots, note)
+    return plots.strips("Time of a working set", f"time [{scale.unit}]", dots, note)

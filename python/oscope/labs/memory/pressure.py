@@ -15,6 +15,7 @@ from oscope.labs.memory.sides import (
     cite,
     compared,
     each_set,
+    figure,
     first,
     number,
     plain,
@@ -23,7 +24,7 @@ from oscope.labs.memory.sides import (
     table,
     told,
 )
-from oscope.labs.words import median
+from oscope.labs.words import cause, median
 from oscope.report.analysis import Analysed, label
 from oscope.report.document import Section, Table
 from oscope.samples import ExperimentResults, PointSamples
@@ -85,13 +86,17 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=" ".join(_answer(experiment, rows, where, len(wheres) > 1) for where in wheres),
         text=[
-            *dict.fromkeys(MACHINE if point.factors.get("scope") == "machine" else GROUP for point in points),
+            *dict.fromkeys(
+                MACHINE if point.factors.get("scope") == "machine" else GROUP
+                for point in points
+                if point.factors.get("pressure") != "none"
+            ),
             *(
                 [PRESENT]
                 if all(point.factors.get("initialise", "none") != "none" for point in points)
                 else []
             ),
-            *dict.fromkeys(note for point in points for note in point.notes),
+            *dict.fromkeys(cause(note) for point in points for note in point.notes),
         ],
         tables=_tables(experiment, rows, wheres),
         missing=missing,
@@ -132,11 +137,12 @@ def _answer(
         waits = (
             "no page had to be brought back in any repetition"
             if after.maximum == 0
-            else "pages of it had to be brought back from swap or a file"
+            else "pages of it had to be brought back from swap or a file, in one repetition up to "
+            f"{number(after.maximum)}"
         )
         parts.append(
-            f"Major faults of the function are {number(before.median)} alone and {number(after.median)} "
-            f"beside it ({number(after.minimum)} to {number(after.maximum)}), blocks read {reads}: {waits}."
+            f"Major faults of the function are {figure(before, '')} alone and {figure(after, '')} beside it, "
+            f"blocks read {reads}: {waits}."
         )
     return " ".join(parts)
 

@@ -29,11 +29,14 @@ class Quantity:
     """Empty for what is counted."""
     of: Callable[[PointSamples], Floats]
     key: str = ""
-    """The metric by which the document's figure is found."""
+    """The metric it is made of, by which the document's figure is found."""
+    factor: Callable[[PointSamples], float] = lambda _: 1.0
+    """What one unit of that metric is in the unit of this quantity."""
 
     def summary(self, experiment: ExperimentResults, point: PointSamples) -> Summary | None:
         """Return its summary; None where no sample has it."""
-        return derived(experiment, point, self.of)
+        step = experiment.resolution(point, self.key) if self.key in experiment.metrics else 0.0
+        return derived(experiment, point, self.of, resolution=step * self.factor(point))
 
     def median(self, experiment: ExperimentResults, point: PointSamples) -> float | None:
         """Return the median; None where no sample has it."""
@@ -53,7 +56,11 @@ def plain(name: str, key: str, unit: str = "") -> Quantity:
 
 def each_set(name: str, key: str, unit: str = "", factor: float = 1.0) -> Quantity:
     """Return a metric over the number of sets, times `factor`."""
-    return Quantity(name, unit, lambda point: metric(point, key) * factor / sets(point), key)
+
+    def scaled(point: PointSamples) -> float:
+        return factor / sets(point)
+
+    return Quantity(name, unit, lambda point: metric(point, key) * scaled(point), key, scaled)
 
 
 def sets(point: PointSamples) -> int:

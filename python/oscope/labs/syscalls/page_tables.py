@@ -97,7 +97,7 @@ def _slope(points: tuple[PointSamples, ...]) -> Summary | None:
     medians = [block_medians(point, METRIC) for point in points]
     blocks = sorted(set.intersection(*(set(each) for each in medians)))
     slopes = [float(np.polyfit(sizes, [each[block] for each in medians], 1)[0]) for block in blocks]
-    return summarise(slopes, blocks) if slopes else None
+    return summarise(slopes, blocks, kind="difference") if slopes else None
 
 
 def _answer(lines: list[Line]) -> str:
@@ -199,5 +199,5 @@ def _figure(results: Analysed, experiment: ExperimentResults, lines: list[Line])
         plots.axis(f"parent returns after [{scale.unit}]", rangemode="tozero"),
     )
     return plots.lines(
-        "Making a process against the parent's memory", axes, series, "Medians with their 95 % intervals."
+        "Time until the parent goes on, by its memory", axes, series, "Medians with their 95 % intervals."
     )

@@ -124,7 +124,7 @@ def _figure(what: str, series: Series) -> Figure:
         " Dotted: the modes of distributions that have several." if marks else ""
     )
     return plots.distribution(
-        f"Distribution of {what}", f"time [{scale.unit}]", values, marks=marks, note=note
+        f"Distribution of the time of {what}", f"time [{scale.unit}]", values, marks=marks, note=note
     )
 
 

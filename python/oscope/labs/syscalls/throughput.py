@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oscope.digits import MISSING, format_count
+from oscope.digits import MISSING, Scale, format_count
 from oscope.labs.syscalls import reference
 from oscope.labs.words import listed, median, with_samples
 from oscope.report import plots
 from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
+from oscope.report.tables import doubt, row_scale, shared_scale
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
@@ -83,11 +83,13 @@ def _order(found: Found) -> str:
 
 def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Table:
     scale = shared_scale([summary for _, summary in found], "calls/s")
+    byte_rates = {id(point): results.summary(experiment, point, "bytes_per_s") for point, _ in found}
+    bytes_scale = shared_scale([each for each in byte_rates.values() if each is not None], "B/s")
     rows = []
     for point, summary in found:
-        text = row_scale(scale, summary).text
-        low, high = summary.ci95 or (None, None)
-        bytes_per_s = results.summary(experiment, point, "bytes_per_s")
+        own = row_scale(scale, summary)
+        text = own.text
+        moved = byte_rates[id(point)]
         document = reference.CALLS_PER_SECOND.get(_call(point))
         rows.append(
             [
@@ -95,16 +97,15 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
                 levels(experiment, point.factors).get("duration", MISSING),
                 format_count(summary.n),
                 text(summary.median),
-                MISSING if low is None else f"{text(low)} to {text(high)}",
+                own.span(summary.ci95),
                 text(summary.std),
-                MISSING if bytes_per_s is None else row_scale(scale, summary).text(bytes_per_s.median),
+                MISSING if moved is None else row_scale(bytes_scale, moved).text(moved.median),
                 MISSING if document is None else scale.text(document),
                 MISSING if document is None else f"{summary.median / document:.2f}",
-                _predicted(results, _call(point), scale.factor),
+                _predicted(results, _call(point), scale),
             ]
         )
     unit = f"[{scale.unit}]"
-    bytes_unit = f"[{scale.unit.replace('calls', 'B')}]"
     columns = [
         "call",
         "for",
@@ -112,7 +113,7 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
         f"median {unit}",
         f"95 % interval {unit}",
         f"std. dev. {unit}",
-        f"bytes {bytes_unit}",
+        f"bytes [{bytes_scale.unit}]",
         f"original {unit}",
         "here / original",
         f"1 / cost in a loop {unit}",
@@ -124,11 +125,14 @@ def _table(results: Analysed, experiment: ExperimentResults, found: Found) -> Ta
     return Table("Calls a second", columns, rows, frozenset(range(2, len(columns))), note)
 
 
-def _predicted(results: Analysed, call: str, factor: float) -> str:
+def _predicted(results: Analysed, call: str, scale: Scale) -> str:
     cost = results.get("syscall.cost")
     point = cost.point(call=call, style="loop") if cost else None
     summary = results.summary(cost, point, "time_ns") if cost and point else None
-    return f"{1e9 / summary.median / factor:.3g}" if summary is not None and summary.median > 0 else MISSING
+    if summary is None or summary.median <= 0:
+        return MISSING
+    rate = 1e9 / summary.median
+    return scale.row(rate, rate * (doubt(summary) or 0.0) / summary.median).text(rate)
 
 
 def _figure(found: Found) -> Figure:

@@ -59,7 +59,7 @@ def _crossed(factors: Mapping[str, Level]) -> bool:
 
 def _digested(factors: Mapping[str, Level]) -> bool:
     """Leave out other digests than the default one, but for the plain pair of methods."""
-    return factors["digest"] != DIGESTS[0] and pair(factors) != PLAIN
+    return factors.get("digest", DIGESTS[0]) != DIGESTS[0] and pair(factors) != PLAIN
 
 
 def _few_pairs(factors: Mapping[str, Level]) -> bool:
@@ -70,17 +70,13 @@ def _few_pairs(factors: Mapping[str, Level]) -> bool:
 
 def _executions(factors: Mapping[str, Level]) -> bool:
     """Leave out all but one file of each size, and 5 and 10 of the document's, which have their own sizes."""
-    if factors["sizes"] == "equal":
-        wanted = factors["files"] == 1
-    else:
-        wanted = factors["files"] != 1 and factors["size"] == SMALL[0]
-    return not wanted or _crossed(factors)
+    return (factors["files"] == 1) != (factors["sizes"] == "equal") or _crossed(factors)
 
 
 def _device_executions(factors: Mapping[str, Level]) -> bool:
     """Leave out what `_executions` leaves out, and zeros of the sizes that the document had no zeros of."""
     if factors["sizes"] == "document":
-        return factors["files"] == 1 or factors["size"] != SMALL[0] or factors["content"] == "zeros"
+        return factors["files"] == 1 or factors["content"] == "zeros"
     return factors["files"] != 1 or (factors["content"] == "zeros" and factors["size"] not in SIZES)
 
 
@@ -90,10 +86,8 @@ def _slow_lines(factors: Mapping[str, Level]) -> bool:
 
 
 def _met(factors: Mapping[str, Level]) -> bool:
-    """Leave out lateness of who is ready, and an exchange of small writes with who is late."""
-    if factors["meeting"] == "ready":
-        return factors["late"] != LATE_S
-    return factors["writes"] != "whole"
+    """Leave out an exchange of small writes with who is late."""
+    return factors["meeting"] != "ready" and factors["writes"] != "whole"
 
 
 _TOLD = (
@@ -208,6 +202,28 @@ LARGE = Experiment(
         omit=_crossed,
     ),
     quick_share="about 5 s: 18 points, up to 10 MiB 10 times each",
+    metrics=_TOLD,
+)
+
+INPUTS = Experiment(
+    name="transfer.inputs",
+    workload="transfer.copy",
+    title="Five large inputs in one execution",
+    question="How long do the document's five large inputs take in one execution, zeros and random bytes?",
+    full=Design(
+        factors={
+            "sender": ("readwrite", "mmap", "sendfile", "splice"),
+            "receiver": ("readwrite", "mmap", "splice"),
+            "sizes": ("large",),
+            "files": (len(SIZES),),
+            "content": CONTENTS,
+        },
+        reps=10,
+        blocks=10,
+        omit=_crossed,
+    ),
+    quick=None,
+    quick_share="not in it: an execution moves 111 MiB, and transfer.large has the sizes one by one",
     metrics=_TOLD,
 )
 
@@ -327,6 +343,27 @@ DEVICE = Experiment(
     guest=GuestWanted("base", "wall"),
 )
 
+DEVICE_INPUTS = Experiment(
+    name="transfer.device-inputs",
+    workload="transfer.device",
+    title="Five large inputs in one execution, through a device",
+    question="How long do the document's five large inputs take in one execution through the devices?",
+    full=Design(
+        factors={
+            "method": ("fcntl", "mmap"),
+            "sizes": ("large",),
+            "files": (len(SIZES),),
+            "content": CONTENTS,
+        },
+        reps=10,
+        blocks=10,
+    ),
+    quick=None,
+    quick_share=DEVICE.quick_share,
+    metrics=DEVICE.metrics,
+    guest=GuestWanted("base", "wall"),
+)
+
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
@@ -342,7 +379,7 @@ LAB = Lab(
         "a laboratory report on sending files through two kernel devices that hold a TCP connection, by "
         "read and write and by mmap"
     ),
-    experiments=(COPY, FEW, LARGE, NETWORK, MEETING, TRACE, DEVICE),
+    experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=_sections,
     notebook="notebooks/transfer.ipynb",
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from oscope.labs.transfer import (
     content,
     device,
+    inputs,
     integrity,
     large,
     meeting,
@@ -27,6 +28,7 @@ def sections(results: Results) -> list[Section]:
     analysed = Analysed.of(results)
     answers = (
         (large.section, ("transfer.large",)),
+        (inputs.section, ("transfer.inputs", "transfer.device-inputs")),
         (small.section, ("transfer.small",)),
         (content.section, ("transfer.large",)),
         (where.section, ("transfer.large", "transfer.copy")),

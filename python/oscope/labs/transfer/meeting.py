@@ -294,7 +294,7 @@ def _strips(results: Analysed, experiment: ExperimentResults, found: Sequence[Me
         for each in found
     ]
     note = "Faint: single executions. Diamond: median with its 95 % interval."
-    return plots.strips("Time of the receiver", f"[{scale.unit}]", dots, note)
+    return plots.strips("Time of the receiver", f"time [{scale.unit}]", dots, note)
 
 
 def steps(side: reference.Inputs) -> list[float]:
@@ -364,4 +364,4 @@ def _document_figure() -> Figure:
         for colour in [list(reference.METHODS).index(method)]
     ]
     note = "Faint: single executions, cited. Diamond: their median, which may lie between two groups."
-    return plots.strips("The document's receiver", "[ms]", dots, note)
+    return plots.strips("Time of the document's receiver", "time [ms]", dots, note)

@@ -11,7 +11,10 @@ from oscope.labs.curve import At, has, not_different, ratio_text
 from oscope.labs.curve import unmeasured as all_unmeasured
 from oscope.labs.transfer import PLAIN, pair
 from oscope.labs.words import counted
+from oscope.report import plots
 from oscope.report.analysis import Analysed, measured
+from oscope.report.experiments import dot
+from oscope.report.tables import shared_scale
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary, compare_within
 
@@ -88,6 +91,27 @@ def curves(
             size = int(point.factors["size"])
             found.setdefault(way(point.factors), {}).setdefault(size, At(size, point, summary))
     return {name: [each[size] for size in sorted(each)] for name, each in found.items()}
+
+
+def dots(
+    results: Analysed,
+    experiment: ExperimentResults,
+    points: Sequence[PointSamples],
+    metric: str,
+    row: Callable[[PointSamples], str],
+) -> tuple[dict[str, list[plots.Dot]], str]:
+    """Return for each way a dot of each of its points, named by `row`, and the unit of all."""
+    summaries = [one for each in points if (one := summary(results, experiment, each, metric)) is not None]
+    scale = shared_scale(summaries, experiment.metrics[metric].unit)
+    series = {
+        name: [
+            dot(results, experiment, (point, metric), scale, name=row(point), colour=colour)
+            for point in points
+            if way(point.factors) == name
+        ]
+        for colour, name in enumerate(ways(points))
+    }
+    return series, scale.unit
 
 
 def against(
@@ -177,7 +201,8 @@ def narrowed(experiment: ExperimentResults, *known: str) -> ExperimentResults:
     others = [name for name in experiment.varied() if name not in known]
     if not others:
         return experiment
-    levels = {name: experiment.points[0].factors[name] for name in others}
+    first = experiment.points[0].factors
+    levels = {name: first[name] for name in others if name in first}
     return replace(experiment, points=tuple(each for each in experiment.points if has(each, levels)))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median as middle
 
 from oscope.digits import MISSING, format_count, format_value
+from oscope.experiment import Level
 from oscope.labs.curve import cells
 from oscope.labs.transfer import SMALL, TARGET, reference
 from oscope.labs.transfer.points import (
@@ -15,6 +16,7 @@ from oscope.labs.transfer.points import (
     Sides,
     against,
     at,
+    dots,
     first,
     known,
     missing,
@@ -29,7 +31,6 @@ from oscope.labs.words import counted, listed, median
 from oscope.report import plots
 from oscope.report.analysis import Analysed, paired_difference
 from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
 from oscope.report.tables import shared_scale
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
@@ -172,7 +173,7 @@ def _single(results: Analysed, experiment: ExperimentResults, sides: Sides) -> T
         for (text, size, point), row in zip(lines, rows, strict=True)
     ]
     return Table(
-        "One file an execution",
+        f"One file an execution ({experiment.experiment})",
         ["file", "method", *_headings(scale), "document's receiver [ms]"],
         body,
         frozenset({2, 3, 5, 7}),
@@ -222,7 +223,8 @@ def _several(results: Analysed, experiment: ExperimentResults, sides: Sides) -> 
         "The document prints 2275 bytes for five files, which are its last five, and 3018 for ten, whose "
         f"sizes sum to {format_count(sum(SMALL))}. {reference.WHERE}"
     )
-    return Table("Five and ten files an execution", columns, body, frozenset({0, 1, 3, 4, 6, 8, 9}), note)
+    title = f"Five and ten files an execution ({experiment.experiment})"
+    return Table(title, columns, body, frozenset({0, 1, 3, 4, 6, 8, 9}), note)
 
 
 def _headings(unit: str) -> list[str]:
@@ -249,18 +251,16 @@ def _sides(
 
 def _verdicts(experiment: ExperimentResults, metric: str, base: str) -> Table:
     points = [*singles(experiment, metric), *executions(experiment, metric)]
-    shown = {(each.factors["sizes"], each.factors["files"], each.factors["size"]) for each in points}
+    shown = {_execution(each.factors) for each in points}
     lines = []
     for name in ways(points):
         if name == base:
             continue
         for row in against(experiment, (metric,), base, name):
-            key = (row.factors["sizes"], row.factors["files"], row.factors["size"])
-            if key in shown and at([row], metric) is not None:
-                several = row.factors["sizes"] == "document"
-                place = f"{key[1]} files" if several else f"{format_count(int(key[2]))} B"
-                order = (int(key[1]), int(key[2]))
-                lines.append((order, [place, name, *verdict(row)]))
+            files, size = order = _execution(row.factors)
+            if order in shown and at([row], metric) is not None:
+                place = f"{files} files" if size is None else f"{format_count(size)} B"
+                lines.append(((files, size or 0), [place, name, *verdict(row)]))
     lines.sort(key=lambda each: each[0])
     return Table(
         f"Against {base}, the receiver's time",
@@ -271,23 +271,19 @@ def _verdicts(experiment: ExperimentResults, metric: str, base: str) -> Table:
     )
 
 
+def _execution(factors: Mapping[str, Level]) -> tuple[int, int | None]:
+    """Return how many files an execution has, and the size of each where all have one."""
+    size = factors.get("size") if factors["sizes"] == "equal" else None
+    return int(factors["files"]), None if size is None else int(size)
+
+
 def figure(results: Analysed, experiment: ExperimentResults, metric: str, title: str) -> Figure:
     """Draw the small files and the executions as rows, a colour for each way."""
     small = [point for point in singles(experiment, metric) if int(point.factors["size"]) < TARGET]
     points = [*small, *executions(experiment, metric)]
-    names = ways(points)
-    summaries = [one for each in points if (one := summary(results, experiment, each, metric)) is not None]
-    scale = shared_scale(summaries, experiment.metrics[metric].unit)
-    series = {
-        name: [
-            dot(results, experiment, (point, metric), scale, name=_row(point), colour=colour)
-            for point in points
-            if way(point.factors) == name
-        ]
-        for colour, name in enumerate(names)
-    }
+    series, unit = dots(results, experiment, points, metric, _row)
     note = "Medians with their 95 % intervals."
-    return plots.dots(f"{title}, small files", f"[{scale.unit}]", series, note)
+    return plots.dots(f"{title}, small files", f"time [{unit}]", series, note)
 
 
 def _row(point: PointSamples) -> str:
