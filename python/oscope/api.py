@@ -167,7 +167,7 @@ def _tell(text: str) -> None:
 
 def load_run(run_id: str, place: str | Path | None) -> Run:
     """Do what `oscope.load` says."""
-    with Store.open(place) as store:
+    with Store.read(place) as store:
         found = store.resolve(run_id)
         return Run(found, store.results(found))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from functools import lru_cache
@@ -13,10 +13,13 @@ from typing import Any
 
 from oscope import units
 from oscope.errors import OscopeError, ProbeError, UsageError
-from oscope.experiment import Level
+from oscope.experiment import Condition, Conditions, Factors, Level
+from oscope.experiment import meaningful as without_meaningless
 from oscope.locate import ask, find_probe
 
 SCHEMA = "oscope.probe/1"
+_MOST_PATTERN_NUMBER = 2**32 - 1
+"""The largest N in a level such as `nr:N`."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -35,6 +38,8 @@ class Parameter:
     maximum: float | None = None
     unit: str | None = None
     doc: str = ""
+    applies: tuple[Condition, ...] = ()
+    """Where it has a meaning: all hold. Elsewhere it is neither shown nor varied."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,22 @@ class Workload:
         """Say whether a wait for a CPU is others' doing at this point."""
         if self.alone is None:
             return False
-        defaults = {parameter.name: parameter.default for parameter in self.parameters}
+        defaults = self.defaults
         return all(factors.get(name, defaults.get(name)) in levels for name, levels in self.alone.items())
+
+    @property
+    def defaults(self) -> dict[str, Level]:
+        """The level of each parameter that is no factor."""
+        return {parameter.name: parameter.default for parameter in self.parameters}
+
+    @property
+    def conditions(self) -> Conditions:
+        """Where each parameter that does not always have a meaning has one."""
+        return {parameter.name: parameter.applies for parameter in self.parameters if parameter.applies}
+
+    def meaningful(self, factors: Factors) -> dict[str, Level]:
+        """Return the factors of a point without those that have no meaning there."""
+        return without_meaningless(factors, self.conditions, self.defaults)
 
     def parameter(self, name: str) -> Parameter | None:
         """Return the parameter called `name`, or None."""
@@ -128,6 +147,11 @@ def _alone(data: Mapping[str, Any] | None) -> dict[str, tuple[Level, ...]] | Non
     return None if data is None else {name: tuple(levels) for name, levels in data.items()}
 
 
+def read_conditions(data: Iterable[Mapping[str, Any]]) -> tuple[Condition, ...]:
+    """Read the conditions under which a parameter has a meaning; KeyError or TypeError where malformed."""
+    return tuple(Condition(c["parameter"], tuple(c["levels"]), bool(c["within"])) for c in data)
+
+
 def _parameter(data: Mapping[str, Any]) -> Parameter:
     return Parameter(
         name=data["name"],
@@ -139,6 +163,8 @@ def _parameter(data: Mapping[str, Any]) -> Parameter:
         maximum=data.get("maximum"),
         unit=data.get("unit"),
         doc=data["doc"],
+        # Optional: runs that were stored by an earlier Oscope do not tell.
+        applies=read_conditions(data.get("applies") or ()),
     )
 
 
@@ -213,8 +239,9 @@ def _choice(parameter: Parameter, level: Level) -> str:
     if text in parameter.choices:
         return text
     if parameter.pattern is not None:
-        form = re.escape(parameter.pattern).replace("N", r"(?:0|[1-9]\d*)")
-        if re.fullmatch(form, text):
+        form = re.escape(parameter.pattern).replace("N", r"(0|[1-9][0-9]{0,9})")
+        found = re.fullmatch(form, text)
+        if found is not None and int(found[1]) <= _MOST_PATTERN_NUMBER:
             return text
     allowed = (*parameter.choices, *([parameter.pattern] if parameter.pattern else []))
     close = get_close_matches(text, parameter.choices, n=1, cutoff=0.5)

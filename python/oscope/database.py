@@ -38,12 +38,14 @@ _MEANINGS = (
 )
 
 
+_SCHEMES = ("sqlite", "postgresql")
+
+
 def locate(named: str | None) -> tuple[sa.URL, Path | None]:
-    """Return the URL of the store, and its file if it is one.
+    """Return the URL of the store, and its file if it is one. Nothing is made.
 
-    `named` is a path or a URL; None stands for the user's data folder.
-
-    Raises StoreError where the folder is missing; that of the user's data is made.
+    `named` is a path or a URL; None stands for the user's data folder. Raises UsageError for what is no
+    URL, StoreError for one of another scheme and where a folder that was named is missing.
     """
     if named is not None and "://" in named:
         try:
@@ -52,11 +54,16 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
             raise UsageError(
                 f"{named!r} is not a database URL", remedy="write postgresql+psycopg://user@host/name"
             ) from error
+        if url.get_backend_name() not in _SCHEMES:
+            raise StoreError(
+                f"there is no driver for {url.render_as_string()}",
+                remedy="name a file, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE",
+            )
     else:
         path = Path(named).expanduser().absolute() if named is not None else _default_path()
         url = sa.URL.create("sqlite", database=str(path))
     file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
-    if file is not None and not file.parent.is_dir():
+    if file is not None and named is not None and not file.parent.is_dir():
         raise StoreError(
             f"the store's folder {file.parent} does not exist", remedy="make it, or name another --store"
         )
@@ -66,14 +73,34 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
 
 
 def _default_path() -> Path:
-    folder = platformdirs.user_data_path("oscope")
+    return platformdirs.user_data_path("oscope") / "oscope.db"
+
+
+def make_default_folder() -> None:
+    """Make the folder of the default store. Raises StoreError where that cannot be."""
+    folder = _default_path().parent
+    check_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(
-            f"the folder {folder} cannot be made ({error.strerror})", remedy="name a --store elsewhere"
-        ) from error
-    return folder / "oscope.db"
+        raise _unmakeable(folder, error.strerror) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise StoreError where a store's folder is neither there nor could be made; nothing is made."""
+    home = Path.home()
+    if folder.is_relative_to(home) and not home.is_dir():
+        # Root could make it, and would then have a home folder that nobody asked for.
+        raise StoreError(f"the home folder {home} does not exist", remedy="set HOME, or name a --store")
+    present = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not present.is_dir():
+        raise _unmakeable(folder, f"{present} is a file")
+    if not os.access(present, os.W_OK | os.X_OK):
+        raise _unmakeable(folder, f"{present} is not writable")
+
+
+def _unmakeable(folder: Path, why: str | None) -> StoreError:
+    return StoreError(f"the folder {folder} cannot be made ({why})", remedy="name a --store elsewhere")
 
 
 def connect(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:

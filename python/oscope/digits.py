@@ -1,22 +1,25 @@
 """Numbers as people read them: digits follow the uncertainty, a value and its interval share unit and digits.
 
 Rounding is to `SIGNIFICANT` digits of the uncertainty, as the GUM (JCGM 100:2008, 7.2.6) advises. Prefixes
-are decimal for seconds and rates (ns, µs, ms, s), binary for bytes (KiB = 1024 B). Groups of three digits are
-parted by a narrow no-break space from 10 000 on. Counts of instructions have no prefix; where they repeat
-exactly they keep up to `EXACT_DECIMALS` decimals, which a division by a number of iterations brings about,
-or two digits of a value that these would round to 0.
+are decimal for seconds (ns, µs, ms, s), binary for bytes (KiB = 1024 B). Counts, and rates of what is counted
+(calls/s), have no prefix, and a plain count has no unit. Groups of three digits are parted by a narrow
+no-break space from 10 000 on. Where counts of instructions repeat exactly they keep up to `EXACT_DECIMALS`
+decimals, which a division by a number of iterations brings about, or two digits of a value that these would
+round to 0.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from oscope.clocks import UNIT as INSTRUCTIONS
 
 SIGNIFICANT = 2
+MOST_DIGITS = 5
+"""However narrow an interval is: the clock's rate is not known better, and it reads in steps of a tick."""
 MOST_DECIMALS = 9
 EXACT_DECIMALS = 2
 NOISE = 1e-7
@@ -31,7 +34,6 @@ GROUP = "\u202f"
 _TIMES = (("ns", 1e-9), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0))
 _BINARY = (("", 1.0), ("Ki", 2.0**10), ("Mi", 2.0**20), ("Gi", 2.0**30), ("Ti", 2.0**40))
 _BINARY_UNITS = frozenset(f"{prefix}B" for prefix, _ in _BINARY if prefix)
-_DECIMAL = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9))
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Scale:
     """Value of one `unit` in the base unit: printed = value / factor."""
     decimals: int
     """Digits after the point; -2 rounds to hundreds."""
+    base: str = ""
+    """The unit in which values are given."""
 
     @classmethod
     def choose(cls, values: Iterable[float | None], spreads: Iterable[float | None], unit: str) -> Self:
@@ -70,7 +74,22 @@ class Scale:
             decimals = _decimals(sizes[0] / factor, 4)
         else:
             decimals = 0
-        return cls(name, factor, decimals)
+        return cls(name, factor, decimals, unit)
+
+    @classmethod
+    def of(cls, value: float, spread: float | None, unit: str) -> Self:
+        """Choose unit and decimals for one value with its interval, in a text or in a table's row."""
+        scale = cls.choose([value], [spread], unit)
+        if unit == INSTRUCTIONS or not spread or not math.isfinite(value) or not value:
+            return scale
+        most = _decimals(abs(value) / scale.factor, MOST_DIGITS)
+        return replace(scale, decimals=min(scale.decimals, max(most, 0)))
+
+    def row(self, value: float, spread: float | None) -> Self:
+        """Return this unit with the decimals of one value: the digits that `of` gives it in its own unit."""
+        own = Scale.of(value, spread, self.base)
+        shift = round(math.log10(self.factor / own.factor))
+        return replace(self, decimals=min(own.decimals + shift, MOST_DECIMALS))
 
     def text(self, value: float | None) -> str:
         """Return the figure alone, rounded to the shared decimals; `MISSING` for None and NaN."""
@@ -80,6 +99,10 @@ class Scale:
         if float(rounded) == 0:
             rounded = rounded.removeprefix("-")
         return _grouped(rounded)
+
+    def span(self, interval: tuple[float, float] | None) -> str:
+        """Return the ends of an interval, `97.9 to 98.4`; `MISSING` where there is none."""
+        return MISSING if interval is None else f"{self.text(interval[0])} to {self.text(interval[1])}"
 
     def with_unit(self, value: float | None) -> str:
         """Return the figure with its unit."""
@@ -96,10 +119,12 @@ def format_value(value: float | None, spread: float | None, unit: str) -> str:
 
 def format_interval(value: float | None, low: float | None, high: float | None, unit: str) -> str:
     """Return `98.1 ns (97.9 to 98.4)`; only the value where there is no interval."""
-    scale = Scale.choose([value], [_half(low, high)], unit)
+    if value is None:
+        return MISSING
     if low is None or high is None:
-        return scale.with_unit(value)
-    return f"{scale.with_unit(value)} ({scale.text(low)} to {scale.text(high)})"
+        return Scale.of(value, None, unit).with_unit(value)
+    scale = Scale.of(value, (high - low) / 2, unit)
+    return f"{scale.with_unit(value)} ({scale.span((low, high))})"
 
 
 def column(
@@ -130,8 +155,8 @@ def bounded_text(value: float, low: float, high: float) -> str:
         return MISSING
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:.3g}"
-    scale = Scale.choose([value], [max((high - low) / 2, FINEST * abs(value))], "")
-    return f"{scale.text(value)} ({scale.text(low)} to {scale.text(high)})"
+    scale = Scale.of(value, max((high - low) / 2, FINEST * abs(value)), "")
+    return f"{scale.text(value)} ({scale.span((low, high))})"
 
 
 def _exact_decimals(sizes: Sequence[float]) -> int:
@@ -145,10 +170,6 @@ def _whole(value: float) -> bool:
     return abs(value - round(value)) <= 1e-9 * max(abs(value), 1.0)
 
 
-def _half(low: float | None, high: float | None) -> float | None:
-    return None if low is None or high is None else (high - low) / 2
-
-
 def _decimals(doubt: float, significant: int) -> int:
     """Decimals that keep `significant` digits of `doubt` once it is itself rounded (0.0996 becomes 0.10)."""
     if doubt <= 0:
@@ -159,6 +180,8 @@ def _decimals(doubt: float, significant: int) -> int:
 
 def _prefix(size: float, unit: str) -> tuple[str, float]:
     """Return the unit with the prefix that suits `size` (in `unit`), and its value in `unit`."""
+    if unit == "1":
+        return "", 1.0
     base, slash, per = unit.partition("/")
     times = dict(_TIMES)
     if base in times and not slash:
@@ -168,8 +191,6 @@ def _prefix(size: float, unit: str) -> tuple[str, float]:
     elif base in _BINARY_UNITS:
         # A unit that has its prefix already, such as MiB/s: a second one would be none that exists.
         return unit, 1.0
-    elif slash and per == "s":
-        steps = [(f"{prefix}{base}/s", value) for prefix, value in _DECIMAL]
     else:
         return unit, 1.0
     suited = [step for step in steps if step[1] <= size * (1 + 1e-12)]

@@ -22,6 +22,8 @@ def release() -> None:
 
 def _leave(number: int, frame: FrameType | None) -> None:
     del number, frame
-    # An exception could be lost or altered by what is being imported.
-    os.write(2, b"oscope: interrupted\n")
-    os._exit(1)
+    # An exception could be lost or altered by what is being imported. Standard error may be closed.
+    try:
+        os.write(2, b"oscope: interrupted\n")
+    finally:
+        os._exit(1)

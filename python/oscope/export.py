@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 from typing import Literal, get_args
 
 from oscope.errors import UsageError
-from oscope.record import to_json, write_whole
+from oscope.record import to_json, write_out
 from oscope.samples import Results
 
 Format = Literal["csv", "parquet", "json"]
@@ -22,15 +21,11 @@ def export(results: Results, form: str, destination: str | Path) -> None:
     Inspections are in the records alone. Raises UsageError for another form and for a table of inspections,
     OscopeError where the file cannot be written.
     """
-    content = _encode(results, form)
-    if str(destination) == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.flush()
-    else:
-        write_whole(Path(destination), content)
+    write_out(encode(results, form), destination)
 
 
-def _encode(results: Results, form: str) -> bytes:
+def encode(results: Results, form: str) -> bytes:
+    """Return the content of the file that `export` writes. Raises UsageError as it does."""
     if form == "json":
         return to_json(results)
     if form not in FORMATS:

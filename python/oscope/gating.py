@@ -222,18 +222,12 @@ def _only(
 
 def _count(a: ExperimentResults, b: ExperimentResults) -> int:
     """Return how many rows their comparison has."""
-    others = _by_factors(b)
+    others = {b.key(point, a): point for point in b.points}
     return sum(
-        _has(point, name) and _has(others.get(_key(point)), name) for point in a.points for name in a.metrics
+        _has(point, name) and _has(others.get(a.key(point, b)), name)
+        for point in a.points
+        for name in a.metrics
     )
-
-
-def _key(point: PointSamples) -> frozenset[tuple[str, Level]]:
-    return frozenset(point.factors.items())
-
-
-def _by_factors(results: ExperimentResults) -> dict[frozenset[tuple[str, Level]], PointSamples]:
-    return {_key(point): point for point in results.points}
 
 
 def _has(point: PointSamples | None, metric: str) -> bool:
@@ -242,9 +236,9 @@ def _has(point: PointSamples | None, metric: str) -> bool:
 
 def _missing_points(a: ExperimentResults, b: ExperimentResults) -> Iterator[Missing]:
     """Yield what has a value in `a` and none in `b`."""
-    others = _by_factors(b)
+    others = {b.key(point, a): point for point in b.points}
     for point in a.points:
-        other = others.get(_key(point))
+        other = others.get(a.key(point, b))
         measured = [name for name in a.metrics if _has(point, name)]
         lost = [name for name in measured if not _has(other, name)]
         if lost and lost == measured:

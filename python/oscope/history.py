@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oscope.errors import UsageError
-from oscope.experiment import Level
+from oscope.experiment import Level, meaningful
 from oscope.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics.changes import Change, enough, find_changes
 from oscope.statistics.machines import KERNEL, kernel_name, kernel_parts, told_apart
@@ -191,10 +191,15 @@ def _is_alike(first: ExperimentResults, run: ExperimentResults) -> bool:
 
 def _values(line: Line, point: PointSamples, metric: str) -> dict[int, Value]:
     """Return the line's values of this point, of which it may have none yet."""
-    for factors, name, values in line.points:
-        if factors == point.factors and name == metric:
+    conditions = {name: each for run in line.runs for name, each in run.conditions.items()}
+    defaults = {name: level for run in line.runs for name, level in run.defaults.items()}
+    own = meaningful(point.factors, conditions, defaults)
+    for place, (factors, name, values) in enumerate(line.points):
+        if name == metric and meaningful(factors, conditions, defaults) == own:
+            # An earlier Oscope's points have levels without a meaning, too.
+            line.points[place] = (own, name, values)
             return values
-    line.points.append((point.factors, metric, {}))
+    line.points.append((own, metric, {}))
     return line.points[-1][2]
 
 

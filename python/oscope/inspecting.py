@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from oscope.errors import OscopeError
-from oscope.interruption import Interruption
+from oscope.interruption import Interruption, raise_interrupt
 from oscope.plan import Plan
 from oscope.turns import Turns
 
@@ -28,17 +28,12 @@ def inspect_all(plan: Plan, turns: Turns, end: float | None) -> None:
             continue
         turns.listener.inspecting(name)
         try:
-            with Interruption(_interrupt):
+            with Interruption(raise_interrupt):
                 found = _inspect(name, plan)
         except KeyboardInterrupt:
             turns.interrupt()
             return
         turns.recorder.add_inspection(found)
-
-
-def _interrupt() -> None:
-    # What an inspection waits for is a program, not a probe: only an exception ends the waiting.
-    raise KeyboardInterrupt
 
 
 def _inspect(name: str, plan: Plan) -> dict[str, Any]:

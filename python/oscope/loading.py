@@ -142,6 +142,12 @@ def _assemble(
             **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
         },
         factor_types={p.name: p.type for p in workload.parameters},
+        conditions=workload.conditions,
+        defaults={
+            c.parameter: workload.defaults[c.parameter]
+            for every in workload.conditions.values()
+            for c in every
+        },
     )
 
 

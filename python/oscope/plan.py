@@ -10,15 +10,17 @@ from typing import Any
 from oscope import instructions
 from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.errors import UsageError
-from oscope.experiment import Design, Experiment, Inspection, Level, Profile
+from oscope.experiment import Design, Experiment, Factors, Inspection, Level, Profile
 from oscope.guest import Guest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 DEFAULT_BUDGET_S = 60.0
 """What a run with a precision but no budget may take."""
 _MOST_PRECISION_REPS = 5
-
-Factors = Mapping[str, Level]
+MOST_REPS = 2**32 - 1
+"""Samples of a point; they would take years."""
+MOST_SEED = 2**63 - 1
+"""What a database's largest integer holds."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Amount:
         """Raise UsageError where the amounts make no sense."""
         if self.reps is not None and self.reps < 1:
             raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+        if self.reps is not None and self.reps > MOST_REPS:
+            raise UsageError(f"--reps {self.reps} is out of range", remedy=f"give 1 to {MOST_REPS}")
         if self.precision is not None and not 0 < self.precision < 1:
             raise UsageError(
                 f"a precision of {self.precision:g} is not between 0 and 1", remedy="write it like 2% or 0.02"
@@ -201,6 +205,7 @@ def make_plan(
     }
     _check_names(settings, workloads.values())
     guests = guests or {}
+    _check_meaning(settings, experiments, workloads, profile)
     planned = tuple(
         _in_guest(
             _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount), e, guests.get(e.name)
@@ -208,7 +213,7 @@ def make_plan(
         for e in experiments
     )
     return Plan(
-        seed=draw_seed() if seed is None else _check_seed(seed),
+        seed=draw_seed() if seed is None else check_seed(seed),
         profile=profile,
         place=" and ".join(sorted({"local" if e.guest is None else "guest" for e in planned})) or "local",
         precision=amount.precision,
@@ -257,9 +262,12 @@ def counts_instructions(experiment: PlannedExperiment) -> bool:
     return experiment.guest is not None and experiment.guest.clock == "instructions"
 
 
-def _check_seed(seed: int) -> int:
+def check_seed(seed: int) -> int:
+    """Return `seed`; UsageError where it is out of range."""
     if seed < 0:
         raise UsageError(f"the seed {seed} is below zero", remedy="give a whole number, zero or more")
+    if seed > MOST_SEED:
+        raise UsageError(f"the seed {seed} is out of range", remedy=f"give 0 to {MOST_SEED}")
     return seed
 
 
@@ -270,6 +278,25 @@ def _check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Wo
             raise UsageError(f"no experiment here has a factor {name!r}", remedy=nearest(name, known))
         if not levels:
             raise UsageError(f"{name} has no level", remedy=f"write --set {name}=LEVEL[,LEVEL]…")
+
+
+def _check_meaning(
+    settings: Mapping[str, Sequence[Level]],
+    experiments: Sequence[Experiment],
+    workloads: Mapping[str, Workload],
+    profile: Profile,
+) -> None:
+    """Raise UsageError for a factor set by hand that has no meaning at any point."""
+    for name in settings:
+        planned = [(e, workloads[e.name]) for e in experiments if workloads[e.name].parameter(name)]
+        points = [_product(e, workload, e.design(profile), settings) for e, workload in planned]
+        if any(name in point for product in points for point in product):
+            continue
+        needed = dict.fromkeys(str(c) for _, workload in planned for c in workload.conditions[name])
+        raise UsageError(
+            f"{name} has no meaning here: it has one only with {' and '.join(needed)}",
+            remedy=f"leave out --set {name}, or set {' and '.join(needed)}",
+        )
 
 
 def _plan_experiment(
@@ -329,16 +356,8 @@ def _points(
     design: Design,
     settings: Mapping[str, Sequence[Level]],
 ) -> tuple[Factors, ...]:
-    """Return the product of the levels, set or else designed, without the combinations excluded."""
-    levels: dict[str, Sequence[Level]] = dict(design.factors)
-    levels.update({name: chosen for name, chosen in settings.items() if workload.parameter(name)})
-    try:
-        checked = {name: _levels(experiment, workload, name, given) for name, given in levels.items()}
-    except UsageError as error:
-        raise UsageError(f"{experiment.name}: {error.message}", remedy=error.remedy) from None
-    product = [
-        dict(zip(checked, combination, strict=True)) for combination in itertools.product(*checked.values())
-    ]
+    """Return the product of the levels without the combinations excluded."""
+    product = _product(experiment, workload, design, settings)
     by_hand = any(name in settings and len(given) > 1 for name, given in design.factors.items())
     rules = [rule for rule in (experiment.exclude, None if by_hand else design.omit) if rule is not None]
     points = tuple(p for p in product if not any(rule(p) for rule in rules))
@@ -347,6 +366,28 @@ def _points(
             f"{experiment.name}: these levels exclude each other", remedy="set others, or fewer of them"
         )
     return points
+
+
+def _product(
+    experiment: Experiment,
+    workload: Workload,
+    design: Design,
+    settings: Mapping[str, Sequence[Level]],
+) -> list[dict[str, Level]]:
+    """Return the product of the levels, set or else designed, each point with what has a meaning there."""
+    levels: dict[str, Sequence[Level]] = dict(design.factors)
+    levels.update({name: chosen for name, chosen in settings.items() if workload.parameter(name)})
+    try:
+        checked = {name: _levels(experiment, workload, name, given) for name, given in levels.items()}
+    except UsageError as error:
+        raise UsageError(f"{experiment.name}: {error.message}", remedy=error.remedy) from None
+    combinations = (
+        dict(zip(checked, combination, strict=True)) for combination in itertools.product(*checked.values())
+    )
+    # Points that differ only in what has no meaning there are one.
+    return [
+        dict(point) for point in dict.fromkeys(tuple(workload.meaningful(c).items()) for c in combinations)
+    ]
 
 
 def _levels(

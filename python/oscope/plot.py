@@ -44,7 +44,10 @@ def plot_headline(experiment: ExperimentResults) -> Figure:
         low, high = summary.ci95 or (summary.median, summary.median)
         axes.plot([low, high], [row, row], "-", color="C1", linewidth=3, solid_capstyle="butt")
         axes.plot(summary.median, row, "|", color="C1", markersize=14)
-    labels = [" ".join(f"{name}={point.factors[name]}" for name in varied) for point in points]
+    labels = [
+        " ".join(f"{name}={point.factors[name]}" for name in varied if name in point.factors)
+        for point in points
+    ]
     axes.set_yticks(range(len(points)), labels)
     axes.invert_yaxis()
     axes.set_xlabel(metric.name if metric.unit == metric.name else f"{metric.name} [{metric.unit}]")

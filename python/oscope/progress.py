@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from oscope.plan import Factors, Plan
+from oscope.experiment import Factors
+from oscope.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import orjson
 
-from oscope import whole
+from oscope import atomic_write
+from oscope.catalogue import read_conditions
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, Inspected, PointSamples, Results
 from oscope.statistics import summarise_point
@@ -45,6 +46,7 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
         "settings": dict(results.settings),
         "environment": dict(results.environment),
         "factor_types": dict(results.factor_types),
+        **({"conditions": _conditions(results)} if results.conditions else {}),
         "metrics": {
             name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
         },
@@ -100,13 +102,7 @@ def write_out(text: bytes, destination: str | Path) -> None:
         sys.stdout.buffer.write(text)
         sys.stdout.flush()
         return
-    write_whole(Path(destination), text)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Put `content` into the file at `path` by renaming a complete one. Raises OscopeError."""
-    with whole.writing(path) as file:
-        file.write(content)
+    atomic_write.write_bytes(Path(destination), text)
 
 
 def read(path: str | Path) -> Results:
@@ -196,7 +192,25 @@ def _read_record(data: Mapping[str, Any]) -> ExperimentResults:
         settings=data["settings"],
         # Optional: without it levels are written as plain numbers.
         factor_types=data.get("factor_types", {}),
+        # Optional, as above: without it every factor has a meaning at every point.
+        conditions={name: read_conditions(each) for name, each in data.get("conditions", {}).items()},
+        defaults={c["parameter"]: c["default"] for each in data.get("conditions", {}).values() for c in each},
     )
+
+
+def _conditions(results: ExperimentResults) -> dict[str, list[dict[str, Any]]]:
+    return {
+        name: [
+            {
+                "parameter": c.parameter,
+                "levels": list(c.levels),
+                "within": c.within,
+                "default": results.defaults[c.parameter],
+            }
+            for c in every
+        ]
+        for name, every in results.conditions.items()
+    }
 
 
 def _key(factors: Mapping[str, Any]) -> str:

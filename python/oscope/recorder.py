@@ -13,7 +13,8 @@ import sqlalchemy as sa
 
 from oscope import clocks, disturbed, schema
 from oscope.errors import UsageError
-from oscope.plan import Factors, Plan, PlannedExperiment
+from oscope.experiment import Factors
+from oscope.plan import Plan, PlannedExperiment
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.store import Happening, Store
 from oscope.wire import Sample

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oscope import clocks
-from oscope.experiment import Level
+from oscope.experiment import Conditions, Factors, Level, meaningful
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -27,6 +27,17 @@ class Column:
     doc: str = ""
     better: str | None = None
     """"less" or "more" for a metric; None for a covariate."""
+
+    @property
+    def shown_unit(self) -> str:
+        """The unit as it is printed: a count has none, and a rate of events names the events."""
+        if self.unit == "1/s":
+            return _EVENT_RATES.get(self.name, self.unit)
+        return "" if self.unit == "1" else self.unit
+
+
+_EVENT_RATES = {"calls_per_s": "calls/s", "faults_per_s": "faults/s", "simulation_rate": "accesses/s"}
+"""Units of the metrics that older records have in 1/s."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +127,11 @@ class ExperimentResults:
     factor_types: Mapping[str, str] = field(default_factory=dict)
     """Type of each factor, by which its levels are written: choice, integer, bytes, duration, boolean or
     path."""
+    conditions: Conditions = field(default_factory=dict)
+    """Where those factors have a meaning that do not always have one; the records of an earlier Oscope do not
+    tell."""
+    defaults: Factors = field(default_factory=dict)
+    """Levels of the parameters in those conditions that are no factors."""
 
     @property
     def clock(self) -> clocks.Clock:
@@ -150,8 +166,40 @@ class ExperimentResults:
 
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""
-        names = self.points[0].factors.keys() if self.points else ()
-        return tuple(n for n in names if len({p.factors[n] for p in self.points}) > 1)
+        return tuple(name for name in self.names if len(self.levels(name)) > 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the factors that have a meaning at any point."""
+        return tuple(dict.fromkeys(name for point in self.points for name in point.factors))
+
+    def levels(self, name: str) -> tuple[Level, ...]:
+        """Return the levels of a factor, in the order of the points; where it has no meaning it has none."""
+        return tuple(dict.fromkeys(p.factors[name] for p in self.points if name in p.factors))
+
+    def key(
+        self, point: PointSamples, other: ExperimentResults | None = None
+    ) -> frozenset[tuple[str, Level]]:
+        """Return by what a point is found again, in the results of another run as well.
+
+        What one of both runs says to have no meaning at a point does not count there: the points of an
+        earlier Oscope have it all the same.
+        """
+        conditions = {**({} if other is None else other.conditions), **self.conditions}
+        defaults = {**({} if other is None else other.defaults), **self.defaults}
+        return frozenset(meaningful(point.factors, conditions, defaults).items())
+
+    def counterpart(self, point: PointSamples, factor: str, level: Level) -> PointSamples | None:
+        """Return the point with this level of a factor and else the levels of `point`, where they apply."""
+        wanted = {**point.factors, factor: level}
+        for candidate in self.points:
+            if candidate.factors.get(factor) == level and all(
+                candidate.factors.get(name, each) == each
+                and (name in candidate.factors or name in self.conditions)
+                for name, each in wanted.items()
+            ):
+                return candidate
+        return None
 
     def point(self, **factors: Level) -> PointSamples | None:
         """Return the first point whose factors include `factors`."""

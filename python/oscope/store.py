@@ -41,7 +41,7 @@ import sqlalchemy as sa
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from oscope import schema
-from oscope.database import connect, explain, locate
+from oscope.database import check_folder, connect, explain, locate, make_default_folder
 from oscope.errors import StoreError, UsageError
 from oscope.plan import Plan
 from oscope.samples import Columns, Results
@@ -75,17 +75,22 @@ class Happening:
 class Store:
     """An open store; a context manager."""
 
-    def __init__(self, engine: sa.Engine, where: str, file: Path | None) -> None:
-        """Take over `engine`; use `Store.open` instead."""
+    def __init__(self, engine: sa.Engine, where: str, file: Path | None, *, reading: bool = False) -> None:
+        """Take over `engine`; use `Store.open` or `Store.read` instead."""
         self._engine = engine
         self._where = where
         self._file = file
         with self.guard():
             try:
                 self._connection = engine.connect()
+                if reading and not self._tables():
+                    self._connection.close()
+                    engine.dispose()
+                    self._engine = _empty()
+                    self._connection = self._engine.connect()
                 self._prepare()
             except BaseException:
-                engine.dispose()
+                self._engine.dispose()
                 raise
 
     @classmethod
@@ -95,16 +100,29 @@ class Store:
         Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError, in one
         line, where that fails.
         """
-        named = str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
+        named = _named(place)
+        if named is None:
+            make_default_folder()
         url, file = locate(named)
-        where = str(file or url.render_as_string(hide_password=True))
-        try:
-            engine = connect(url, file, lock_limit_s)
-        except (sa.exc.ArgumentError, ImportError) as error:
-            raise StoreError(
-                f"there is no driver for {where} ({error})", remedy="pip install oscope[postgresql]"
-            ) from error
-        return cls(engine, where, file)
+        return cls(_engine(url, file, lock_limit_s), _where(url, file), file)
+
+    @classmethod
+    def read(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
+        """Open the store at `place` for reading: where it is not there yet, as an empty one that is not made.
+
+        Raises as `open` does.
+        """
+        url, file = locate(_named(place))
+        if file is not None and not (file.exists() and file.stat().st_size):
+            return cls(_empty(), _where(url, file), None)
+        return cls(_engine(url, file, lock_limit_s), _where(url, file), file, reading=True)
+
+    @staticmethod
+    def check(place: str | Path | None = None) -> None:
+        """Raise StoreError where the store at `place` is neither there nor could be made; nothing is made."""
+        _, file = locate(_named(place))
+        if file is not None and not file.exists():
+            check_folder(file.parent)
 
     def __enter__(self) -> Store:
         """Return the store itself."""
@@ -260,13 +278,17 @@ class Store:
 
     def _version(self) -> int | None:
         """Return the version of the tables there are, or None where the database is empty."""
-        with self._connection.begin():
-            present = set(sa.inspect(self._connection).get_table_names())
-            if schema.layout.name in present:
+        present = self._tables()
+        if schema.layout.name in present:
+            with self._connection.begin():
                 return self._connection.scalar(sa.select(schema.layout.c.version))
         if present - {table.name for table in schema.metadata.sorted_tables}:
             raise StoreError(f"{self._where} is a database of something else", remedy="name another --store")
         return None
+
+    def _tables(self) -> set[str]:
+        with self._connection.begin():
+            return set(sa.inspect(self._connection).get_table_names())
 
     def _make_tables(self) -> None:
         for table in (schema.layout, *schema.metadata.sorted_tables):
@@ -288,6 +310,29 @@ class Store:
         ]
         if rows:
             self._connection.execute(sa.insert(schema.event), rows)
+
+
+def _named(place: str | Path | None) -> str | None:
+    return str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
+
+
+def _where(url: sa.URL, file: Path | None) -> str:
+    return str(file or url.render_as_string(hide_password=True))
+
+
+def _empty() -> sa.Engine:
+    """Return the engine of a database in memory, which stands for a store that is not there."""
+    return sa.create_engine("sqlite://")
+
+
+def _engine(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
+    """Return an engine for `url`; StoreError where this Python lacks its driver."""
+    try:
+        return connect(url, file, lock_limit_s)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise StoreError(
+            f"there is no driver for {_where(url, file)} ({error})", remedy="pip install oscope[postgresql]"
+        ) from error
 
 
 def _dump(data: object) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.guest import Guest
+from oscope.interruption import Interruption, raise_interrupt
 from oscope.locate import ask
 from oscope.place import Local, Place
 from oscope.placement import Placement
@@ -18,7 +19,7 @@ from oscope.progress import Listener, Progress
 from oscope.recorder import PointState, Recorder
 from oscope.schedule import Pass
 from oscope.trace.attachment import Attachment
-from oscope.trace.factor import TRACER, tracer_of
+from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 from oscope.trace.tracer import TraceUnavailable
 from oscope.wire import Done, Event, Note, Refusal, Sample
 
@@ -127,9 +128,18 @@ class Turns:
         """Have the tracer of the pass watch the process that takes it; False where it cannot."""
         if self._attachment.level != one.tracer:
             self._detach()
+        if self._attachment.tracing or one.tracer == UNTRACED:
+            return not self.interrupted
         room = len(point.experiment.points) * (point.experiment.blocks or 1)
         try:
-            self._attachment.attach(one.tracer, lambda: self._process(point.experiment).pid, room)
+            pid = self._process(point.experiment).pid
+            if self.interrupted:
+                return False
+            # Attaching takes seconds, and nothing is traced yet that would be lost.
+            with Interruption(raise_interrupt):
+                self._attachment.attach(one.tracer, pid, room)
+        except KeyboardInterrupt:
+            self.interrupt()
         except TraceUnavailable as error:
             for other in self.recorder.points[point.experiment.name]:
                 if tracer_of(other.factors) == one.tracer and not other.skipped:

@@ -27,12 +27,22 @@ _SECONDS = {
     "h": Fraction(3600),
 }
 _NUMBER = re.compile(r"(-?(?:\d+\.?\d*|\.\d+))\s*(\S*)")
+_MOST_DIGITS = 100
+MOST_BYTES = 2**63 - 1
+"""As many as a file of Linux may have."""
+MOST_SECONDS = 10**9
+"""About 30 years."""
+MOST_SHARE = 10**6
 
 
 def _split(text: str, what: str, example: str) -> tuple[Fraction, str]:
     found = _NUMBER.fullmatch(text.strip())
     if found is None:
         raise UsageError(f"{text!r} is not a {what}", remedy=f"write it like {example}")
+    if len(found[1]) > _MOST_DIGITS:
+        raise UsageError(
+            f"a {what} of {len(found[1])} digits is out of range", remedy=f"write it like {example}"
+        )
     return Fraction(found[1]), found[2]
 
 
@@ -53,6 +63,8 @@ def parse_bytes(text: str) -> int:
     size = number * factor
     if size < 0 or size.denominator != 1:
         raise UsageError(f"{text!r} is not a whole number of bytes, zero or more")
+    if size > MOST_BYTES:
+        raise UsageError(f"{text!r} is out of range", remedy="give less than 8388608T")
     return int(size)
 
 
@@ -67,6 +79,8 @@ def parse_duration(text: str) -> float:
         raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="use ns, us, ms, s, m or h")
     if number < 0:
         raise UsageError(f"{text!r} is less than no time", remedy="give a duration like 10s")
+    if number * factor > MOST_SECONDS:
+        raise UsageError(f"{text!r} is out of range", remedy=f"give {MOST_SECONDS}s or less")
     return float(number * factor)
 
 
@@ -77,6 +91,8 @@ def parse_share(text: str) -> float:
         raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="write it like 2% or 0.02")
     if number < 0:
         raise UsageError(f"{text!r} is below zero", remedy="write it like 2% or 0.02")
+    if number > MOST_SHARE:
+        raise UsageError(f"{text!r} is out of range", remedy="write it like 2% or 0.02")
     return float(number / 100 if unit == "%" else number)
 
 

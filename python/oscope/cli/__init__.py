@@ -7,20 +7,16 @@ command has to start quickly, and so has the help, which imports all of them.
 from __future__ import annotations
 
 import importlib
-import io
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
 import typer
 
-from oscope import __version__, early, restoring
+from oscope import __version__, address_space, early, restoring, streams
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
-from oscope.errors import UsageError
-
-_INTERRUPTED = 130
-"""What Typer returns for a Ctrl-C."""
+from oscope.errors import OscopeError, UsageError
 
 EPILOG = f"""\
 {EVERYWHERE}
@@ -128,16 +124,17 @@ def _begin(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A terminal without Unicode gets question marks for µ and –, not an error after the measurement.
-            stream.reconfigure(errors="replace")
+    streams.secure()
     try:
         settings, words = part(given)
     except UsageError as error:
         sys.exit(tell(error, verbose=False))
+    address_space.guard()
     # All of them for the help, and for the nearest name to one that is unknown.
-    app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+    try:
+        app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+    except OscopeError as error:
+        sys.exit(tell(error, verbose=settings.verbose))
     early.release()
     code = _carry_out(app, words, settings)
     sys.exit(flush_standard_output(verbose=settings.verbose) or code)
@@ -145,11 +142,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _carry_out(app: typer.Typer, words: list[str], settings: Settings) -> int:
     try:
-        code = app(words, prog_name="oscope", standalone_mode=False, obj=settings)
+        # Not by the application's own main, which gives 130 for a Ctrl-C: so may a command's exit code be.
+        with typer.main.get_command(app).make_context("oscope", words, obj=settings) as context:
+            code = context.command.invoke(context)
+    except typer.Exit as ended:
+        return ended.exit_code
     except BrokenPipeError:
         return FAILED
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the last resort: every error is one line.
+    except KeyboardInterrupt as error:
+        return tell(error, verbose=False)
+    except Exception as error:  # noqa: BLE001 - the last resort: every error is one line.
         return tell(error, verbose=settings.verbose)
-    if code == _INTERRUPTED:
-        return tell(KeyboardInterrupt(), verbose=False)
     return code if isinstance(code, int) else DONE

@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
-from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.cli.options import Settings, whole_number
+from oscope.cli.targets import Output, Targets, output_file, store_file
 from oscope.errors import UsageError
+from oscope.plan import MOST_SEED, check_seed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from oscope.calibration.wanted import Subject, Wanted
     from oscope.samples import Inspected
+
+MOST_PAIRS = 100_000
+MOST_BLOCKS = 10_000
+MOST_BLOCK_REPS = 100_000
 
 
 # With more parameters than other functions: it is the table of the command's options.
@@ -35,13 +40,15 @@ def calibrate(
         typer.Option("--set", metavar="FACTOR=LEVEL", help="The point of the experiments named; repeatable."),
     ] = None,
     pairs: Annotated[
-        int, typer.Option("--pairs", metavar="N", help="Pairs for each experiment, way and effect.")
+        int, whole_number("--pairs", most=MOST_PAIRS, help="Pairs for each experiment, way and effect.")
     ] = 20,
     effects: Annotated[
         str, typer.Option("--effect", metavar="P,P", help="Slow-downs to be found; none: 0.")
     ] = "1%,2%,5%",
-    blocks: Annotated[int, typer.Option("--blocks", metavar="N", help="Blocks of each side.")] = 10,
-    reps: Annotated[int, typer.Option("--reps", metavar="N", help="Samples of each side in a block.")] = 10,
+    blocks: Annotated[int, whole_number("--blocks", most=MOST_BLOCKS, help="Blocks of each side.")] = 10,
+    reps: Annotated[
+        int, whole_number("--reps", most=MOST_BLOCK_REPS, help="Samples of each side in a block.")
+    ] = 10,
     way: Annotated[
         Literal["interleaved", "sequence", "both"],
         typer.Option("--way", help="Measure the sides in turns, or one after the other."),
@@ -51,17 +58,17 @@ def calibrate(
         typer.Option("--load", help="Disturb another CPU meanwhile, as oscope inject does."),
     ] = "none",
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn]")
+        int | None, whole_number("--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn]")
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", metavar="FILE", help="Keep the runs of all pairs in a store of their own."),
+        store_file("--keep", help="Keep the runs of all pairs in a store of their own."),
     ] = None,
     json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write the record; - is standard output.")
+        Output | None, output_file("--json", help="Write the record; - is standard output.")
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report.")
+        Output | None, output_file("--report", help="Write an HTML report; - is standard output.")
     ] = None,
 ) -> int:
     """Tell how often verdicts are wrong here: false alarms, coverage of intervals, and power.
@@ -84,7 +91,7 @@ def calibrate(
         blocks=blocks,
         reps=reps,
         load=load,
-        seed=draw_seed() if seed is None else seed,
+        seed=draw_seed() if seed is None else check_seed(seed),
         subjects=_subjects(experiments or (), settings or ()),
     )
     wanted.check()
@@ -137,14 +144,15 @@ def _tell(inspected: Inspected, targets: Targets) -> None:
     from oscope.cli.calibrate_shown import print_calibration
     from oscope.samples import Results
 
-    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    out = terminal.console(to_standard_error=targets.take_standard_output)
     result: Any = inspected.result
     print_calibration(result, inspected.run_id, out)
     results = Results((), (inspected,))
     if targets.json is not None:
-        record.write(results, targets.json)
+        targets.json.write(record.to_json(results))
     if targets.report is not None:
         from oscope.labs import LABS
-        from oscope.report import write
+        from oscope.report import encode
 
-        terminal.print_written(write(results, path=targets.report, labs=LABS), out)
+        targets.report.write(encode(results, LABS))
+        terminal.print_written(targets.report, out)

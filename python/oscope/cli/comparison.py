@@ -60,7 +60,7 @@ def compare(
     if (b is None) == (by is None):
         raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
     settings: Settings = context.obj
-    limit = parse_share("--threshold", threshold or DEFAULT_THRESHOLD)
+    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
     first = read_results(a, settings.store)
     if b is not None:
         compared = _between(first, read_results(b, settings.store), limit, allowed(allow or ()))

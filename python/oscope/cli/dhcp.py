@@ -36,7 +36,10 @@ def _begin(context: typer.Context) -> None:
 @app.command(_READ, short_help="Tell what a packet capture shows of DHCP.", epilog=EVERYWHERE)
 def read(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A capture: pcap or pcapng.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="FILE|-", help="A capture, pcap or pcapng; - is standard input.", show_default=False
+        ),
     ],
     hide_addresses: Annotated[
         bool,
@@ -54,7 +57,8 @@ def read(
     """
     from oscope.cli import dhcp_shown
 
-    return dhcp_shown.show(file, is_hidden=hide_addresses, everything=everything, as_json=as_json)
+    path = None if file == "-" else Path(file)
+    return dhcp_shown.show(path, is_hidden=hide_addresses, everything=everything, as_json=as_json)
 
 
 app.command("lab", short_help="Play DHCP with real programs, and capture it.", epilog=EVERYWHERE)(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.targets import check_folder
+from oscope.cli.targets import output_folder
 from oscope.errors import UsageError
 
 _FOLDER = Path("dhcp-lab")
@@ -25,7 +25,7 @@ def lab(
     ] = None,
     folder: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Where the captures are kept; new or empty."),
+        output_folder("--output", "-o", help="Where the captures are kept; new or empty."),
     ] = _FOLDER,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object, which is kept as lab.json as well.")
@@ -41,9 +41,8 @@ def lab(
     All are played at once, which takes 130 seconds; lease, renew and release take 10 seconds. Needs root,
     dnsmasq, busybox, tcpdump and iproute2. Nothing of this system is changed.
     """
-    check_folder(folder, "--output")
     if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"--output {folder} is not empty", remedy="name a new folder with -o")
+        raise UsageError(f"-o {folder} is not empty", remedy="name a new folder with -o")
     from oscope.cli import dhcp_lab_shown
     from oscope.dhcp.lab.plan import SCENARIOS
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from oscope.atomic_write import write_bytes
 from oscope.cli.dhcp_shown import print_answers
 from oscope.cli.kernel_progress import watching
 from oscope.dhcp.lab import running
@@ -37,7 +38,7 @@ def run(names: Sequence[str], folder: Path, *, as_json: bool) -> None:
     _keep(played, folder)
     results = [Result(name, one, folder) for name, one in played.items()]
     found = to_object(results, folder, programs)
-    _write(folder / "lab.json", (json.dumps(found, indent=1) + "\n").encode())
+    write_bytes(folder / "lab.json", (json.dumps(found, indent=1) + "\n").encode())
     if as_json:
         print(json.dumps(found))
         return
@@ -57,16 +58,9 @@ def _keep(played: Mapping[str, Played], folder: Path) -> None:
         raise OscopeError(f"{folder} cannot be made ({error.strerror})") from error
     for name, one in played.items():
         for end, content in one.captures.items():
-            _write(folder / capture_name(name, end), content)
+            write_bytes(folder / capture_name(name, end), content)
         log = "".join(f"{line.text}\n" for line in one.log)
-        _write(folder / f"{name}-dnsmasq.log", log.encode())
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise OscopeError(f"{path} cannot be written ({error.strerror})", remedy="make room there") from error
+        write_bytes(folder / f"{name}-dnsmasq.log", log.encode())
 
 
 def _print_result(result: Result, out: Console) -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from oscope.cli.errors import DONE, note
 from oscope.dhcp.answers import NOT_SHOWN, Answer, answer_all
-from oscope.dhcp.conversation import FOREVER, MOST, NS_PER_S, Conversation, Spoken, read
+from oscope.dhcp.conversation import FOREVER, MOST, NS_PER_S, Conversation, Spoken, not_supported, read
 from oscope.dhcp.hiding import Addresses, addresses_of
 from oscope.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, HOST_NAME
 from oscope.dhcp.sequence import sequence
@@ -32,8 +32,11 @@ MOST_NUMBERS = 12
 _NOWHERE = "0.0.0.0"  # noqa: S104 (an address that is compared with, not bound)
 
 
-def show(path: Path, *, is_hidden: bool, everything: bool, as_json: bool) -> int:
-    """Print what a capture shows; OscopeError, once that is printed, where it is cut or damaged."""
+def show(path: Path | None, *, is_hidden: bool, everything: bool, as_json: bool) -> int:
+    """Print what a capture shows; None is standard input.
+
+    Raises OscopeError, once that is printed, where it is cut or damaged.
+    """
     conversation = read(path)
     addresses = addresses_of(conversation, is_hidden=is_hidden)
     answers = answer_all(conversation, addresses)
@@ -53,15 +56,17 @@ def _finish(conversation: Conversation) -> int:
     end = conversation.end
     if end is None:
         last = conversation.spoken[-1].number
-        note(f"{conversation.path} has more: only the first {MOST} DHCP messages were read, up to #{last}")
+        note(f"{conversation.name} has more: only the first {MOST} DHCP messages were read, up to #{last}")
         return DONE
     for counted in end.not_read:
         count = format_count(counted.packets)
         told = f"{count} packets not understood ({counted.why}), the first is #{counted.first}"
-        note(f"{conversation.path}: {told}")
+        note(f"{conversation.name}: {told}")
+    for counted in end.not_supported:
+        note(f"{conversation.name}: {not_supported(counted)}, the first is #{counted.first}")
     if end.error:
         raise OscopeError(
-            f"{conversation.path} is {end.error}",
+            f"{conversation.name} is {end.error}",
             remedy="what is before that was read; capture it anew for the rest",
         )
     return DONE
@@ -165,6 +170,8 @@ def _remarks(one: Spoken, addresses: Addresses) -> Iterator[str]:
         yield f"name {name}"
     if packet.vlans:
         yield f"VLAN {' in '.join(str(vlan) for vlan in reversed(packet.vlans))}"
+    if packet.tunnels:
+        yield f"in {' in '.join(reversed(packet.tunnels))}"
     if packet.interface:
         yield f"interface {packet.interface}"
     if packet.ip_options:
@@ -185,7 +192,7 @@ def _to_object(conversation: Conversation, addresses: Addresses, answers: Sequen
     end = conversation.end
     return {
         "schema": SCHEMA,
-        "file": str(conversation.path),
+        "file": "-" if conversation.path is None else str(conversation.path),
         "format": None if end is None else end.format,
         "packets": None if end is None else end.packets,
         "complete": end is not None and end.error is None,
@@ -193,6 +200,9 @@ def _to_object(conversation: Conversation, addresses: Addresses, answers: Sequen
         "not_understood": []
         if end is None
         else [{"why": one.why, "packets": one.packets, "first": one.first} for one in end.not_read],
+        "not_supported": []
+        if end is None
+        else [{"what": one.why, "packets": one.packets, "first": one.first} for one in end.not_supported],
         "addresses_hidden": addresses.is_hidden,
         "clients": [
             {
@@ -248,6 +258,7 @@ def _message_object(one: Spoken, addresses: Addresses) -> dict[str, Any]:
         if packet.link_destination is None
         else addresses.link(packet.link_destination),
         "vlans": packet.vlans,
+        "tunnels": packet.tunnels,
         "source": packet.source,
         "destination": packet.destination,
         "source_port": packet.source_port,

@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE, parse_option
+from oscope.cli.options import EVERYWHERE, parse_option, whole_number
 from oscope.errors import UsageError
 from oscope.units import parse_bytes
 
 if TYPE_CHECKING:
     from oscope.experiment import Level
+
+MOST_BLOCKS = 2**63 - 1
+MOST_THREADS = 2**31 - 1
+"""The probe tells its own, lower limits."""
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A file.")]
 BlockSizeOption = Annotated[
@@ -38,7 +42,7 @@ def _begin(context: typer.Context) -> None:
 def write(
     file: FileArgument,
     block_size: BlockSizeOption,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="Number of blocks.")],
+    count: Annotated[int, whole_number("--count", most=MOST_BLOCKS, help="Number of blocks.")],
     sync: Annotated[
         Literal["none", "fdatasync", "direct"],
         typer.Option("--sync", help="Whether and how the device is waited for."),
@@ -73,7 +77,7 @@ def read(
     block_size: BlockSizeOption,
     count: Annotated[
         int | None,
-        typer.Option("--count", metavar="N", help="Number of blocks at most. [default: the whole file]"),
+        whole_number("--count", most=MOST_BLOCKS, help="Number of blocks at most. [default: the whole file]"),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -99,7 +103,10 @@ def read(
 def fast(
     file: FileArgument,
     threads: Annotated[
-        int | None, typer.Option("--threads", metavar="T", help="Number of threads. [default: chosen]")
+        int | None,
+        whole_number(
+            "--threads", most=MOST_THREADS, metavar="T", help="Number of threads. [default: chosen]"
+        ),
     ] = None,
     block_size: Annotated[
         str | None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import errno
 import sys
 import traceback
 
 import typer
 
+from oscope import address_space, streams
 from oscope.errors import OscopeError
 
 DONE = 0
@@ -18,7 +19,7 @@ def tell(error: BaseException, *, verbose: bool) -> int:
     """Write `error` to standard error as one line, after its trace if `verbose`; return the exit code."""
     if verbose:
         traceback.print_exception(error)
-    print(f"oscope: {one_line(_sentence(error))}", file=sys.stderr)
+    print(f"oscope: {one_line(_sentence(error))}", file=sys.stderr, flush=True)
     code = getattr(error, "exit_code", FAILED)
     return code if isinstance(code, int) else FAILED
 
@@ -35,18 +36,22 @@ def one_line(text: str) -> str:
 
 def flush_standard_output(*, verbose: bool) -> int:
     """Write out what is buffered, return the exit code: a full disk is told, a reader that left is not."""
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        # The interpreter flushes once more on its way out and must not fail again.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        return FAILED if isinstance(error, BrokenPipeError) else tell(error, verbose=verbose)
-    return DONE
+    failure = streams.failure_of(sys.stdout)
+    if failure is None:
+        return DONE
+    if failure.errno == errno.EPIPE:
+        return FAILED
+    why = "it is closed" if failure.errno == errno.EBADF else failure.strerror
+    lost = OscopeError(
+        f"standard output cannot be written ({why}), and what was printed is lost",
+        remedy="send it elsewhere, and try again",
+    )
+    return tell(lost, verbose=verbose)
 
 
 def _sentence(error: BaseException) -> str:
+    if short := address_space.shortage(error):
+        return short
     match error:
         case OscopeError():
             return str(error)
@@ -54,6 +59,8 @@ def _sentence(error: BaseException) -> str:
             return _usage(error)
         case KeyboardInterrupt() | typer.Abort():
             return "interrupted"
+        case MemoryError():
+            return "out of memory: end other programs, or ask for less at a time"
         case OSError():
             return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
         case _:

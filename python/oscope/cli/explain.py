@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
+from oscope.cli.targets import (
+    STANDARD_OUTPUT,
+    Output,
+    check_distinct,
+    is_standard_output,
+    output_file,
+)
 from oscope.errors import OscopeError, UsageError
 
 if TYPE_CHECKING:
@@ -40,17 +46,18 @@ def explain(
         typer.Option("--beside", help="Run the command once more, without strace, and tell its time."),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the report to this file.")
+        Output | None,
+        output_file("-o", "--output", help="Write the report to this file; - is standard output."),
     ] = None,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE|-", help="Write all that was found; - is standard output."),
+        Output | None,
+        output_file("--json", help="Write all that was found; - is standard output."),
     ] = None,
 ) -> int:
     """Explain the system calls of a program: its start phase by phase, what each call is for, and their sums.
 
     The command has the terminal; the report follows on standard output once it has ended, unless -o or
-    --json - is given. How the command ended is told in the report: the exit code is 0 where it was explained.
+    --json - is given. The exit code is the command's, as a shell tells it; of a trace that is read, 0.
     """
     if command and not command[0]:
         raise UsageError("the command's name is empty", remedy="oscope explain -- COMMAND ARG…")
@@ -61,10 +68,7 @@ def explain(
         )
     if beside and strace is not None:
         raise UsageError("--beside runs a command, and --strace has none", remedy="leave one of them out")
-    if output is not None:
-        check_file(output, "-o")
-    if json_file is not None:
-        check_data(json_file, "--json")
+    check_distinct({"-o": output, "--json": json_file})
     # All that is made lives until the end: to look for garbage among 500 000 calls is in vain.
     gc.disable()
     if command:
@@ -75,9 +79,9 @@ def explain(
         found = _read(str(strace))
     if json_file is not None:
         _write_json(found, json_file)
-    if output is not None or json_file != STANDARD_OUTPUT:
+    if output is not None or not is_standard_output(json_file):
         _report(found, everything, output)
-    return DONE
+    return DONE if found.run is None else found.run.ended.exit_code
 
 
 def _read(name: str) -> Explanation:
@@ -85,7 +89,7 @@ def _read(name: str) -> Explanation:
     from oscope.explain.reading import read
 
     if name == STANDARD_OUTPUT:
-        return explained(read(sys.stdin.buffer, "standard input"), "standard input")
+        return _explain_input()
     if Path(name).is_dir():
         raise UsageError(f"--strace {name} is a folder", remedy="name a file that strace wrote")
     try:
@@ -97,32 +101,37 @@ def _read(name: str) -> Explanation:
         ) from error
 
 
-def _write_json(found: Explanation, target: str) -> None:
+def _explain_input() -> Explanation:
+    from oscope.explain.explanation import explain as explained
+    from oscope.explain.reading import read
+
+    try:
+        return explained(read(sys.stdin.buffer, "standard input"), "standard input")
+    except OSError as error:
+        raise OscopeError(
+            f"standard input cannot be read ({error.strerror})",
+            remedy="name a file that strace -o FILE wrote",
+        ) from error
+
+
+def _write_json(found: Explanation, target: Output) -> None:
     import json
 
     # A damaged trace holds numbers beyond 64 bits, which orjson refuses. Indenting takes ten times as long.
-    text = json.dumps(found.to_object()) + "\n"
-    if target == STANDARD_OUTPUT:
-        sys.stdout.write(text)
-        return
-    from oscope.record import write_whole
-
-    write_whole(Path(target), text.encode())
+    target.write(f"{json.dumps(found.to_object())}\n".encode())
 
 
-def _report(found: Explanation, everything: bool, output: Path | None) -> None:
+def _report(found: Explanation, everything: bool, output: Output | None) -> None:
     from rich.console import Console
 
     from oscope.explain.report import Shown, print_report
     from oscope.terminal import console
 
     shown = Shown(everything)
-    if output is None:
+    if output is None or output.path is None:
         print_report(found, shown, console())
         return
-    from oscope.record import write_whole
-
     text = io.StringIO()
     out = Console(file=text, width=FILE_WIDTH, highlight=False, markup=False, emoji=False)
     print_report(found, shown, out)
-    write_whole(output, text.getvalue().encode(errors="backslashreplace"))
+    output.write(text.getvalue().encode(errors="backslashreplace"))

@@ -10,7 +10,7 @@ import typer
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
-from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.errors import OscopeError, UsageError
 from oscope.units import format_share
 
@@ -46,7 +46,7 @@ def gate(
         bool, typer.Option("--strict", help="Fail also where it cannot tell, and where something is missing.")
     ] = False,
     json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write the verdicts; - is standard output.")
+        Output | None, output_file("--json", help="Write the verdicts; - is standard output.")
     ] = None,
 ) -> int:
     """Exit with 1 if RUN is proven to be worse than BASELINE by more than the limit.
@@ -54,8 +54,6 @@ def gate(
     Proven: the whole 95 % interval lies beyond the limit, and the difference is one after correction for all
     metrics and points. Where nothing is proven, the smallest difference that would have been found is told.
     """
-    if json is not None:
-        check_data(json, "--json")
     share = parse_share("--max-regression", limit)
     from oscope import record, terminal
     from oscope.cli.comparison import allowed, read_results
@@ -66,9 +64,9 @@ def gate(
     before = read_results(baseline, settings.store)
     after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
     found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()))
-    print_gate(found, terminal.console(to_standard_error=json == STANDARD_OUTPUT))
+    print_gate(found, terminal.console(to_standard_error=is_standard_output(json)))
     if json is not None:
-        record.write_out(record.dump(to_object(found)), json)
+        json.write(record.dump(to_object(found)))
     _fail(found, strict=strict)
     return DONE
 
@@ -80,7 +78,7 @@ def _newest(baseline: Results, place: str | None) -> Results:
 
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
-    with Store.open(place) as store:
+    with Store.read(place) as store:
         entries = store.runs()
     places = [index for index, entry in enumerate(entries) if entry.id in own]
     if places:

@@ -12,7 +12,7 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
-from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
+from oscope.cli.targets import Output, check_distinct, is_standard_output, output_file
 from oscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,11 +37,9 @@ def history(
         str | None,
         typer.Option("--since", metavar="DATE", help="Only runs from then on, such as 2026-11-20."),
     ] = None,
-    json: Annotated[
-        str | None, typer.Option("--json", metavar="FILE|-", help="Write it all; - is standard output.")
-    ] = None,
+    json: Annotated[Output | None, output_file("--json", help="Write it all; - is standard output.")] = None,
     figure: Annotated[
-        Path | None, typer.Option("--figure", metavar="FILE", help="Draw it, into an .html or .png file.")
+        Output | None, output_file("--figure", help="Draw it, into an .html or .png file.")
     ] = None,
 ) -> int:
     """Show the stored runs of EXPERIMENT in order of time, and where they changed.
@@ -58,29 +56,25 @@ def history(
     from oscope.store import Store
 
     settings: Settings = context.obj
-    with Store.open(settings.store) as store:
+    with Store.read(settings.store) as store:
         lines = collect(_runs(store, experiment, begin, wanted), metric)
-    out = terminal.console(to_standard_error=json == STANDARD_OUTPUT)
+    out = terminal.console(to_standard_error=is_standard_output(json))
     print_history(experiment, lines, out)
     if json is not None:
-        record.write_out(record.dump(to_object(experiment, lines)), json)
+        json.write(record.dump(to_object(experiment, lines)))
     if figure is not None:
-        from oscope.report.history import write
+        from oscope.report.history import encode
 
-        write(experiment, lines, [text for line in lines for text in changes(line)], figure)
+        texts = [text for line in lines for text in changes(line)]
+        figure.write(encode(experiment, lines, texts, Path(figure.name).suffix))
         terminal.print_written(figure, out)
     return DONE
 
 
-def _check(json: str | None, figure: Path | None) -> None:
-    if json is not None:
-        check_data(json, "--json")
-    if figure is not None:
-        check_file(figure, "--figure")
-        if figure.suffix not in FORMS:
-            raise UsageError(
-                f"--figure {figure}: not a file of a known form", remedy="name a .html or .png file"
-            )
+def _check(json: Output | None, figure: Output | None) -> None:
+    if figure is not None and Path(figure.name).suffix not in FORMS:
+        raise UsageError(f"--figure {figure}: not a file of a known form", remedy="name a .html or .png file")
+    check_distinct({"--json": json, "--figure": figure})
 
 
 def _date(text: str) -> datetime:

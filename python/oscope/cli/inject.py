@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oscope.cli.errors import DONE, note
-from oscope.cli.options import parse_option
-from oscope.cli.targets import check_data
+from oscope.cli.options import parse_option, whole_number
+from oscope.cli.targets import Output, output_file
 from oscope.errors import UsageError
+from oscope.plan import MOST_SEED
 from oscope.units import parse_duration
 
 if TYPE_CHECKING:
     from oscope.injection.injector import Begun, Phase
+
+MOST_CPU = 8191
+MOST_TID = 2**22
+"""What Linux has at most (NR_CPUS, PID_MAX_LIMIT)."""
 
 
 # With more parameters than other functions: it is the table of the command's options.
@@ -30,12 +35,14 @@ def inject(
     ] = None,
     cpu: Annotated[
         int | None,
-        typer.Option("--cpu", metavar="N", help="The CPU to measure on. [default: the highest allowed]"),
+        whole_number("--cpu", most=MOST_CPU, help="The CPU to measure on. [default: the highest allowed]"),
     ] = None,
     length: Annotated[
         str | None, typer.Option("--for", metavar="T", help="Time to go on. [default: until Ctrl-C]")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Decides the lengths of all phases.")] = 0,
+    seed: Annotated[
+        int, whole_number("--seed", most=MOST_SEED, help="Decides the lengths of all phases.")
+    ] = 0,
     on: Annotated[
         str, typer.Option("--on", metavar="T", help="Mean length of a phase with the disturbance.")
     ] = "200ms",
@@ -46,11 +53,12 @@ def inject(
         typer.Option("--path", metavar="FILE", help="For evict: a file to drop; repeatable."),
     ] = None,
     thread: Annotated[
-        int | None, typer.Option("--thread", metavar="TID", help="For migrate: the thread to move.")
+        int | None,
+        whole_number("--thread", most=MOST_TID, metavar="TID", help="For migrate: the thread to move."),
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE|-", help="Write the truth: from when to when each was at work."),
+        Output | None,
+        output_file("--json", help="Write the truth: from when to when each was at work."),
     ] = None,
 ) -> int:
     """Disturb this machine on purpose, in phases of random length.
@@ -65,8 +73,6 @@ def inject(
         _list(known)
         return DONE
     wanted = known_causes.parse(causes, known)
-    if target is not None:
-        check_data(target, "--json")
     words = [*_names(wanted), "--seed", str(_whole("--seed", seed))]
     if cpu is not None:
         words += ["--cpu", str(_whole("--cpu", cpu))]
@@ -116,7 +122,7 @@ def _seconds(option: str, text: str) -> str:
     return f"{seconds:.6f}"
 
 
-def _disturb(words: list[str], target: str | None) -> None:
+def _disturb(words: list[str], target: Output | None) -> None:
     """Have it done until the time is over or Ctrl-C comes, tell each phase, and write the truth."""
     from oscope import record
     from oscope.injection.injector import SCHEMA, Injector, Phase
@@ -135,7 +141,7 @@ def _disturb(words: list[str], target: str | None) -> None:
         finally:
             if target is not None:
                 truth = _truth(injector.begun, phases)
-                record.write_out(record.dump({"schema": SCHEMA, **truth}), target)
+                target.write(record.dump({"schema": SCHEMA, **truth}))
 
 
 def _line(phase: Phase) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -12,7 +13,7 @@ import typer
 
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import parse_option
-from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.units import parse_bytes
 
@@ -78,11 +79,9 @@ def transfer(
         typer.Option("--placement", help="Leave both ends free, or pin them to one CPU or to two."),
     ] = "free",
     target: Annotated[
-        str | None,
-        typer.Option(
-            "--json",
-            metavar="FILE|-",
-            help="Write all figures as a JSON object; - is standard output, and all else leaves it.",
+        Output | None,
+        output_file(
+            "--json", help="Write all figures as a JSON object; - is standard output, and all else leaves it."
         ),
     ] = None,
 ) -> int:
@@ -103,14 +102,12 @@ def transfer(
         "placement": placement,
         "check": "none" if bare else "ends",
     }
-    if target is not None:
-        check_data(target, "--json")
     workload = _check(params)
     sample = _measure(params, _silent if quiet else _note)
     lines = _lines(params, sample)
     if target is not None:
-        _write(_to_object(params, sample, workload), target)
-    if not quiet and target != STANDARD_OUTPUT:
+        target.write(f"{json.dumps(_to_object(params, sample, workload))}\n".encode())
+    if not quiet and not is_standard_output(target):
         print("\n".join(lines if verbose else lines[-1:]))
     return DONE
 
@@ -230,17 +227,3 @@ def _to_object(params: Mapping[str, Level], sample: Sample, workload: Workload) 
         "metrics": sample.metrics,
         "units": {metric.name: metric.unit for metric in workload.metrics},
     }
-
-
-def _write(data: Mapping[str, object], target: str) -> None:
-    """Write one JSON object to a file, whole or not at all, or to standard output."""
-    import json
-    from pathlib import Path
-
-    text = json.dumps(data)
-    if target == STANDARD_OUTPUT:
-        print(text)
-        return
-    from oscope.record import write_whole
-
-    write_whole(Path(target), f"{text}\n".encode())

@@ -9,8 +9,10 @@ import typer
 
 from oscope.cli import kernel_ab, kernel_boot
 from oscope.cli.errors import DONE
-from oscope.cli.options import EVERYWHERE
+from oscope.cli.options import EVERYWHERE, whole_number
 from oscope.errors import UsageError
+
+MOST_JOBS = 4096
 
 TreeOption = Annotated[
     Path | None,
@@ -22,7 +24,7 @@ ConfigOption = Annotated[
 ]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", metavar="N", help="Programs that make runs at a time. [default: one a CPU]"),
+    whole_number("--jobs", most=MOST_JOBS, help="Programs that make runs at a time. [default: one a CPU]"),
 ]
 
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)

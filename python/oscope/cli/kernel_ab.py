@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
-from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.cli.options import Settings, whole_number
+from oscope.cli.targets import Output, Targets, output_file
 from oscope.errors import UsageError
+from oscope.guest.guest import MOST_CPUS
+from oscope.plan import MOST_SEED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from oscope.plan import Plan
     from oscope.samples import Results
     from oscope.store import Store
+
+MOST_BOOTS = 10_000
+MOST_REPS = 1_000_000
 
 
 # Longer than other functions, and with more parameters: it is the table of the command's options.
@@ -42,14 +46,16 @@ def ab(
         Literal["instructions", "wall"],
         typer.Option("--clock", help="Count instructions, which repeats exactly, or measure time."),
     ] = "instructions",
-    boots: Annotated[int, typer.Option("--boots", metavar="N", help="Boots a side, 5 or more.")] = 5,
+    boots: Annotated[int, whole_number("--boots", most=MOST_BOOTS, help="Boots a side, 5 or more.")] = 5,
     reps: Annotated[
-        int | None, typer.Option("--reps", metavar="N", help="Samples of each point in a boot.")
+        int | None, whole_number("--reps", most=MOST_REPS, help="Samples of each point in a boot.")
     ] = None,
     profile: Annotated[
         Literal["quick", "full"], typer.Option("--profile", help="Which points are measured.")
     ] = "quick",
-    cpus: Annotated[int | None, typer.Option("--cpus", metavar="N", help="CPUs of the guests.")] = None,
+    cpus: Annotated[
+        int | None, whole_number("--cpus", least=1, most=MOST_CPUS, help="CPUs of the guests.")
+    ] = None,
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory of the guests. [default: 1GiB]")
     ] = None,
@@ -62,14 +68,15 @@ def ab(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn]")
+        int | None, whole_number("--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn]")
     ] = None,
     json: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE|-", help="Write verdicts and records; - is standard output."),
+        Output | None,
+        output_file("--json", help="Write verdicts and records; - is standard output."),
     ] = None,
     report: Annotated[
-        Path | None, typer.Option("--report", metavar="FILE", help="Write an HTML report on all sides.")
+        Output | None,
+        output_file("--report", help="Write an HTML report on all sides; - is standard output."),
     ] = None,
 ) -> int:
     """Build the kernel with and without a patch, measure both in interleaved boots, and give a verdict.
@@ -85,7 +92,7 @@ def ab(
 
     targets = Targets(json, report)
     targets.check()
-    limit = parse_share("--threshold", threshold or DEFAULT_THRESHOLD)
+    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
     where, amount = parse_where("guest", clock, cpus, memory), Amount(profile, boots, reps, seed)
     amount.check()
     selection, levels = select(names, profile), parse_settings(settings or ())
@@ -138,7 +145,7 @@ def _tell(
     from oscope.samples import Results
 
     verdicts, missed = judge(results, threshold)
-    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    out = terminal.console(to_standard_error=targets.take_standard_output)
     for side in sides:
         out.print(f"{side.role:>8}: kernel {side.kernel.id} ({side.kernel.name}, {side.kernel.release})")
     for verdict in verdicts:
@@ -148,13 +155,14 @@ def _tell(
     runs = ", ".join(result.experiments[0].run_id for result in results)
     terminal.print_prose(f"stored as runs {runs}", out, style="dim")
     if targets.json is not None:
-        record.write_out(record.dump(to_object(sides, results, verdicts, missed)), targets.json)
+        targets.json.write(record.dump(to_object(sides, results, verdicts, missed)))
     if targets.report is not None:
         from oscope.labs import LABS
-        from oscope.report import write
+        from oscope.report import encode
 
         together = Results(tuple(experiment for result in results for experiment in result.experiments))
-        terminal.print_written(write(together, path=targets.report, labs=LABS), out)
+        targets.report.write(encode(together, LABS))
+        terminal.print_written(targets.report, out)
     return verdicts, missed
 
 

@@ -12,8 +12,10 @@ import typer
 from typer.core import TyperCommand
 
 from oscope.cli.errors import note
-from oscope.cli.options import parse_option
+from oscope.cli.options import parse_option, whole_number
 from oscope.errors import UsageError
+from oscope.guest.guest import MOST_CPUS
+from oscope.streams import write_now
 from oscope.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
@@ -44,7 +46,9 @@ def boot(
     ] = None,
     cpus: Annotated[
         int | None,
-        typer.Option("--cpus", metavar="N", help="CPUs of the guest. [default: 2; 1 to count instructions]"),
+        whole_number(
+            "--cpus", least=1, most=MOST_CPUS, help="CPUs of the guest. [default: 2; 1 to count instructions]"
+        ),
     ] = None,
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory of the guest. [default: 1GiB]")
@@ -85,9 +89,9 @@ def boot(
     from oscope.guest import command as guest_command
     from oscope.guest.wanted import resolve
 
+    limit_s = parse_option("--time-limit", parse_duration, time_limit)
     memory_bytes = MEMORY_BYTES if memory is None else parse_option("--memory", parse_bytes, memory)
     guest = Guest(resolve(kernel), clock, CPUS[clock] if cpus is None else cpus, memory_bytes)
-    limit_s = parse_option("--time-limit", parse_duration, time_limit)
     if peer is not None:
         return _boot_pair(guest, (command, _words(peer)), limit_s, dry_run=dry_run)
     if dry_run:
@@ -145,9 +149,7 @@ class _PairStreams:
     def take(self, number: int, stream: str, chunk: bytes) -> None:
         """Pass on a chunk."""
         if number == 1:
-            target = sys.stdout if stream == "stdout" else sys.stderr
-            target.buffer.write(chunk)
-            target.buffer.flush()
+            write_now(sys.stdout if stream == "stdout" else sys.stderr, chunk)
             return
         *lines, self._rest[stream] = (self._rest.get(stream, b"") + chunk).split(b"\n")
         for line in lines:
@@ -159,5 +161,4 @@ class _PairStreams:
             self._tell(line)
 
     def _tell(self, line: bytes) -> None:
-        sys.stderr.buffer.write(self._PEER + line + b"\n")
-        sys.stderr.buffer.flush()
+        write_now(sys.stderr, self._PEER + line + b"\n")

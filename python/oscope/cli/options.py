@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -52,6 +53,41 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
     except argparse.ArgumentError as error:
         raise UsageError(f"{error.argument_name}: {error.message}", remedy="see oscope --help") from None
     return Settings(found.verbose, found.store), rest
+
+
+class WholeNumber:
+    """Turns what was typed into a whole number of a range."""
+
+    def __init__(self, option: str, least: int | None, most: int) -> None:
+        self.option = option
+        self.least = least
+        self.most = most
+
+    def __call__(self, value: object) -> int:
+        """Return the number; UsageError that names the option where it is none, or is out of range."""
+        text = str(value).strip()
+        if re.fullmatch(r"[+-]?[0-9]{1,100}", text) is None:
+            raise UsageError(f"{self.option} {text} is not a whole number", remedy=self._remedy())
+        number = int(text)
+        if number > self.most or (self.least is not None and number < self.least):
+            raise UsageError(f"{self.option} {text} is out of range", remedy=self._remedy())
+        return number
+
+    def _remedy(self) -> str:
+        low = "" if self.least is None else f"{self.least} to "
+        return f"give {low}{self.most}" if low else f"give {self.most} at most"
+
+
+def whole_number(
+    option: str,
+    *,
+    most: int,
+    help: str,  # noqa: A002 - as of typer.Option.
+    least: int | None = None,
+    metavar: str = "N",
+) -> Any:
+    """Return the declaration of an option of type int; without `least`, the command checks that bound."""
+    return typer.Option(option, metavar=metavar, parser=WholeNumber(option, least, most), help=help)
 
 
 def parse_option(option: str, parse: Callable[[str], Value], text: str) -> Value:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
+from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import (
     Selection,
     injected,
@@ -20,9 +20,11 @@ from oscope.cli.request import (
     parse_where,
     select,
 )
-from oscope.cli.targets import STANDARD_OUTPUT, Targets
+from oscope.cli.targets import Output, Targets, default_output, output_file, output_folder
 from oscope.errors import OscopeError, UsageError
+from oscope.guest.guest import MOST_CPUS
 from oscope.labs import LABS
+from oscope.plan import MOST_REPS, MOST_SEED
 
 if TYPE_CHECKING:
     from oscope.execution import Outcome
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from oscope.samples import Results
     from oscope.store import Store
 
-SURVEY_REPORT = Path("oscope-report.html")
+SURVEY_REPORT = "oscope-report.html"
 
 
 # Longer than other functions, and with more parameters: it is the table of the command's options.
@@ -51,7 +53,7 @@ def run(
             help="Levels of a factor, in place of the designed ones; repeatable.",
         ),
     ] = None,
-    reps: Annotated[int | None, typer.Option("--reps", metavar="N", help="Samples of each point.")] = None,
+    reps: Annotated[int | None, whole_number("--reps", most=MOST_REPS, help="Samples of each point.")] = None,
     precision: Annotated[
         str | None,
         typer.Option(
@@ -96,7 +98,9 @@ def run(
     ] = None,
     cpus: Annotated[
         int | None,
-        typer.Option("--cpus", metavar="N", help="CPUs of a guest. [default: 2; 1 to count instructions]"),
+        whole_number(
+            "--cpus", least=1, most=MOST_CPUS, help="CPUs of a guest. [default: 2; 1 to count instructions]"
+        ),
     ] = None,
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
@@ -123,26 +127,29 @@ def run(
     ] = False,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="N", help="Seed of the random order. [default: drawn, and recorded]"),
-    ] = None,
-    json: Annotated[
-        str | None,
-        typer.Option(
-            "--json", metavar="FILE|-", help="Write the record; - is standard output, and all else leaves it."
+        whole_number(
+            "--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn, and recorded]"
         ),
     ] = None,
+    json: Annotated[
+        Output | None,
+        output_file("--json", help="Write the record; - is standard output, and all else leaves it."),
+    ] = None,
     report: Annotated[
-        Path | None,
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            help="Write the report. [default: oscope-report.html for the survey, else none]",
+        Output | None,
+        output_file(
+            "--report", help="Write the report. [default: oscope-report.html for the survey, else none]"
         ),
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option("--figures", metavar="DIR", help="Write the figures as PNG and SVG into this folder."),
+        output_folder(
+            "--figures", help="Write the headline figures, one a question, as PNG and SVG into this folder."
+        ),
     ] = None,
+    all_figures: Annotated[
+        bool, typer.Option("--all-figures", help="With --figures: write every figure of the report.")
+    ] = False,
     resume: Annotated[
         str | None,
         typer.Option(
@@ -160,7 +167,9 @@ def run(
     """
     call: Settings = context.obj
     survey = not names and resume is None
-    targets = Targets(json, report or (SURVEY_REPORT if survey else None), figures)
+    if survey and report is None:
+        report = default_output(SURVEY_REPORT, "--report")
+    targets = Targets(json, report, figures, all_figures)
     targets.check()
     if resume is not None:
         given = {
@@ -224,8 +233,9 @@ def _refuse_with_resume(given: Mapping[str, object]) -> None:
 def _resume(run_id: str, place: str | None, targets: Targets) -> int:
     from oscope.store import Store
 
-    with Store.open(place) as store:
+    with Store.read(place) as store:
         full_id = store.resolve(run_id)
+    with Store.open(place) as store:
         return _measure_into(store, store.plan(full_id), Selection(), targets, resume=full_id)
 
 
@@ -260,37 +270,52 @@ def _measure_into(
                 f" (run {shown.run_id} keeps what was measured; go on with --resume {shown.run_id})"
             )
         raise
+    if outcome.status == "interrupted":
+        _leave(store, outcome, targets)
+        raise _interrupted(outcome.run_id)
     results = store.results(outcome.run_id)
     _write(results, outcome, targets)
     _judge(results, outcome, selection.named)
     return DONE
 
 
+def _leave(store: Store, outcome: Outcome, targets: Targets) -> None:
+    """Name the run after Ctrl-C, and write its record if asked: a summary would take seconds to compute."""
+    from oscope import terminal
+
+    out = terminal.console(to_standard_error=targets.take_standard_output)
+    terminal.print_stored(outcome.run_id, out)
+    if targets.json is not None:
+        from oscope import record
+
+        targets.json.write(record.to_json(store.results(outcome.run_id)))
+
+
 def _write(results: Results, outcome: Outcome, targets: Targets) -> None:
-    """Print the summary and write the files asked for; after Ctrl-C only what is quickly there."""
+    """Print the summary and write the files asked for."""
     from oscope import record, terminal
     from oscope.cli.summary import print_answers, print_results
     from oscope.report.analysis import Analysed
 
     # The summaries are computed once, for the terminal and for the report.
     results = Analysed.of(results)
-    finished = outcome.status == "done"
-    out = terminal.console(to_standard_error=targets.json == STANDARD_OUTPUT)
+    out = terminal.console(to_standard_error=targets.take_standard_output)
     print_results(results, out)
-    if targets.report is not None and finished:
+    if targets.report is not None:
         print_answers(results, LABS, out)
     terminal.print_stored(outcome.run_id, out)
     if targets.json is not None:
-        record.write(results, targets.json)
-    if targets.report is not None and finished:
-        from oscope.report import write
+        targets.json.write(record.to_json(results))
+    if targets.report is not None:
+        from oscope.report import encode
 
-        terminal.print_written(write(results, path=targets.report, labs=LABS), out)
-    if targets.figures is not None and finished:
+        targets.report.write(encode(results, LABS))
+        terminal.print_written(targets.report, out)
+    if targets.figures is not None:
         from oscope.report.figures import save
 
-        files = save(results, folder=targets.figures, labs=LABS)
-        terminal.print_written(f"{len(files)} figures in {targets.figures}", out)
+        files = save(results, targets.figures, LABS, choice="all" if targets.every_figure else "headline")
+        terminal.print_written(f"{len(files)} files of figures in {targets.figures}", out)
 
 
 def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
@@ -298,8 +323,6 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
     from oscope.report.analysis import shown_metrics
 
     run_id = outcome.run_id
-    if outcome.status == "interrupted":
-        raise _interrupted(run_id)
     if outcome.failures:
         more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
         raise OscopeError(

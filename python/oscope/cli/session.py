@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,7 +9,7 @@ import typer
 
 from oscope.cli.errors import DONE, FAILED, note
 from oscope.cli.options import EVERYWHERE, parse_option
-from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, new_file, output_file
 from oscope.errors import UsageError
 
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
@@ -29,8 +28,8 @@ def clean(
         str, typer.Argument(metavar="FILE", help="What script or asciinema recorded; - is standard input.")
     ],
     target: Annotated[
-        str, typer.Option("--output", "-o", metavar="OUT", help="The file to write; - is standard output.")
-    ] = STANDARD_OUTPUT,
+        Output, output_file("--output", "-o", help="The file to write; - is standard output.")
+    ] = TO_STANDARD_OUTPUT,
     timing: Annotated[
         str | None, typer.Option("--timing", metavar="T", help="The timing file that script wrote beside it.")
     ] = None,
@@ -54,18 +53,12 @@ def clean(
         raise UsageError("FILE is empty", remedy="name a recording, or - for standard input")
     if file == timing == "-":
         raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
-    check_data(target, "-o")
-    from oscope import whole
     from oscope.recording.clean import clean as write
     from oscope.recording.events import Size
 
     wanted = None if size is None else parse_option("--size", Size.parse, size)
-    if target == STANDARD_OUTPUT:
-        sys.stdout.flush()
-        findings = write(file, sys.stdout.buffer, timing=timing, size=wanted, marks=marks)
-    else:
-        with whole.writing(Path(target)) as output:
-            findings = write(file, output, timing=timing, size=wanted, marks=marks)
+    with target.open() as output:
+        findings = write(file, output, timing=timing, size=wanted, marks=marks)
     for text in (*findings.notes, *findings.troubles):
         note(text)
     return FAILED if findings.troubles else DONE
@@ -73,7 +66,7 @@ def clean(
 
 @app.command("record", short_help="Record a session.", epilog=EVERYWHERE)
 def record(
-    file: Annotated[str, typer.Argument(metavar="OUT", help="The file to write, a new one.")],
+    file: Annotated[Path, new_file(metavar="OUT", help="The file to write, a new one.")],
     command: Annotated[
         list[str] | None,
         typer.Argument(
@@ -85,8 +78,6 @@ def record(
 
     What is typed is kept only as far as it is shown. The exit code is the command's, as a shell tells it.
     """
-    if not file:
-        raise UsageError("OUT is empty", remedy="name a new file")
     from oscope.recording import making
 
-    return making.record(Path(file), command or making.shell())
+    return making.record(file, command or making.shell())

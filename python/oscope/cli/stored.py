@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oscope.cli.errors import note
 from oscope.cli.options import RunArgument, RunsArgument, Settings
-from oscope.cli.targets import STANDARD_OUTPUT, check_data, check_file
+from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, output_file
 
 if TYPE_CHECKING:
     from oscope.samples import Columns, Results
@@ -22,7 +21,7 @@ def list_runs(context: typer.Context) -> None:
     from oscope.store import Store
 
     settings: Settings = context.obj
-    with Store.open(settings.store) as opened:
+    with Store.read(settings.store) as opened:
         entries = opened.runs()
     terminal.print_runs(entries, terminal.console())
 
@@ -39,16 +38,19 @@ def show(context: typer.Context, run: RunArgument) -> None:
 def report(
     context: typer.Context,
     runs: RunsArgument,
-    target: Annotated[Path, typer.Option("--output", "-o", metavar="FILE.html", help="The file to write.")],
+    target: Annotated[
+        Output, output_file("--output", "-o", help="The HTML file to write; - is standard output.")
+    ],
 ) -> None:
     """Write one self-contained HTML report on one or several runs: it opens from disk, without a network."""
-    check_file(target, "-o")
     settings: Settings = context.obj
     results = load(runs, settings.store)
     from oscope.labs import LABS
-    from oscope.report import write
+    from oscope.report import encode
 
-    print(write(results, path=target, labs=LABS))
+    target.write(encode(results, LABS))
+    if target.path is not None:
+        print(target)
 
 
 def export(
@@ -62,16 +64,15 @@ def export(
         ),
     ],
     target: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is standard output.")
-    ] = STANDARD_OUTPUT,
+        Output, output_file("--output", "-o", help="The file to write; - is standard output.")
+    ] = TO_STANDARD_OUTPUT,
 ) -> None:
     """Write all samples of a run for other programs."""
-    check_data(target, "-o")
     settings: Settings = context.obj
     results = load([run], settings.store)
-    from oscope.export import export as write
+    from oscope.export import encode
 
-    write(results, form, target)
+    target.write(encode(results, form))
     if form != "json" and results.inspections:
         names = ", ".join(inspected.inspection for inspected in results.inspections)
         note(f"left out, since they have no samples: {names}: --format json has them")
@@ -82,7 +83,7 @@ def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") ->
     from oscope.samples import Results
     from oscope.store import Store
 
-    with Store.open(store) as opened:
+    with Store.read(store) as opened:
         loaded = [opened.results(run, columns=columns) for run in runs]
     return Results(
         tuple(experiment for results in loaded for experiment in results.experiments),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from math import floor, log10
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,22 +11,19 @@ from rich.segment import Segments
 from rich.text import Text
 
 from oscope import digits, disturbed
-from oscope.clocks import PER, UNIT, UNSEEN_BRIEFLY, clock_of
-from oscope.digits import Scale
+from oscope.clocks import PER, UNSEEN_BRIEFLY, clock_of
 from oscope.labs import LABS
-from oscope.labs.words import counted
+from oscope.labs.words import cause, counted
 from oscope.report import traces
 from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.report.build import answers
+from oscope.report.tables import fixed_levels, row_scale, shared_scale
 from oscope.samples import ExperimentResults, Inspected, PointSamples, Results
 from oscope.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 
 if TYPE_CHECKING:
     from oscope.experiment import Lab
     from oscope.statistics import Summary
-
-MOST_DIGITS = 5
-"""However narrow an interval is: the clock's rate is not known better, and it reads in steps of a tick."""
 
 MOST_NOTES = 12
 """Lines of notes on one experiment; the record has them all."""
@@ -55,14 +50,8 @@ def print_results(results: Results, out: Console) -> None:
 def print_experiment(results: Analysed, experiment: ExperimentResults, out: Console) -> None:
     """Print one experiment: its question, a row for each point, notes, and what was skipped."""
     _print_heading(experiment.experiment, experiment.question or experiment.title, out)
-    varied = experiment.varied()
-    fixed = [
-        name for name in (experiment.points[0].factors if experiment.points else ()) if name not in varied
-    ]
-    if fixed:
-        written = levels(experiment, experiment.points[0].factors)
-        given = ", ".join(f"{name}={written[name]}" for name in fixed)
-        out.print(Text(given, style="dim"))
+    if fixed := fixed_levels(experiment):
+        out.print(Text(", ".join(each.replace(" = ", "=", 1) for each in fixed), style="dim"))
     if any(results.summary(experiment, point, experiment.headline) for point in experiment.points):
         columns, hidden = summary_columns(results, experiment, out.width)
         # What is wider than the terminal is wrapped by it: a figure that is cut off tells nothing.
@@ -146,9 +135,10 @@ def summary_columns(
     points = [point for point, _ in measured]
     summaries = [summary for _, summary in measured]
     columns = [
-        [name, *(levels(experiment, point.factors)[name] for point in points)] for name in experiment.varied()
+        [name, *(levels(experiment, point.factors).get(name, digits.MISSING) for point in points)]
+        for name in experiment.varied()
     ]
-    columns += measurement_columns(headline, summaries, experiment.metrics[headline].unit)
+    columns += measurement_columns(headline, summaries, experiment.metrics[headline].shown_unit)
     hidden = []
     for further in (*_sample_columns(summaries), *_metric_columns(results, experiment, points)):
         if table_width([*columns, further]) > width:
@@ -178,25 +168,22 @@ def _metric_columns(
         if name in WORDS:
             yield [name, *(words_text(point, name) for point in points)]
         else:
-            yield median_column(name, figures, column.unit)
+            yield median_column(name, figures, column.shown_unit)
 
 
 def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
     """Return the columns of the median and of its 95 % interval; a row has the same decimals in both."""
-    scale = Scale.choose([s.median for s in summaries], [_half(s) for s in summaries], unit)
+    scale = shared_scale(summaries, unit)
     rows = [row_scale(scale, s) for s in summaries]
     medians = [row.text(s.median) for row, s in zip(rows, summaries, strict=True)]
-    intervals = [
-        f"{row.text(s.ci95[0])} to {row.text(s.ci95[1])}" if s.ci95 else digits.MISSING
-        for row, s in zip(rows, summaries, strict=True)
-    ]
+    intervals = [row.span(s.ci95) for row, s in zip(rows, summaries, strict=True)]
     return [aligned([_heading(name, scale.unit), *medians]), ["95 % interval", *intervals]]
 
 
 def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> list[str]:
     """Return the column of a further metric's medians, with the digits that their intervals allow."""
     present = [s for s in summaries if s]
-    scale = Scale.choose([s.median for s in present], [_half(s) for s in present], unit)
+    scale = shared_scale(present, unit)
     texts = [row_scale(scale, s).text(s.median) if s else digits.MISSING for s in summaries]
     return aligned([_heading(name, scale.unit), *texts])
 
@@ -205,16 +192,6 @@ def words_text(point: PointSamples, metric: str) -> str:
     """Return the word that all samples have, as 8 hexadecimal digits, or how many words there are."""
     found = words([point], metric)
     return digits.MISSING if not found else found[0] if len(found) == 1 else f"{len(found)} differ"
-
-
-def row_scale(scale: Scale, summary: Summary) -> Scale:
-    """Return the column's scale with the decimals of this row's interval: columns span decades."""
-    median = summary.median / scale.factor
-    if scale.unit == UNIT:
-        return Scale.choose([median], [_half(summary) or summary.std], UNIT)
-    own = Scale.choose([median], [(_half(summary) or 0) / scale.factor], "")
-    most = MOST_DIGITS - 1 - floor(log10(abs(median))) if median else own.decimals
-    return replace(scale, decimals=min(own.decimals, max(most, 0)))
 
 
 def shape(summary: Summary) -> str:
@@ -232,7 +209,8 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
         summary = results.summary(experiment, point, experiment.headline)
-        for text in (*point.notes, *_failures(point), *(summary.notes if summary else ())):
+        causes = dict.fromkeys(cause(each) for each in point.notes)
+        for text in (*causes, *_failures(point), *(summary.notes if summary else ())):
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
@@ -295,16 +273,13 @@ def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str
     return f"{named}{more}: "
 
 
-def _half(summary: Summary) -> float | None:
-    return None if summary.ci95 is None else (summary.ci95[1] - summary.ci95[0]) / 2
-
-
 def _heading(metric: str, unit: str) -> str:
     """Return a metric's name with its unit, which is told once even where the name ends in it."""
     name, _, end = metric.rpartition("_")
-    if metric == unit:
+    if unit in ("", metric):
         return metric
     if unit.endswith(("/s", PER)):
-        return f"{metric.removesuffix('_per_s')} [{unit}]"
+        what = metric.removesuffix("_per_s")
+        return unit if unit == f"{what}/s" else f"{what} [{unit}]"
     told = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
     return f"{name if name and told else metric} [{unit}]"

@@ -1,73 +1,175 @@
-"""Files that a command shall write: looked at before anything is measured, so that a typo costs no run."""
+"""Files and folders that a command writes: checked before the work begins, so that a typo costs no run.
+
+Every option or argument that names one is declared by `output_file`, `output_folder`, `store_file` or
+`new_file`; its value is then checked while the command line is parsed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
-from oscope.errors import UsageError
+import typer
+
+from oscope.atomic_write import atomic_write, resolve_file, resolve_folder
+from oscope.errors import OscopeError, UsageError
+from oscope.streams import is_standard_output_open
 
 STANDARD_OUTPUT = "-"
+_DASH = ", or - for standard output"
+
+
+@dataclass(frozen=True)
+class Output:
+    """A file that a command writes, or standard output."""
+
+    name: str
+    """As it was typed."""
+    path: Path | None
+    """The file, with symbolic links resolved; None: standard output."""
+
+    def __str__(self) -> str:
+        """Return the name."""
+        return self.name
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Give what to write into: a file appears whole, and only once the block has ended."""
+        if self.path is None:
+            sys.stdout.flush()
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+        else:
+            with atomic_write(self.path) as file:
+                yield file
+
+    def write(self, content: bytes) -> None:
+        """Write all of it. Raises OscopeError where the file cannot be written."""
+        with self.open() as file:
+            file.write(content)
+
+
+class OutputParser:
+    """Turns what was typed into what is written, once it is known that it can be written."""
+
+    def __init__(self, option: str, parse: Callable[[str], object]) -> None:
+        self.option = option
+        self.parse = parse
+
+    def __call__(self, value: object) -> object:
+        """Return what `value` names; UsageError that names the option where it cannot be written."""
+        text = str(value)
+        if not text:
+            raise UsageError(f"{self.option}: the name is empty", remedy="name a file")
+        try:
+            return self.parse(text)
+        except OscopeError as error:
+            raise UsageError(f"{self.option} {error.message}", remedy=error.remedy) from None
+
+
+def output_file(*names: str, help: str) -> Any:  # noqa: A002 - as of typer.Option.
+    """Return the declaration of an option of type `Output`."""
+    return typer.Option(*names, metavar="FILE|-", parser=OutputParser(_shortest(names), _output), help=help)
+
+
+def output_folder(*names: str, help: str) -> Any:  # noqa: A002
+    """Return the declaration of an option of type Path: a folder that is there, or can be made."""
+    return typer.Option(*names, metavar="DIR", parser=OutputParser(_shortest(names), _folder), help=help)
+
+
+def store_file(*names: str, help: str) -> Any:  # noqa: A002
+    """Return the declaration of an option of type Path: a store's file, which is made or added to."""
+    return typer.Option(*names, metavar="FILE", parser=OutputParser(_shortest(names), _file), help=help)
+
+
+def new_file(*, metavar: str, help: str) -> Any:  # noqa: A002
+    """Return the declaration of an argument of type Path: a file that is not there yet."""
+    return typer.Argument(metavar=metavar, parser=OutputParser(metavar, _new), help=help)
+
+
+def default_output(name: str, option: str) -> Output:
+    """Return the output that is written where `option` is not given."""
+    found = OutputParser(option, _output)(name)
+    if not isinstance(found, Output):
+        raise TypeError(found)
+    return found
+
+
+TO_STANDARD_OUTPUT = Output(STANDARD_OUTPUT, None)
 
 
 @dataclass(frozen=True)
 class Targets:
     """Where the results of a run go, beside the store and the terminal."""
 
-    json: str | None = None
-    """A file, or `-` for standard output."""
-    report: Path | None = None
+    json: Output | None = None
+    report: Output | None = None
     figures: Path | None = None
+    every_figure: bool = False
 
     def check(self) -> None:
-        """Raise UsageError where one of them cannot be written."""
-        if self.json is not None:
-            check_data(self.json, "--json")
-        if self.report is not None:
-            check_file(self.report, "--report")
-        if self.figures is not None:
-            check_folder(self.figures, "--figures")
+        """Raise UsageError where two of them are one file, or all figures go nowhere."""
+        check_distinct({"--json": self.json, "--report": self.report})
+        if self.every_figure and self.figures is None:
+            raise UsageError(
+                "--all-figures without --figures", remedy="say where: --figures DIR --all-figures"
+            )
+
+    @property
+    def take_standard_output(self) -> bool:
+        """Whether one of them is standard output, so that the summary has to go elsewhere."""
+        return is_standard_output(self.json) or is_standard_output(self.report)
 
 
-def check_data(target: str, option: str) -> None:
-    """Raise UsageError unless `target` is `-` or a file that can be written."""
-    if target != STANDARD_OUTPUT:
-        check_file(Path(target), option)
+def is_standard_output(target: Output | None) -> bool:
+    """Say whether data go to standard output."""
+    return target is not None and target.path is None
 
 
-def check_file(path: Path, option: str) -> None:
-    """Raise UsageError unless a file can be written at `path`; nothing is created or changed."""
-    if path.is_dir():
-        raise UsageError(f"{option} {path} is a folder", remedy="name a file in it")
-    if path.exists() and not path.is_file():
-        # Files appear by renaming a finished one, which would take the place of a device such as /dev/null.
-        raise UsageError(f"{option} {path} is not an ordinary file", remedy="name another file")
-    _check_parent(path, option)
+def check_distinct(targets: Mapping[str, Output | None]) -> None:
+    """Raise UsageError where two of the options name one file: the second would replace the first."""
+    seen: dict[Path | None, str] = {}
+    for option, target in targets.items():
+        if target is None:
+            continue
+        if target.path in seen:
+            what = "standard output" if target.path is None else target.name
+            raise UsageError(
+                f"{seen[target.path]} and {option} are both {what}", remedy="name two different files"
+            )
+        seen[target.path] = option
 
 
-def check_folder(path: Path, option: str) -> None:
-    """Raise UsageError unless `path` is a folder that can be written into, or can be made."""
-    if path.is_dir():
-        _check_access(path, option, path)
-    elif path.exists():
-        raise UsageError(f"{option} {path} is not a folder", remedy="name a folder")
-    else:
-        _check_parent(path, option)
+def _shortest(names: tuple[str, ...]) -> str:
+    return min(names, key=len)
 
 
-def _check_parent(path: Path, option: str) -> None:
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(
-            f"{option} {path}: the folder {folder} does not exist", remedy=f"make it: mkdir -p {folder}"
-        )
-    _check_access(path, option, folder)
+def _output(text: str) -> Output:
+    if text != STANDARD_OUTPUT:
+        return Output(text, resolve_file(Path(text), alternative=_DASH))
+    if not is_standard_output_open():
+        raise OscopeError("- is standard output, which is closed", remedy="name a file")
+    return Output(text, None)
 
 
-def _check_access(path: Path, option: str, folder: Path) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise UsageError(
-            f"{option} {path}: the folder {folder} is not writable",
-            remedy=f"name another place with {option}",
-        )
+def _folder(text: str) -> Path:
+    resolve_folder(Path(text))
+    return Path(text)
+
+
+def _file(text: str) -> Path:
+    if text == STANDARD_OUTPUT:
+        raise OscopeError("- is standard output, which is no store", remedy="name a file")
+    return resolve_file(Path(text))
+
+
+def _new(text: str) -> Path:
+    path = Path(text)
+    if os.path.lexists(path):
+        raise OscopeError(f"{path} is there already", remedy="name a new file, or remove it")
+    return resolve_file(path)

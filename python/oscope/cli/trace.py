@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from oscope.cli.targets import Output, output_file
 from oscope.errors import UsageError
 
 
@@ -24,7 +25,7 @@ def trace(
     faults: Annotated[bool, typer.Option("--faults", help="Page faults.")] = False,
     events: Annotated[bool, typer.Option("--events", help="Each system call in order.")] = False,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="Write what was found; - is standard output.")
+        Output | None, output_file("--json", help="Write what was found; - is standard output.")
     ] = None,
 ) -> int:
     """Trace a command and all that descends from it, from its first instruction on.

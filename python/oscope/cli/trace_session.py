@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import orjson
 
-from oscope.errors import OscopeError, UsageError
+from oscope.cli.targets import Output, is_standard_output
+from oscope.errors import OscopeError
 from oscope.trace.command import Ended, WaitingCommand
 from oscope.trace.tracer import Losses, Tracer, Tracing
 
 SCHEMA = "oscope.trace/1"
-STANDARD_OUTPUT = "-"
 Order = Literal["none", "each"]
 """Whether each call is told in order."""
 
@@ -44,17 +42,15 @@ class Traced:
         }
 
 
-def run(command: Sequence[str], kinds: Sequence[str], order: Order, json_file: str | None) -> int:
+def run(command: Sequence[str], kinds: Sequence[str], order: Order, target: Output | None) -> int:
     """Trace `command` and tell what was found; return the command's exit code.
 
-    Raises UsageError for a command or a file that cannot be, OscopeError where the tracing fails.
+    Raises UsageError for a command that cannot be, OscopeError where the tracing fails.
     """
-    if json_file not in (None, STANDARD_OUTPUT) and not Path(str(json_file)).absolute().parent.is_dir():
-        raise UsageError(f"--json {json_file}: there is no such folder", remedy="make it first")
     traced = measure(command, kinds, order)
-    if json_file is not None:
-        _write(traced, json_file)
-    if json_file != STANDARD_OUTPUT:
+    if target is not None:
+        target.write(orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n")
+    if not is_standard_output(target):
         from oscope.cli import trace_report
         from oscope.terminal import console
 
@@ -118,15 +114,3 @@ def _all_losses(found: Sequence[Tracing]) -> Losses:
         map_full=dict(full),
         recursion=sum(tracing.losses.recursion for tracing in found),
     )
-
-
-def _write(traced: Traced, destination: str) -> None:
-    text = orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n"
-    if destination == STANDARD_OUTPUT:
-        sys.stdout.buffer.write(text)
-        sys.stdout.flush()
-    else:
-        # Imported where it is needed: it takes as long as attaching a tracer.
-        from oscope.record import write_whole
-
-        write_whole(Path(destination), text)

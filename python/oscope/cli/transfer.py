@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE, parse_option
-from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.cli.targets import Output, is_standard_output, output_file, output_folder
 from oscope.errors import UsageError
 from oscope.units import parse_duration
 
@@ -49,8 +51,8 @@ app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False
 def _begin(context: typer.Context) -> None:
     """Send files to a host where `oscope transfer receive` runs, each verified before it has its name.
 
-    Nothing is encrypted, and the receiver takes what anybody sends who can connect to it: use it on loopback
-    or in a network that you trust.
+    Nothing is encrypted. From its own machine a receiver takes only what its own user and root send; from
+    others, what anybody sends who can connect to it: use it on loopback or in a network that you trust.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -59,7 +61,7 @@ def _begin(context: typer.Context) -> None:
 # With more parameters than other functions: it is the table of the command's options.
 @app.command("receive", short_help="Receive files into a folder.", epilog=EVERYWHERE)
 def receive(
-    into: Annotated[str, typer.Option("--into", metavar="DIR", help="The folder that files go into.")],
+    into: Annotated[Path, output_folder("--into", help="The folder that files go into.")],
     listen: Annotated[
         str,
         typer.Option(
@@ -88,15 +90,16 @@ def receive(
     A file has its name only once it is whole and verified; nothing is written outside the folder. What an
     interrupted transfer has left is gone on with when the sender tries again.
 
-    Nothing is encrypted, and whoever can connect may send: by default only this machine can (127.0.0.1).
-    With --device nothing is gone on with.
+    Nothing is encrypted. By default only this machine can connect (127.0.0.1), and of its users only the one
+    who receives, and root, may send. Whoever connects from another machine may send. With --device nobody is
+    looked up, and nothing is gone on with.
     """
     _check_address("--listen", listen)
     common = _common(method, stall, device, descriptors)
     from oscope.cli.transfer_shown import Shown
     from oscope.transfer import session
 
-    receiving = session.Receiving(into, listen, once=once, verify=not no_verify, common=common)
+    receiving = session.Receiving(str(into), listen, once=once, verify=not no_verify, common=common)
     with Shown("receiver") as shown:
         session.receive(receiving, shown)
     return DONE
@@ -131,10 +134,9 @@ def send(
     device: DeviceOption = None,
     descriptors: DescriptorsOption = False,
     target: Annotated[
-        str | None,
-        typer.Option(
+        Output | None,
+        output_file(
             "--json",
-            metavar="FILE|-",
             help="Write the figures of both sides as a JSON object; - is standard output, without the table.",
         ),
     ] = None,
@@ -150,8 +152,6 @@ def send(
     if no_verify and digest is not None:
         raise UsageError(f"--no-verify and --digest {digest} exclude each other", remedy="leave one out")
     _check_address("the last argument", address)
-    if target is not None:
-        check_data(target, "--json")
     if device is not None and digest not in {None, "sha512"}:
         raise UsageError(f"--device {device} verifies by sha512, not {digest}", remedy="leave out --digest")
     common = _common(method, stall, device, descriptors)
@@ -160,10 +160,10 @@ def send(
 
     usual = "blake3" if device is None else "sha512"
     sending = session.Sending(files, address, "none" if no_verify else digest or usual, common)
-    with Shown("sender", tables=target != STANDARD_OUTPUT) as shown:
+    with Shown("sender", tables=not is_standard_output(target)) as shown:
         done = session.send(sending, shown)
     if target is not None:
-        _write(to_object(done), target)
+        target.write(f"{json.dumps(to_object(done))}\n".encode())
     return DONE
 
 
@@ -198,17 +198,3 @@ def _check_address(what: str, text: str) -> None:
     found = _ADDRESS.fullmatch(text)
     if found is None or int(found[2]) > MOST_PORT:
         raise UsageError(f"{what}: {text!r} is not ADDR:PORT", remedy=f"write it like {DEFAULT_ADDRESS}")
-
-
-def _write(data: dict[str, object], target: str) -> None:
-    """Write one JSON object to a file, whole or not at all, or to standard output."""
-    import json
-    from pathlib import Path
-
-    text = json.dumps(data)
-    if target == STANDARD_OUTPUT:
-        print(text)
-        return
-    from oscope.record import write_whole
-
-    write_whole(Path(target), f"{text}\n".encode())

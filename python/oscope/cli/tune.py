@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,9 +53,7 @@ def tune(
             raise OscopeError(
                 f"{words[0]} cannot be run ({error.strerror})", remedy="check its name and PATH"
             ) from error
-    if status != 0:
-        sys.exit(status if status > 0 else 128 - status)
-    return DONE
+    return status if status >= 0 else 128 - status
 
 
 def told(held: Sequence[Held]) -> list[str]:

@@ -9,7 +9,7 @@ import typer
 from oscope.cli.errors import DONE
 from oscope.cli.options import RunArgument, Settings
 from oscope.cli.stored import load
-from oscope.cli.targets import STANDARD_OUTPUT, check_data
+from oscope.cli.targets import Output, is_standard_output, output_file
 from oscope.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def explain_variation(
         typer.Option("--metric", metavar="M", help="Explain this one. [default: each experiment's first]"),
     ] = None,
     target: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write the shares as JSON; - is standard output."),
+        Output | None,
+        output_file("--json", help="Write the shares as JSON; - is standard output."),
     ] = None,
 ) -> int:
     """Tell what the variation of a run's samples goes with, as far as it goes beyond chance.
@@ -40,8 +40,6 @@ def explain_variation(
     that goes with each is told with a 95 % interval, the rest as unexplained, and the slowest samples with
     what was unusual in them. Fewer than 50 samples of a point say nothing.
     """
-    if target is not None:
-        check_data(target, "--json")
     settings: Settings = context.obj
     from oscope import terminal
     from oscope.report import variation
@@ -62,8 +60,8 @@ def explain_variation(
         from oscope import record
 
         data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in told]}
-        record.write_out(record.dump(data), target)
-    if target != STANDARD_OUTPUT:
+        target.write(record.dump(data))
+    if not is_standard_output(target):
         for each in told:
             _print(results, *each, terminal.console())
     return DONE

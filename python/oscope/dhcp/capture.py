@@ -5,20 +5,25 @@ Python alone takes longer to step from packet to packet than tcpdump does for it
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from oscope.child import Child
 from oscope.errors import OscopeError, ProbeError
 from oscope.locate import find_probe
 
+STANDARD_INPUT = "standard input"
 _EXPLAINED = "its last words: oscope-probe: "
 """What comes before a reason of the verb's own."""
+_PIPE = "pipe a capture into it: tcpdump -w - | oscope dhcp -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,8 @@ class Packet:
     """None also for Linux cooked captures, which do not keep it."""
     vlans: tuple[int, ...]
     """The outermost first."""
+    tunnels: tuple[str, ...]
+    """Such as `VXLAN 42`, the outermost first."""
     source: str
     destination: str
     ip_options: int
@@ -57,7 +64,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class Counted:
-    """Packets that were not understood: why, how many, and the number of the first."""
+    """Packets that were not read: why, or what they are; how many, and the number of the first."""
 
     why: str
     packets: int
@@ -76,6 +83,8 @@ class End:
     last_ns: int | None
     not_read: tuple[Counted, ...]
     """Packets of link types that are not known, and malformed ones."""
+    not_supported: tuple[Counted, ...]
+    """Packets of other protocols that give addresses, such as DHCPv6, and those in tunnels not read."""
     error: str | None
     """Where and how the capture is cut or damaged: what is behind that was not read."""
 
@@ -85,11 +94,10 @@ class PacketReader(Child):
 
     subject = "oscope-probe dhcp"
 
-    def __init__(self, path: Path) -> None:
-        """Open the capture; OSError where that fails."""
-        self._path = path
-        with path.open("rb") as file:
-            super().__init__([find_probe(), "dhcp"], stdin=file.fileno())
+    def __init__(self, name: str, descriptor: int) -> None:
+        """Start it; messages call the capture `name`."""
+        self._name = name
+        super().__init__([find_probe(), "dhcp"], stdin=descriptor)
 
     def __enter__(self) -> PacketReader:
         """Return itself."""
@@ -115,22 +123,40 @@ class PacketReader(Child):
         if not explained:
             raise ProbeError(f"{self.subject} failed{words}", remedy="build it anew with `make setup`")
         message, _, remedy = reason.partition("; ")
-        raise OscopeError(f"{self._path} {message}", remedy=remedy or None)
+        raise OscopeError(f"{self._name} {message}", remedy=remedy or None)
 
 
-def read_packets(path: Path) -> Iterator[Packet | End]:
+def read_packets(path: Path | None) -> Iterator[Packet | End]:
     """Yield what may be DHCP in a pcap or pcapng file, and `End` at last, also of a capture that is cut.
 
-    Raises OscopeError where the file cannot be opened, or is no capture that can be read.
+    None is standard input. Raises OscopeError where that or the file cannot be read, or is no capture.
     """
+    with contextlib.ExitStack() as cleanup:
+        if path is None:
+            reader = PacketReader(STANDARD_INPUT, _standard_input())
+        else:
+            file = cleanup.enter_context(_opened(path))
+            reader = PacketReader(str(path), file.fileno())
+        yield from cleanup.enter_context(reader).events()
+
+
+def _opened(path: Path) -> BinaryIO:
     if path.is_dir():
         raise OscopeError(f"{path} is a folder", remedy="name a file written by tcpdump -w or Wireshark")
     try:
-        reader = PacketReader(path)
+        return path.open("rb")
     except OSError as error:
         raise OscopeError(f"{path}: {error.strerror}", remedy="name a packet capture") from error
-    with reader:
-        yield from reader.events()
+
+
+def _standard_input() -> int:
+    """Return its descriptor. OscopeError where it is closed, or a terminal."""
+    # One that was closed at the start is open for writing: see oscope.streams.
+    if not sys.stdin.readable() or fcntl.fcntl(0, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+        raise OscopeError(f"{STANDARD_INPUT} is closed", remedy=_PIPE)
+    if sys.stdin.isatty():
+        raise OscopeError(f"{STANDARD_INPUT} is a terminal", remedy=_PIPE)
+    return sys.stdin.fileno()
 
 
 def _parse(line: bytes) -> Packet | End:
@@ -154,6 +180,7 @@ def _packet(told: Mapping[str, Any]) -> Packet:
         link_source=bytes.fromhex(link.get("source", "")) or None,
         link_destination=bytes.fromhex(link.get("destination", "")) or None,
         vlans=tuple(told["vlans"]),
+        tunnels=tuple(told["tunnels"]),
         source=told["source"],
         destination=told["destination"],
         ip_options=told["ip_options"],
@@ -168,9 +195,20 @@ def _packet(told: Mapping[str, Any]) -> Packet:
 
 def _end(told: Mapping[str, Any]) -> End:
     kinds = [
-        *(Counted(f"link type {one['link_type']}", one["packets"], one["first"]) for one in told["skipped"]),
+        *(Counted(_link_type(one), one["packets"], one["first"]) for one in told["skipped"]),
         *(Counted(one["why"], one["packets"], one["first"]) for one in told["malformed"]),
     ]
     return End(
-        told["format"], told["packets"], told["first_ns"], told["last_ns"], tuple(kinds), told["error"]
+        format=told["format"],
+        packets=told["packets"],
+        first_ns=told["first_ns"],
+        last_ns=told["last_ns"],
+        not_read=tuple(kinds),
+        not_supported=tuple(Counted(one["what"], one["packets"], one["first"]) for one in told["not_read"]),
+        error=told["error"],
     )
+
+
+def _link_type(skipped: Mapping[str, Any]) -> str:
+    name = f" ({skipped['name']})" if skipped["name"] else ""
+    return f"link type {skipped['link_type']}{name}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from oscope.dhcp.capture import End, Packet, read_packets
+from oscope.dhcp.capture import STANDARD_INPUT, Counted, End, Packet, read_packets
 from oscope.dhcp.message import CLIENT_IDENTIFIER, FROM_SERVER, Message, parse
+from oscope.digits import format_count
 from oscope.errors import OscopeError
 
 MOST = 50_000
@@ -14,6 +15,8 @@ MOST = 50_000
 FOREVER = 0xFFFF_FFFF
 """A lease that does not end (RFC 2131, 3.3)."""
 NS_PER_S = 1_000_000_000
+_OTHER_PROTOCOLS = frozenset({"DHCPv6", "IPCP"})
+"""That give addresses, too; what else is not supported are tunnels."""
 _NOWHERE = "0.0.0.0"  # noqa: S104 (an address that is compared with, not bound)
 
 
@@ -90,7 +93,8 @@ class Lease:
 class Conversation:
     """All that a capture shows of DHCP for IPv4."""
 
-    path: Path
+    path: Path | None
+    """None: standard input."""
     end: End | None
     """What is known of the whole capture; None where reading ended early, after `MOST` messages."""
     spoken: tuple[Spoken, ...]
@@ -98,6 +102,11 @@ class Conversation:
     leases: tuple[Lease, ...]
     tcp: tuple[int, ...]
     """Numbers of TCP packets from or to the same ports: not DHCP."""
+
+    @property
+    def name(self) -> str:
+        """What messages call the capture."""
+        return _name(self.path)
 
     @property
     def servers(self) -> tuple[str, ...]:
@@ -113,9 +122,10 @@ class Conversation:
         return next((one.packet.time_ns for one in reversed(self.spoken)), None)
 
 
-def read(path: Path) -> Conversation:
-    """Read a pcap or pcapng file. Memory is bounded: of more than `MOST` messages, the first are kept.
+def read(path: Path | None) -> Conversation:
+    """Read a pcap or pcapng file, or standard input if None.
 
+    Memory is bounded: of more than `MOST` messages, the first are kept.
     Raises OscopeError where it cannot be opened, is no capture, is of a link type that is not known, or has
     no DHCP. A capture that is cut or damaged further on is no error here: `end.error` tells.
     """
@@ -127,23 +137,45 @@ def read(path: Path) -> Conversation:
         elif not found.follow(event):
             break
     if not found.spoken:
-        raise OscopeError(
-            f"{path} has {_nothing(found, end)}", remedy="capture while a client asks: tcpdump -w"
-        )
+        raise OscopeError(f"{_name(path)} has {_nothing(found, end)}", remedy=_remedy(end))
     return Conversation(
         path, end, tuple(found.spoken), tuple(found.clients), tuple(found.leases), tuple(found.tcp)
     )
+
+
+def _name(path: Path | None) -> str:
+    return STANDARD_INPUT if path is None else str(path)
 
 
 def _nothing(found: _Following, end: End | None) -> str:
     """Say what there is instead of DHCP."""
     if end is None:
         return "no DHCP for IPv4"
-    told = f"no DHCP for IPv4 in its {end.packets} packets"
-    parts = [f"{one.packets} of {one.why}" for one in end.not_read]
+    told = f"no DHCP for IPv4 in its {_packets(end.packets)}"
+    parts = [not_supported(one) for one in end.not_supported]
+    parts += [f"{one.packets} of {one.why}" for one in end.not_read]
     parts += [f"{len(found.tcp)} of TCP"] if found.tcp else []
     parts += [f"it is {end.error}"] if end.error else []
     return f"{told} ({', '.join(parts)})" if parts else told
+
+
+def not_supported(counted: Counted) -> str:
+    """Say what packets are that are seen and not read."""
+    return f"{_packets(counted.packets)} of {counted.why}: not supported"
+
+
+def _packets(count: int) -> str:
+    return f"{format_count(count)} packet{'' if count == 1 else 's'}"
+
+
+def _remedy(end: End | None) -> str:
+    """Say which capture would show DHCP."""
+    kinds = {one.why for one in end.not_supported} if end is not None else set()
+    if kinds & _OTHER_PROTOCOLS:
+        return "only DHCP for IPv4 is read: capture UDP ports 67 and 68"
+    if kinds:
+        return "capture where the packets are out of the tunnel"
+    return "capture while a client asks: tcpdump -w"
 
 
 class _Following:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from oscope import catalogue
 from oscope.errors import OscopeError, ProbeError, UsageError
 from oscope.experiment import Level
 from oscope.session import RefusedError, Session
@@ -69,11 +70,28 @@ class FileSession(Session):
         Raises UsageError where the request is wrong, OscopeError where the file or the machine cannot or it
         went wrong, ProbeError where the probe is lost or silent for longer than `limit_s`.
         """
+        _check(workload, params)
         try:
             sample = self.measure(workload, params, limit_s=limit_s)
         except RefusedError as error:
             raise _error(error.refusal) from None
         return Transfer.of(sample.metrics)
+
+
+def _check(workload: str, params: Mapping[str, Level]) -> None:
+    """Raise UsageError, in terms of the options, for a level that the probe does not allow."""
+    known = catalogue.load().workload(workload)
+    for name, level in params.items():
+        parameter = known.parameter(name)
+        if parameter is None:
+            continue  # The probe itself refuses what it does not know.
+        try:
+            catalogue.check_level(parameter, level)
+        except UsageError as error:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                error.message.replace(f"{name}=", f"{option} ", 1), remedy=error.remedy
+            ) from None
 
 
 def _error(refusal: Refusal) -> OscopeError:

@@ -59,12 +59,13 @@ def _probe() -> tuple[list[Finding], Mapping[str, Any] | None]:
 
 
 def _store(place: str | None) -> Finding:
-    """Open the store, which makes it if need be; the run that follows would do the same."""
+    """Open the store as it is; where it is not there, tell whether a run could make it."""
     from oscope.store import Store
 
     needed_for = "keeping what is measured"
     try:
-        with Store.open(place) as store:
+        Store.check(place)
+        with Store.read(place) as store:
             runs = len(store.runs())
     except OscopeError as error:
         return Finding("store", "missing", error.message, needed_for, error.remedy or "name another --store")

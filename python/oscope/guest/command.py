@@ -20,6 +20,7 @@ from oscope.guest.guest import Guest
 from oscope.guest.machine import Accelerator, Link, Machine, Wanted, for_command
 from oscope.kernel import Kernel, find
 from oscope.locate import find_probe
+from oscope.streams import write_now
 
 BOOT_LIMIT_S: dict[Accelerator, float] = {"kvm": 60.0, "tcg": 300.0}
 """virtme-ng's own first process takes 8 s on an idle machine by emulation, and minutes on a busy one."""
@@ -87,12 +88,7 @@ def run(guest: Guest, command: Sequence[str], limit_s: float = TIME_LIMIT_S) -> 
 
 def taker(stream: TextIO) -> Taker:
     """Return what writes to `stream` at once."""
-
-    def take(chunk: bytes) -> None:
-        stream.buffer.write(chunk)
-        stream.buffer.flush()
-
-    return take
+    return lambda chunk: write_now(stream, chunk)
 
 
 @contextlib.contextmanager

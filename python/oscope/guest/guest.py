@@ -13,8 +13,10 @@ MEMORY_BYTES = 1 << 30
 LEAST_MEMORY_BYTES = 192 << 20
 """The initramfs alone takes 30 MB, twice while it is unpacked."""
 CPUS = {"instructions": 1, "wall": 2}
-_MOST_CPUS = 64
+MOST_CPUS = 64
 """CONFIG_NR_CPUS of the guests' kernels."""
+_MOST_MEMORY_BYTES = 1 << 40
+"""What QEMU's CPUs address: 40 bits."""
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,18 @@ class Guest:
                 f"the instructions clock counts those of one CPU, not of {self.cpus}",
                 remedy="leave out --cpus, or use --clock wall",
             )
-        if not 1 <= self.cpus <= _MOST_CPUS:
-            raise UsageError(f"a guest cannot have {self.cpus} CPUs", remedy=f"give 1 to {_MOST_CPUS}")
+        if not 1 <= self.cpus <= MOST_CPUS:
+            raise UsageError(f"a guest cannot have {self.cpus} CPUs", remedy=f"give 1 to {MOST_CPUS}")
         if self.memory_bytes < LEAST_MEMORY_BYTES:
             raise UsageError(
                 f"{self.memory_bytes} B of memory are too few for a guest",
                 remedy=f"give {LEAST_MEMORY_BYTES >> 20}M or more",
+            )
+
+        if self.memory_bytes > _MOST_MEMORY_BYTES:
+            raise UsageError(
+                f"{self.memory_bytes} B of memory are too many for a guest",
+                remedy=f"give {_MOST_MEMORY_BYTES >> 30}G or less",
             )
 
     def to_object(self) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from oscope.kernel import build, recipe
 from oscope.kernel.kernel import Kernel
 from oscope.kernel.listener import Listener
 from oscope.kernel.recipe import Recipe
-from oscope.plan import Plan, draw_seed, make_plan
+from oscope.plan import Plan, check_seed, draw_seed, make_plan
 from oscope.record import to_record
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, Comparison, compare_results
@@ -52,6 +52,8 @@ class Amount:
 
     def check(self) -> None:
         """Raise UsageError where nothing could be told from it."""
+        if self.seed is not None:
+            check_seed(self.seed)
         if self.boots < BOOTS:
             raise UsageError(
                 f"{self.boots} boots a side give no verdict", remedy=f"give --boots {BOOTS} or more"

@@ -17,6 +17,8 @@ _REMEDY = "make it with git format-patch from the folder of the kernel's source"
 _HEADER = re.compile(
     rb"^--- ([^\t\r\n]+)[^\n]*\n\+\+\+ ([^\t\r\n]+)|^(?:rename|copy) (?:from|to) ([^\r\n]+)", re.MULTILINE
 )
+_CHANGE = re.compile(rb"^(?:@@ -\d|(?:rename|copy) from |(?:new|deleted) file mode |old mode )", re.MULTILINE)
+"""A hunk, or what git writes of a change that has none."""
 _FAILED = re.compile(r"^Hunk #(\d+) (?:FAILED|NOT MERGED) at (\d+)", re.MULTILINE)
 _FUZZ = re.compile(r"^Hunk #(\d+) succeeded at \d+ with fuzz (\d+)", re.MULTILINE)
 _FILE = re.compile(r"^(?:patching|checking) file '?([^'\n]+?)'?(?: \(.*\))?$", re.MULTILINE)
@@ -49,6 +51,14 @@ class Patch:
             raise UsageError(f"the patch {self.name} changes no file", remedy=_REMEDY)
         return list(found)
 
+    def check(self) -> None:
+        """Raise UsageError where it is no patch, or names a file outside of the source."""
+        if not self.text.strip():
+            raise UsageError(f"the patch {self.name} is empty", remedy=_REMEDY)
+        self.files()
+        if not _CHANGE.search(self.text):
+            raise UsageError(f"the patch {self.name} has no hunk (@@ … @@)", remedy=_REMEDY)
+
     def shared_files(self) -> list[str]:
         """Return those of the files on which others depend: all but C files and the documentation."""
         return [
@@ -69,15 +79,23 @@ def known() -> list[str]:
 
 
 def find(text: str) -> Patch:
-    """Return the patch that `text` means: the name of one of Oscope's, or a file. Raises UsageError."""
+    """Return the patch that `text` means: the name of one of Oscope's, or a file.
+
+    Raises UsageError where there is none, or what is there is no patch.
+    """
     path = places.PATCHES / f"{text}{SUFFIX}" if text in known() else Path(text).expanduser()
     try:
-        return Patch(path.name.removesuffix(SUFFIX), path.read_bytes())
+        # To read a pipe could take forever.
+        if path.exists() and not path.is_file():
+            raise UsageError(f"the patch {text} is not a regular file", remedy=_REMEDY)
+        found = Patch(path.name.removesuffix(SUFFIX), path.read_bytes())
     except OSError as error:
         raise UsageError(
             f"there is no patch {text} ({error.strerror})",
             remedy=f"name a file, or one of {', '.join(known())}",
         ) from error
+    found.check()
+    return found
 
 
 @dataclass(frozen=True)

@@ -213,13 +213,17 @@ class _Session:
             content = b""
         if content:
             self._cast.output(content)
-            _write_all(1, content)
+            _pass_on(content)
         else:
             self._selector.unregister(self._inner)
 
     def _type(self) -> bool:
         """Pass on what was typed; return whether more may come."""
-        content = os.read(0, _CHUNK)
+        try:
+            content = os.read(0, _CHUNK)
+        except OSError:
+            # It was closed: nothing will be typed.
+            content = b""
         with contextlib.suppress(OSError):
             _write_all(self._inner, content or _END_OF_INPUT)
         if not content:
@@ -252,6 +256,19 @@ def _signals(told: set[int]) -> Iterator[int]:
 def _write_all(descriptor: int, content: bytes) -> None:
     while content:
         content = content[os.write(descriptor, content) :]
+
+
+def _pass_on(content: bytes) -> None:
+    """Show what the command sent."""
+    try:
+        _write_all(1, content)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OscopeError(
+            f"standard output cannot be written ({error.strerror})",
+            remedy="send it elsewhere; the command was ended",
+        ) from error
 
 
 def shell() -> list[str]:

@@ -12,22 +12,23 @@ if TYPE_CHECKING:
     from oscope.samples import Results
 
 
+def encode(results: Results, labs: Sequence[Lab]) -> bytes:
+    """Return the report of `results` as an HTML file. Equal results give equal bytes."""
+    from oscope.report.build import build
+    from oscope.report.page import render
+
+    return render(build(results, labs)).encode()
+
+
 def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
     """Write the report of `results` to the HTML file at `path`, whole or not at all, and return its path.
 
     Equal results give an equal file, byte for byte. OscopeError where it cannot be written.
     """
-    from oscope.record import write_whole
-    from oscope.report.build import build
-    from oscope.report.page import render
+    from oscope.atomic_write import resolve_file, write_bytes
 
     path = Path(path)
     # Asked before the work is done: a large report takes seconds.
-    if not path.parent.is_dir():
-        from oscope.errors import OscopeError
-
-        raise OscopeError(
-            f"{path} cannot be written: there is no folder {path.parent}", remedy=f"mkdir -p {path.parent}"
-        )
-    write_whole(path, render(build(results, labs)).encode())
+    resolve_file(path)
+    write_bytes(path, encode(results, labs))
     return path

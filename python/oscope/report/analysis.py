@@ -113,4 +113,5 @@ def paired_difference(
         return None
     exact = counted(results.metrics[metric].unit)
     step = 0.0 if exact else max(results.resolution(point, metric) for point in (a, b))
-    return summarise([second[block] - first[block] for block in shared], shared, resolution=step)
+    differences = [second[block] - first[block] for block in shared]
+    return summarise(differences, shared, resolution=step, kind="difference")

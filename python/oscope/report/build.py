@@ -11,7 +11,7 @@ from oscope.digits import format_count
 from oscope.experiment import Lab
 from oscope.report import embed, experiments, method
 from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
+from oscope.report.document import Figure, Section, Table
 from oscope.report.embed import Packed
 from oscope.report.experiments import ExperimentView
 from oscope.samples import ExperimentResults, Results
@@ -28,6 +28,11 @@ class LabPart:
     title: str
     document: str
     sections: Sequence[Section]
+
+    @property
+    def headline(self) -> Sequence[Figure]:
+        """The figure of each question that answers it: the first of its section."""
+        return [section.figures[0] for section in self.sections if section.figures]
 
 
 @dataclass(frozen=True)

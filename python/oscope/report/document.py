@@ -42,5 +42,6 @@ class Section:
     """Further paragraphs."""
     tables: Sequence[Table] = ()
     figures: Sequence[Figure] = ()
+    """The first one is the headline: it answers the question, and is what `oscope run --figures` writes."""
     missing: str = ""
     """What could not be measured here, why, and how to get it."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from oscope import disturbed
 from oscope.digits import Scale, format_count, format_value
+from oscope.labs.words import cause
 from oscope.report import plots, traces, variation
 from oscope.report.analysis import WORDS, Analysed, label, level_text, measured, shown_metrics
 from oscope.report.document import Figure, Table
@@ -102,9 +103,9 @@ def _figures(results: Analysed, experiment: ExperimentResults, metric: str) -> l
     points = [point for point in experiment.points if len(measured(point, metric)[0])]
     column = experiment.metrics[metric]
     summaries = [results.summary(experiment, point, metric) for point in points]
-    scale = shared_scale([each for each in summaries if each is not None], column.unit)
+    scale = shared_scale([each for each in summaries if each is not None], column.shown_unit)
     colours = _colours(experiment, points)
-    name = meaning(column)
+    name = f"{meaning(column)} ({metric})"
     axis_title = f"{metric} [{scale.unit}]" if scale.unit not in ("", metric) else metric
     dots = [
         dot(
@@ -157,10 +158,9 @@ def _names(experiment: ExperimentResults) -> tuple[str, ...]:
 
 def _colours(experiment: ExperimentResults, points: Iterable[PointSamples]) -> list[int]:
     """Colour by the factor with the fewest levels: what is compared stands out."""
-    levels = {
-        name: list(dict.fromkeys(point.factors[name] for point in experiment.points))
-        for name in experiment.varied()
-    }
+    # Of factors that have a meaning at every point.
+    everywhere = [n for n in experiment.varied() if all(n in point.factors for point in experiment.points)]
+    levels = {name: experiment.levels(name) for name in everywhere}
     few = sorted((len(found), name) for name, found in levels.items() if len(found) <= MOST_COLOURS)
     if not few:
         return [0 for _ in points]
@@ -172,7 +172,9 @@ def _numeric_factor(experiment: ExperimentResults) -> str | None:
     """Return the factor that makes the x axis: the numeric one with the most levels, if they are enough."""
     candidates = []
     for name in experiment.varied():
-        levels = {point.factors[name] for point in experiment.points}
+        levels = experiment.levels(name)
+        if any(name not in point.factors for point in experiment.points):
+            continue
         if all(isinstance(each, int | float) and not isinstance(each, bool) for each in levels):
             candidates.append((len(levels), name))
     count, name = max(candidates, default=(0, ""))
@@ -216,11 +218,11 @@ def _as_level(number: float) -> int | float:
 
 def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
     """Return what is worth knowing of the points: notes, failed samples, what the summaries found."""
-    told: dict[str, list[str]] = {}
+    told: dict[str, dict[str, None]] = {}
     names = _names(experiment) if experiment.points else ()
     for point in experiment.points:
         where = label(experiment, point.factors, names)
-        remarks = [*point.notes]
+        remarks = [cause(each) for each in point.notes]
         if point.failed:
             reason = point.failed[0][1]
             remarks.append(
@@ -238,7 +240,7 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
             if summary.drift.found:
                 remarks.append(f"{experiment.headline} drifted by {summary.drift.relative:+.1%} over the run")
         for remark in remarks:
-            told.setdefault(remark, []).append(where)
+            told.setdefault(remark, {})[where] = None
     everywhere = len(experiment.points)
     marks = disturbed.told(experiment)
     return [

@@ -6,16 +6,16 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
+from oscope.atomic_write import write_bytes
 from oscope.errors import OscopeError
 from oscope.experiment import Lab
-from oscope.record import write_whole
 from oscope.report import theme
 from oscope.report.build import answers, views
 from oscope.report.document import Figure
@@ -44,11 +44,19 @@ STYLE: dict[Any, Any] = {
     "svg.hashsalt": "oscope",
 }
 
+Choice = Literal["headline", "all"]
+"""Which figures: those that answer a lab's questions, one a question, or every one of the report."""
+
 
 def save(
-    results: Results, folder: str | Path, labs: Sequence[Lab], formats: Sequence[str] = ("png", "svg")
+    results: Results,
+    folder: str | Path,
+    labs: Sequence[Lab],
+    formats: Sequence[str] = ("png", "svg"),
+    *,
+    choice: Choice = "all",
 ) -> list[Path]:
-    """Draw every figure of the report of `results` into `folder`, which is made if need be; return the files.
+    """Draw the figures of the report of `results` into `folder`, which is made if need be; return the files.
 
     Equal results give equal files. OscopeError where they cannot be written.
     """
@@ -60,19 +68,31 @@ def save(
             f"{folder} cannot be made ({error.strerror})", remedy="name another folder"
         ) from error
     written = []
-    for name, figure in named_figures(results, labs):
+    for name, figure in named_figures(results, labs, choice):
         canvas = draw(figure)
         for form in formats:
             path = folder / f"{name}.{form}"
-            write_whole(path, _encoded(canvas, form))
+            write_bytes(path, _encoded(canvas, form))
             written.append(path)
     return written
 
 
-def named_figures(results: Results, labs: Sequence[Lab]) -> Iterator[tuple[str, Figure]]:
-    """Give each figure of the report with the name of its file."""
-    parts = [(part.key, section.figures) for part in answers(results, labs) for section in part.sections]
-    parts += [(view.name, view.figures) for view in views(results)]
+def named_figures(
+    results: Results, labs: Sequence[Lab], choice: Choice = "all"
+) -> Iterator[tuple[str, Figure]]:
+    """Give each figure of the report, or each headline figure, with the name of its file."""
+    found = answers(results, labs)
+    if choice == "headline":
+        parts = [(part.key, part.headline) for part in found]
+        # What no lab draws, such as a workload of one's own, has its headline metric's figure.
+        parts += (
+            [(view.name, view.figures[:1]) for view in views(results)]
+            if not any(figures for _, figures in parts)
+            else []
+        )
+    else:
+        parts = [(part.key, section.figures) for part in found for section in part.sections]
+        parts += [(view.name, view.figures) for view in views(results)]
     taken: dict[str, int] = {}
     for key, figures in parts:
         for figure in figures:

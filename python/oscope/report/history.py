@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from oscope.history import Line, Series
-from oscope.record import write_whole
 from oscope.report import page
 from oscope.report.build import LabPart, Report
 from oscope.report.document import Figure, Section
@@ -21,19 +19,18 @@ MOST_TICKS = 5
 NOTHING = np.zeros(0)
 
 
-def write(experiment: str, found: Sequence[Line], changes: Sequence[str], path: Path) -> None:
-    """Draw the history into a PNG, or into an HTML page that needs no network and tells the `changes`."""
+def encode(experiment: str, found: Sequence[Line], changes: Sequence[str], form: str) -> bytes:
+    """Return the history as a PNG (`form` .png), or as an HTML page without links that has the `changes`."""
     drawn = figure(experiment, found)
-    if path.suffix == ".png":
+    if form == ".png":
         target = io.BytesIO()
         draw(drawn).savefig(target, format="png", dpi=DOTS_PER_INCH)
-        write_whole(path, target.getvalue())
-        return
+        return target.getvalue()
     said = changes[0] if changes else "No change was found."
     section = Section(f"{experiment} over its runs", said, text=changes[1:], figures=(drawn,))
     part = LabPart("history", f"History of {experiment}", "", (section,))
     report = Report(f"History of {experiment}", said, (), (part,), (), (), ())
-    write_whole(path, page.render(report).encode())
+    return page.render(report).encode()
 
 
 def figure(experiment: str, found: Sequence[Line]) -> Figure:

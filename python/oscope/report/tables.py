@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from oscope.clocks import UNIT
 from oscope.digits import MISSING, Scale, format_count
 from oscope.report.analysis import Analysed, levels
 from oscope.report.document import Table
@@ -31,26 +30,20 @@ def shared_scale(summaries: Sequence[Summary], unit: str) -> Scale:
 
 def row_scale(column: Scale, summary: Summary) -> Scale:
     """Return the column's unit with the decimals that the row's own spread allows."""
-    spread = doubt(summary)
-    own = Scale.choose(
-        [summary.median / column.factor],
-        [None if spread is None else spread / column.factor],
-        UNIT if column.unit == UNIT else "",
-    )
-    return Scale(column.unit, column.factor, own.decimals)
+    return column.row(summary.median, doubt(summary))
 
 
 def summary_table(results: Analysed, experiment: ExperimentResults, metric: str) -> Table:
     """Return the summary of `metric` at every point of `experiment`."""
     column = experiment.metrics[metric]
     found = [results.summary(experiment, point, metric) for point in experiment.points]
-    scale = shared_scale([each for each in found if each is not None], column.unit)
+    scale = shared_scale([each for each in found if each is not None], column.shown_unit)
     factors = experiment.varied() or tuple(experiment.points[0].factors if experiment.points else ())
     unit = f" [{scale.unit}]" if scale.unit else ""
     figures = [f"{name}{unit}" for name in ("median", "95 % interval", "mean", "std. dev.", "min", "max")]
     rows = [
         [
-            *(levels(experiment, point.factors)[name] for name in factors),
+            *(levels(experiment, point.factors).get(name, MISSING) for name in factors),
             *_figures(point, metric, each, scale),
         ]
         for point, each in zip(experiment.points, found, strict=True)
@@ -65,19 +58,18 @@ def summary_table(results: Analysed, experiment: ExperimentResults, metric: str)
 
 
 def meaning(column: Column) -> str:
-    """Return what a metric is in a few words: its description up to the first pause."""
-    return re.split(r"[,;.(]", column.doc, maxsplit=1)[0].strip() or column.name
+    """Return what a metric is in a few words: its description up to the first pause, `99.9 %` being none."""
+    return re.split(r"[,;(]|\.(?!\d)", column.doc, maxsplit=1)[0].strip() or column.name
 
 
 def _figures(point: PointSamples, metric: str, summary: Summary | None, column: Scale) -> list[str]:
     if summary is None:
         return [unmeasured(point, metric)]
-    text = row_scale(column, summary).text
-    low, high = summary.ci95 or (None, None)
-    interval = MISSING if low is None else f"{text(low)} to {text(high)}"
+    scale = row_scale(column, summary)
+    text = scale.text
     counts = [format_count(summary.n), format_count(summary.worth), str(summary.blocks)]
     values = [text(summary.mean), text(summary.std), text(summary.minimum), text(summary.maximum)]
-    return [*counts, text(summary.median), interval, *values]
+    return [*counts, text(summary.median), scale.span(summary.ci95), *values]
 
 
 def unmeasured(point: PointSamples, metric: str) -> str:
@@ -93,7 +85,19 @@ def unmeasured(point: PointSamples, metric: str) -> str:
 
 def _fixed(experiment: ExperimentResults) -> str:
     """Tell the factors that are the same at every point."""
-    varied = experiment.varied()
-    first = experiment.points[0].factors if experiment.points else {}
-    same = [f"{name} = {level}" for name, level in levels(experiment, first).items() if name not in varied]
-    return f"Everywhere: {', '.join(same)}." if same and varied else ""
+    same = fixed_levels(experiment)
+    return f"Everywhere: {', '.join(same)}." if same and experiment.varied() else ""
+
+
+def fixed_levels(experiment: ExperimentResults) -> list[str]:
+    """Return `name = level` of each factor with one level, and where that has a meaning if not everywhere."""
+    found = []
+    for name in experiment.names:
+        if len(experiment.levels(name)) > 1:
+            continue
+        point = next(point for point in experiment.points if name in point.factors)
+        text = f"{name} = {levels(experiment, point.factors)[name]}"
+        if any(name not in point.factors for point in experiment.points):
+            text += f" (with {' and '.join(map(str, experiment.conditions.get(name, ())))})"
+        found.append(text)
+    return found

@@ -162,7 +162,7 @@ def compare_within(
     for point in results.points:
         if point.factors.get(factor) != a:
             continue
-        other = results.point(**{**point.factors, factor: b})
+        other = results.counterpart(point, factor, b)
         if other is not None:
             rest = {name: level for name, level in point.factors.items() if name != factor}
             matches.append(Match(rest, point, other))

@@ -9,14 +9,18 @@ clusters on (`tests/test_statistics_summary.py`):
 - Below, and for other quantiles, the test inverted is "is the share of samples below x equal to q?", with the
   share's error taken from the clusters and Student's t (Woodruff, JASA 47, 1952; Francisco and Fuller, Annals
   of Statistics 19, 1991). It always contains the sample quantile.
-- With 2 to 5 clusters shares are too coarse: Student's t over the clusters' medians, or over their logarithms
-  where all are above zero: times and speeds vary by factors rather than by amounts, and are never below zero.
+- With 2 to 5 clusters shares are too coarse: Student's t over the clusters' medians. Amounts, which are never
+  below zero, are taken by their logarithms where all are above zero, since times and speeds vary by factors;
+  else by their square roots, whose spread is nearly the same for counts of any mean (Bartlett, Supplement to
+  the JRSS 3, 1936): no amount has a root below zero, so that the interval ends at zero there. Differences
+  may be below zero, and are taken as they are.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +43,9 @@ it 7, 13 and 16 clusters would fall to 88 to 92 % (exact binomial calculation)."
 CONFIDENCE = 0.95
 
 Interval = tuple[float, float]
+
+Range = Literal["amount", "difference"]
+"""An amount (a time, a size, a count) is never below zero; a difference may be."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +85,16 @@ def quantile_interval(bins: Binned, q: float) -> Interval | None:
     return float(bins.edges[kept[0]]), float(bins.edges[min(kept[-1] + 1, len(bins.edges) - 1)])
 
 
-def median_interval(bins: Binned, seed: int) -> Interval | None:
-    """95 % interval of the median of all samples; None with one cluster."""
+def median_interval(bins: Binned, seed: int, kind: Range = "amount") -> Interval | None:
+    """95 % interval of the median of all samples; None with one cluster.
+
+    Where a correction took an amount below zero, its interval is that of a difference.
+    """
     count = len(bins.below)
     if len(bins.edges) == 1 and count > 1:
         return float(bins.edges[0]), float(bins.edges[0])
     if 2 <= count < SHARES_FROM:
-        return _student(bins)
+        return _student(bins, kind)
     if count < BOOTSTRAP_FROM:
         return quantile_interval(bins, 0.5)
     return _bootstrap(bins, seed) or quantile_interval(bins, 0.5)
@@ -95,7 +105,7 @@ def widened(found: Interval | None, by: float) -> Interval | None:
     return None if found is None else (found[0] - by, found[1] + by)
 
 
-def _student(bins: Binned) -> Interval:
+def _student(bins: Binned, kind: Range) -> Interval:
     """Student's t interval over the medians of few clusters, reaching as far as the median of all samples."""
     count = len(bins.below)
     medians = _weighted_medians(bins, np.eye(count))
@@ -104,7 +114,9 @@ def _student(bins: Binned) -> Interval:
         # The logarithm and back would not quite give equal medians again.
         return min(centre, float(medians[0])), max(centre, float(medians[0]))
     limits = _t_limits(medians)
-    if medians.min() > 0:
+    if kind == "amount" and medians.min() == 0:
+        limits = np.maximum(_t_limits(np.sqrt(medians)), 0.0) ** 2
+    elif kind == "amount" and medians.min() > 0:
         with np.errstate(over="ignore"):
             factors = np.exp(_t_limits(np.log(medians)))
         # Medians that lie hundreds of orders of magnitude apart have no limit that could be written.

@@ -25,8 +25,13 @@ class Match:
 
 def match_points(a: ExperimentResults, b: ExperimentResults) -> tuple[list[Match], list[str]]:
     """Pair the points with equal factors; say how many have no partner. Raises UsageError if none has."""
-    others = {_key(point): point for point in b.points}
-    matches = [Match(p.factors, p, others[_key(p)]) for p in a.points if _key(p) in others]
+    others: dict[object, PointSamples] = {}
+    for point in b.points:
+        others.setdefault(b.key(point, a), point)
+    keys: dict[object, PointSamples] = {}
+    for point in a.points:
+        keys.setdefault(a.key(point, b), point)
+    matches = [Match(p.factors, p, others[key]) for key, p in keys.items() if key in others]
     if not matches:
         raise UsageError(
             f"runs {a.run_id} and {b.run_id} have no point in common",
@@ -67,8 +72,8 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
     for name in set(a.metrics) & set(b.metrics):
         refuse(
             f"unit of {name}",
-            a.metrics[name].unit,
-            b.metrics[name].unit,
+            a.metrics[name].shown_unit,
+            b.metrics[name].shown_unit,
             "measure both with the same version",
         )
     return [*caveats, *refuse_other_machine(a, b, allow)]
@@ -78,10 +83,6 @@ def interleaved(a: ExperimentResults, b: ExperimentResults) -> bool:
     """Say whether these are runs whose blocks took turns: equal block numbers are neighbours in time."""
     names = a.settings.get("interleaved") or ()
     return names == b.settings.get("interleaved") and {a.run_id, b.run_id} <= set(names)
-
-
-def _key(point: PointSamples) -> frozenset[tuple[str, Level]]:
-    return frozenset(point.factors.items())
 
 
 def _clock_kind(results: ExperimentResults) -> str | None:

@@ -133,13 +133,14 @@ def summarise(
     boot: npt.ArrayLike | None = None,
     seed: int = 0,
     resolution: float = 0.0,
+    kind: interval.Range = "amount",
 ) -> Summary:
     """Summarise `values`, given in the order taken, whose processes are named by `block` and boots by `boot`.
 
     `resolution` is the clock's step in the unit of the values: half of it is added to the interval at both
     ends, since a reading that steps is known no better however often it is repeated, and peaks that are a
-    step or two apart are the clock's, not the system's. Equal input gives equal output. Without any finite
-    value n is 0 and every figure is NaN.
+    step or two apart are the clock's, not the system's. `kind` says whether the values can be below zero.
+    Equal input gives equal output. Without any finite value n is 0 and every figure is NaN.
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
@@ -158,7 +159,7 @@ def summarise(
     modes = shape.resolved(shape.modes(data, effective), data, resolution)
     start = find_warmup(data, blocks)
     representative, reason = _representative(skewness, outliers, modes, len(data))
-    ci95 = interval.widened(interval.median_interval(bins, seed), resolution / 2)
+    ci95 = interval.widened(interval.median_interval(bins, seed, kind), resolution / 2)
     return Summary(
         n=len(data),
         blocks=int(blocks.max()) + 1,

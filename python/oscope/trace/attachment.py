@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ class Attachment:
         """Whether the tracer, if there is one, outlasts the process that it watches."""
         return self._tracer is None or self._tracer.follows_marks
 
-    def attach(self, level: str, pid: Callable[[], int], room: int) -> None:
-        """Have the tracer of `level` watch the process that `pid` gives; `room`: how many requests will come.
+    def attach(self, level: str, pid: int, room: int) -> None:
+        """Have the tracer of `level` watch the process `pid`; `room`: how many requests will come.
 
         Raises TraceUnavailable where this machine cannot, OscopeError where the tracer dies.
         """
@@ -55,7 +55,7 @@ class Attachment:
         if tracer is None:
             return
         try:
-            tracer.start(pid())
+            tracer.start(pid)
         except BaseException:
             tracer.kill()
             raise

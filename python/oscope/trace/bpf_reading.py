@@ -9,7 +9,7 @@ from typing import Any
 from oscope.trace.bpf_faults import describe_fault
 from oscope.trace.bpf_findings import Findings
 from oscope.trace.calls import TRANSFERS, call_name, error_name
-from oscope.trace.program import Family, Marks, Program
+from oscope.trace.program import EXACT_RESULTS, Family, Marks, Program
 from oscope.trace.tracer import Losses, Tracing
 
 _FAMILY = 1
@@ -104,7 +104,12 @@ def _add_times(readings: Readings, findings: Findings) -> None:
         _add_error(_call(readings, token, number), result, count)
     for token, number, (asked, returned), count in findings.keyed("sizes"):
         _add_size(_call(readings, token, number), call_name(number), (asked, returned), count)
-    _sort_sizes(readings)
+    for token, number, (result,), count in findings.keyed("results"):
+        _add_result(_call(readings, token, number), (result, result), count)
+    for token, number, _, large in findings.keyed("large"):
+        for low, high, count in large:
+            _add_result(_call(readings, token, number), (low, high), count)
+    _sort_returns(readings)
 
 
 def _add_events(readings: Readings, findings: Findings) -> None:
@@ -119,7 +124,9 @@ def _add_events(readings: Readings, findings: Findings) -> None:
             _add_error(call, result, count)
         elif call_name(number) in TRANSFERS:
             _add_size(call, call_name(number), (None, result), count)
-    _sort_sizes(readings)
+        else:
+            _add_result(call, _result_bin(result), count)
+    _sort_returns(readings)
 
 
 def _add_error(call: dict[str, Any], result: int, count: int) -> None:
@@ -139,11 +146,27 @@ def _add_size(call: dict[str, Any], name: str, size: tuple[int | None, int], cou
         call["short"] = call.get("short", 0) + (count if returned < asked else 0)
 
 
-def _sort_sizes(readings: Readings) -> None:
+def _add_result(call: dict[str, Any], ends: tuple[int, int], count: int) -> None:
+    """Add `count` calls that moved no bytes and returned a value between `ends`."""
+    results = call.setdefault("results", {})
+    results[ends] = results.get(ends, 0) + count
+
+
+def _result_bin(result: int) -> tuple[int, int]:
+    """Return the ends of the bin of a return value: itself, or the power of two that large ones lie in."""
+    if result < EXACT_RESULTS:
+        return result, result
+    low = 1 << (result.bit_length() - 1)
+    return low, 2 * low - 1
+
+
+def _sort_returns(readings: Readings) -> None:
     for reading in readings.values():
         for call in reading.get("calls", {}).values():
             if "sizes" in call:
                 call["sizes"] = [[size, count] for size, count in sorted(call["sizes"].items())]
+            if "results" in call:
+                call["results"] = [[*ends, count] for ends, count in sorted(call["results"].items())]
 
 
 def _no_switches() -> dict[str, Any]:

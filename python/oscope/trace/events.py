@@ -127,7 +127,7 @@ class EventTracer(Tracer):
             raise
         if not process_exists(pid):
             self.kill()
-            raise OscopeError(f"process {pid} ended before bpftrace was attached")
+            raise OscopeError("the process ended before bpftrace was attached")
 
     def alive(self) -> bool:
         """Return whether bpftrace runs."""

@@ -69,7 +69,7 @@ class PerfTracer(Tracer):
             self.kill()
             raise
         if not enabled:
-            error = tool.death() if process_exists(pid) else _gone(pid)
+            error = tool.death() if process_exists(pid) else _gone()
             self.kill()
             raise error
 
@@ -203,5 +203,5 @@ def _tasks(pid: int) -> frozenset[int]:
         return frozenset()
 
 
-def _gone(pid: int) -> OscopeError:
-    return OscopeError(f"process {pid} ended before perf was attached")
+def _gone() -> OscopeError:
+    return OscopeError("the process ended before perf was attached")

@@ -18,6 +18,9 @@ from oscope.trace.layout import offsets
 KINDS = (*factor.KINDS, "events")
 """What a program can watch, each a file in `programs`."""
 
+EXACT_RESULTS = 4096
+"""What calls that move no bytes return is counted value by value below this, by powers of two from it on."""
+
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "marks": ("task:task_newtask", "sched:sched_process_exit"),
     "family": ("task:task_newtask", "sched:sched_process_exit"),
@@ -112,7 +115,11 @@ def compose(kinds: Collection[str], selection: Marks | Family, present: Collecti
         selection,
         "\n".join(
             templates.get_template(f"{part}.bt").render(
-                chosen, asked=asked, transfers=list(numbers), present=present
+                chosen,
+                asked=asked,
+                transfers=list(numbers),
+                present=present,
+                exact_results=EXACT_RESULTS,
             )
             for part in parts
         ),

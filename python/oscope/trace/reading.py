@@ -3,6 +3,9 @@
 A reading is a JSON object with the keys `tracer`, `regions`, `region_ns` and, for each kind that was traced,
 `calls`, `switches`, `faults` and `fault_rate`; in a run also `block`, `reps` and `losses`. A histogram is a
 list of `[low, high, count]`, both ends inclusive, in ns.
+
+What calls returned: of those that move bytes `sizes`, `[value, count]` each; of the others `results`,
+`[low, high, count]`, exact below 4096 and by powers of two from there on; of those that failed `errors`.
 """
 
 from __future__ import annotations
@@ -68,6 +71,20 @@ def quantile(histogram: Histogram, share: float) -> tuple[int, int] | None:
     return None
 
 
+def return_values(call: Mapping[str, Any]) -> list[tuple[str | tuple[int, int], int]]:
+    """Return what a call returned and how often: errors by name, values by the ends of their bin.
+
+    Empty where the tracer did not look at values: then errors are not all that there was.
+    """
+    if "sizes" in call:
+        values = [((size, size), count) for size, count in call["sizes"]]
+    else:
+        values = [((low, high), count) for low, high, count in call.get("results", [])]
+    if not values and sum(call["errors"].values()) < call["count"]:
+        return []
+    return [*call["errors"].items(), *values]
+
+
 def _losses(lost: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     whole: dict[str, Any] = {"ring": 0, "map_full": Counter(), "recursion": 0}
     for each in lost:
@@ -94,6 +111,9 @@ def _call(same: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     times = [each["times"] for each in same if "times" in each]
     if times:
         whole["times"] = _histogram(times)
+    results = [each["results"] for each in same if "results" in each]
+    if results:
+        whole["results"] = _histogram(results)
     sizes: Counter[int] = Counter()
     for each in same:
         sizes.update(dict(each.get("sizes", [])))

@@ -142,13 +142,13 @@ def tracer_of(pid: int) -> int | None:
 
 
 def refusal(pid: int, tool: Tool) -> OscopeError:
-    """Return why strace did not attach to `pid`."""
+    """Return why strace did not attach to `pid`, in words that are the same for every process."""
     if not process_exists(pid):
-        return OscopeError(f"process {pid} ended before strace was attached")
+        return OscopeError("the process ended before strace was attached")
     other = tracer_of(pid)
     if other not in (None, 0, tool.pid):
         return TraceUnavailable(
-            f"process {pid} is traced by process {other} already", remedy="end that tracer or debugger"
+            f"the process is traced by process {other} already", remedy="end that tracer or debugger"
         )
     if "not permitted" in tool.words:
         scope = _YAMA.read_text().strip() if _YAMA.exists() else "0"
@@ -157,5 +157,5 @@ def refusal(pid: int, tool: Tool) -> OscopeError:
             remedy = "give this container the capability CAP_SYS_PTRACE"
         if scope == _YAMA_FORBIDS:
             remedy = f"kernel.yama.ptrace_scope is {scope} until the next boot: have a boot set a lower one"
-        return TraceUnavailable(f"strace may not trace process {pid}", remedy=remedy)
+        return TraceUnavailable("strace may not trace the process", remedy=remedy)
     return tool.death()
