@@ -3,14 +3,19 @@
 PYTHON := .venv/bin/python
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-run run test lint rust-test python-test bench calibrate lock clean
+.PHONY: help setup setup-run run test test-full coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks lock clean
 
 help:
 	@echo "make run        set everything up, measure this machine, write oscope-report.html"
-	@echo "make test       set everything up, run linters and all tests"
-	@echo "make bench      Oscope beside its peers, in one run"
+	@echo "make test       set everything up, run linters and all tests but those that are long by nature"
+	@echo "make test-full  the same with those"
+	@echo "make coverage   which lines the tests execute, of Rust and of Python"
+	@echo "make bench      Oscope beside its peers, in 40 minutes; writes docs/benchmarks.md"
+	@echo "make bench-full the same with all rounds and trials; half a day"
 	@echo "make calibrate  how often Oscope's verdicts are wrong here; some four hours"
-	@echo "make setup      only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs"
+	@echo "make setup      only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs, and kernels for the tests' guests"
+	@echo "make static-probe  the probe without shared libraries, to be traced: oscope-probe ipc"
+	@echo "make notebooks  execute the labs' notebooks on their stored records, and store the outputs"
 	@echo "make lock       renew requirements.lock from pyproject.toml"
 	@echo "make clean      remove what was built"
 
@@ -23,28 +28,49 @@ setup-run:
 run: setup-run
 	.venv/bin/oscope run
 
-test: setup lint rust-test python-test
+test: setup
+	$(PYTHON) tools/run_tests.py
+
+test-full: setup
+	$(PYTHON) tools/run_tests.py --full
+
+coverage: setup
+	$(PYTHON) tools/measure_coverage.py
 
 lint:
-	cargo fmt --all --check
-	cargo clippy --locked --all-targets -- -D warnings
-	$(PYTHON) -m ruff check .
-	$(PYTHON) -m ruff format --check .
-	$(PYTHON) -m mypy
+	$(PYTHON) tools/run_tests.py lint
 
 rust-test:
-	cargo test --locked --release
+	$(PYTHON) tools/run_tests.py rust
 
 python-test:
-	$(PYTHON) -m pytest
+	$(PYTHON) tools/run_tests.py parallel alone
 
 bench:
 	tools/setup.sh bench
 	$(PYTHON) benchmarks/bench.py
 
+bench-full:
+	tools/setup.sh bench
+	$(PYTHON) benchmarks/bench.py --full
+
 calibrate:
 	tools/setup.sh bench
 	$(PYTHON) benchmarks/trust.py
+
+# glibc's own static libraries: they come with its headers (libc6-dev).
+STATIC_TARGET := $(shell uname -m)-unknown-linux-gnu
+STATIC_PROBE := target/$(STATIC_TARGET)/release/oscope-probe
+
+static-probe:
+	cargo build --locked --release --package oscope-probe --target $(STATIC_TARGET) \
+		--config 'target.$(STATIC_TARGET).rustflags=["-C","target-feature=+crt-static"]'
+	! readelf --program-headers $(STATIC_PROBE) | grep --quiet INTERP
+	$(STATIC_PROBE) ipc -B
+	@echo $(STATIC_PROBE)
+
+notebooks:
+	$(PYTHON) tools/notebooks.py
 
 lock:
 	$(PYTHON) -m pip install --quiet uv

@@ -1,4 +1,4 @@
-"""Drives the command line as a person or a script would: in a process of its own, in a folder of its own."""
+"""Drives the command line as a person or a script would: in a process and a folder of its own."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import fake_probe
+import preloaded
 
 ROOT = Path(__file__).parent.parent
 COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "4")
@@ -49,10 +50,13 @@ class CommandLine:
 
     def __call__(self, *words: str, **environment: str) -> Answer:
         """Carry out `oscope WORDS`."""
+        variables = self.all_variables(environment)
+        if not self.prefix and preloaded.serves(variables):
+            return Answer(*preloaded.run(words, self.folder, variables, TIME_LIMIT_S))
         done = subprocess.run(
             [*self.prefix, sys.executable, "-m", "oscope", *words],
             cwd=self.folder,
-            env=self.all_variables(environment),
+            env=variables,
             capture_output=True,
             text=True,
             timeout=TIME_LIMIT_S,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +17,30 @@ from oscope.store import Store
 pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "toy_kernel"]
 
 TESTS = Path(__file__).parent
+LONGEST = (
+    "test_modules_devices",
+    "test_guest_boot",
+    "test_transfer_guests",
+    "test_run_on_guest",
+    "test_guest_pair",
+    "test_notebooks",
+    "test_fs_kills",
+    "test_fs_cut",
+)
+ORDER = dict.fromkeys(LONGEST, 0) | {"test_dhcp_lab": 2, "test_dhcp_lab_answers": 2}
 ROOT = TESTS.parent
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each module's tests on one worker, which then makes the module's fixtures once.
+
+    What takes longest begins first, and last is what waits for the DHCP lab, which plays meanwhile.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: ORDER.get(item.path.stem, 1))
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +98,19 @@ def store(store_path: Path) -> Iterator[Store]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def _own_places(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("own")
+
+
 @pytest.fixture(autouse=True)
-def _own_store(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _own_store(_own_places: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keep the tests away from the user's own store, and from what is noted of other measurements."""
-    monkeypatch.setenv("OSCOPE_STORE", str(tmp_path_factory.mktemp("store") / "oscope.db"))
-    monkeypatch.setenv("OSCOPE_STATE", str(tmp_path_factory.mktemp("state")))
+    with tempfile.TemporaryDirectory(dir=_own_places, ignore_cleanup_errors=True) as place:
+        monkeypatch.setenv("OSCOPE_STORE", str(Path(place, "oscope.db")))
+        (state := Path(place, "state")).mkdir()
+        monkeypatch.setenv("OSCOPE_STATE", str(state))
+        yield
 
 
 def make_experiment(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +19,14 @@ from scapy.layers.l2 import Ether
 from scapy.utils import RawPcapReader
 
 from cli_driver import CommandLine
+from waiting import wait_until
 
 SCENARIOS = ("lease", "renew", "t1", "release", "lost")
 ENDS = ("client", "server")
+PROGRAMS = ("dnsmasq", "busybox", "tcpdump", "ip", "bridge", "unshare")
+PLAY = '"$1" -m oscope dhcp lab -o kept --json >out 2>err; echo $? >ended; mv ended code'
+LIMIT_S = 280.0
+"""Below the time limit of a test."""
 Frames = list[tuple[float, bytes]]
 
 
@@ -57,23 +65,49 @@ class Lab:
             return [(meta.sec + meta.usec / 10**6, frame) for frame, meta in packets]
 
 
+def lack() -> str | None:
+    """Say what keeps the lab from being played here, if something does."""
+    if os.geteuid() != 0:
+        return "only root makes network namespaces"
+    absent = [name for name in PROGRAMS if shutil.which(name) is None]
+    return f"{absent[0]} is not installed" if absent else None
+
+
 def needs_lab() -> None:
     """Skip the test, and say why, where the lab cannot be played."""
-    if os.geteuid() != 0:
-        pytest.skip("only root makes network namespaces")
-    for program in ("dnsmasq", "busybox", "tcpdump", "ip", "bridge", "unshare"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    if reason := lack():
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Begin to play if a test will ask: leases take their time to end, while other tests run.
+
+    The workers of pytest-xdist share what is played: the first one begins.
+    """
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "dhcp-lab"
+    asked = any("played" in getattr(item, "fixturenames", ()) for item in request.session.items)
+    if asked and lack() is None:
+        probe = request.getfixturevalue("real_probe")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir()
+            subprocess.Popen(
+                ["sh", "-c", PLAY, "sh", sys.executable],
+                cwd=folder,
+                env=CommandLine(folder).all_variables({"OSCOPE_PROBE": str(probe)}),
+                stdin=subprocess.DEVNULL,
+            )
+    return folder
 
 
 @pytest.fixture(scope="session")
-def played(real_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Play all scenarios, which takes 130 s."""
+def played(_begun: Path) -> Lab:
+    """Return the lab once all its scenarios are played, which takes 130 s from the first test on."""
     needs_lab()
-    folder = tmp_path_factory.mktemp("dhcp-lab")
-    answer = CommandLine(folder, {"OSCOPE_PROBE": str(real_probe)})("dhcp", "lab", "-o", "kept", "--json")
-    assert answer.code == 0, answer.err
-    return Lab(folder / "kept", json.loads(answer.out))
+    wait_until((_begun / "code").exists, "the DHCP lab has been played", LIMIT_S)
+    assert (_begun / "code").read_text() == "0\n", (_begun / "err").read_text()
+    return Lab(_begun / "kept", json.loads((_begun / "out").read_text()))
 
 
 def records(frames: Sequence[tuple[float, bytes]]) -> list[Record]:

@@ -49,7 +49,10 @@ DESCRIPTION = {
     "schema": "oscope.probe/1",
     "probe": PROBE,
     "workloads": [
-        workload("disk.read", [size("block_size", 0, 2**25)], []),
+        *(
+            workload(name, [size("block_size", 0, 2**25)], [])
+            for name in ("disk.read", "disk.write", "disk.xor")
+        ),
         workload(
             "ipc.throughput",
             [

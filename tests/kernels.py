@@ -1,6 +1,7 @@
-"""Real kernels for the tests that boot guests: three, built before the first test, kept in the user's cache.
+"""Real kernels for the tests that boot guests: three, kept in the user's cache.
 
-A test asks for one by its fixture. The first build takes minutes, which is no test's time.
+A test asks for one by its fixture. The first build takes minutes: `make setup` runs this module.
+What is still missing is built before the first test, since a test has a time limit.
 """
 
 from __future__ import annotations
@@ -28,10 +29,19 @@ WANTED = {
 class Told(Silence):
     """Tells what is built, since the first build takes minutes."""
 
+    _total: int | None = None
+    _tenth = 0
+
     def begin(self, doing: str, total: int | None) -> None:
         """Write what begins."""
-        del total
+        self._total, self._tenth = total, 0
         print(f"oscope: {doing}", file=sys.stderr, flush=True)
+
+    def progress(self, done: int) -> None:
+        """Write each tenth that is done."""
+        if self._total and self._tenth < (tenth := 10 * done // self._total):
+            self._tenth = tenth
+            print(f"oscope: {tenth}0 % done", file=sys.stderr, flush=True)
 
 
 @functools.cache
@@ -76,3 +86,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     for text in (text for name, text in WANTED.items() if name in asked):
         # An error is that of the tests which need the kernel, not of all.
         _provide(text)
+
+
+if __name__ == "__main__":
+    failed = [found for text in WANTED.values() if isinstance(found := _provide(text), OscopeError)]
+    for error in failed:
+        print(f"oscope: {error}", file=sys.stderr)
+    sys.exit(1 if failed else 0)

@@ -190,6 +190,13 @@ def _histogram(middle_ns: float, count: int) -> list[list[int]]:
     return [[low, 2 * low - 1, most], [8 * low, 16 * low - 1, count - most]]
 
 
+def _futex(calls: int) -> dict[str, Any]:
+    """Return waits and wakes of which a quarter find nobody, and one returns something odd."""
+    none = calls // 4
+    results = [[0, 0, none], [1, 1, calls - none - 2], [4096, 8191, 1]]
+    return {"count": calls, "errors": {"EINTR": 1}, "time_ns": calls, "results": results}
+
+
 def reading(point: PointSamples, block: int, reps: int = 2) -> dict[str, Any]:
     """Return what a tracer of all kinds finds at a point of `moving` in one block."""
     factors = point.factors
@@ -220,7 +227,11 @@ def reading(point: PointSamples, block: int, reps: int = 2) -> dict[str, Any]:
         "losses": {"ring": 0, "map_full": {}, "recursion": 0},
         "regions": reps * processes,
         "region_ns": round(region_ns * processes),
-        "calls": {"read": call, "write": {**call, "errors": {}, "count": calls, "asked": buffer * calls}},
+        "calls": {
+            "read": call,
+            "write": {**call, "errors": {}, "count": calls, "asked": buffer * calls},
+            **({"futex": _futex(switches)} if switches else {}),
+        },
         "switches": {
             "voluntary": switches,
             "involuntary": 0,

@@ -18,8 +18,8 @@ import numpy as np
 import synthetic
 import synthetic_instructions
 from oscope import labs
-from oscope.experiment import Design, Level
-from oscope.labs.transfer import ALL_KINDS, RETRY_S, SMALL, pair
+from oscope.experiment import Condition, Design, Level, meaningful
+from oscope.labs.transfer import ALL_KINDS, RETRY_S, SIZES, SMALL, pair
 from oscope.labs.transfer.points import way
 from oscope.report.document import Section
 from oscope.samples import Column, ExperimentResults, PointSamples, Results
@@ -64,6 +64,12 @@ TYPES = {
     **dict.fromkeys(("delay", "late"), "duration"),
     **dict.fromkeys(("files", "loss"), "integer"),
 }
+CONDITIONS = {
+    "size": (Condition("sizes", ("equal",)),),
+    "late": (Condition("meeting", ("retry", "receiver-retry")),),
+}
+"""As the probe describes its workloads, of the factors of these experiments."""
+DEFAULTS: Mapping[str, Level] = {"sizes": "equal", "meeting": "ready"}
 METRICS = tuple(
     Column(name, unit, name.replace("_", " "), better)
     for name, unit, better in (
@@ -99,6 +105,8 @@ def moved(factors: Mapping[str, Level]) -> int:
     files = int(factors.get("files", 1))
     if factors.get("sizes") == "document":
         return sum(SMALL[5:]) if files == 5 else sum(SMALL[:files])
+    if factors.get("sizes") == "large":
+        return sum(SIZES[:files])
     return files * int(factors.get("size", MEBIBYTE))
 
 
@@ -184,9 +192,9 @@ def driven(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
 def designed(name: str, design: Design) -> list[dict[str, Level]]:
     """Return the points that an experiment has by this design."""
     names = tuple(design.factors)
-    product = [
-        dict(zip(names, levels, strict=True)) for levels in itertools.product(*design.factors.values())
-    ]
+    every = (dict(zip(names, levels, strict=True)) for levels in itertools.product(*design.factors.values()))
+    own = dict.fromkeys(tuple(meaningful(point, CONDITIONS, DEFAULTS).items()) for point in every)
+    product = [dict(point) for point in own]
     assert labs.experiment(name).exclude is None
     return [point for point in product if design.omit is None or not design.omit(point)]
 
@@ -194,14 +202,23 @@ def designed(name: str, design: Design) -> list[dict[str, Level]]:
 def experiment(name: str, seed: int = 0, **levels: Iterable[Level]) -> ExperimentResults:
     """Return every point of an experiment's full design, with other levels of some factors."""
     maker = Maker(seed)
-    make, metrics = (driven, DEVICE_METRICS) if name == "transfer.device" else (copied, METRICS)
+    device = labs.experiment(name).workload == "transfer.device"
+    make, metrics = (driven, DEVICE_METRICS) if device else (copied, METRICS)
     full = labs.experiment(name).full
     factors = {each: tuple(levels.get(each, own)) for each, own in full.factors.items()}
     points = [make(maker, each) for each in designed(name, dataclasses.replace(full, factors=factors))]
     made = synthetic._results(name, tuple(points), metrics, "time_ns = raw - correction")
     environment = {**made.environment, "cpu": {**made.environment["cpu"], "allowed": [0, 1, 2, 3]}}
-    made = dataclasses.replace(made, factor_types=TYPES, environment=environment)
-    if name == "transfer.device":
+    workload = labs.experiment(name).workload
+    made = dataclasses.replace(
+        made,
+        workload=workload,
+        factor_types=TYPES,
+        environment=environment,
+        conditions=CONDITIONS,
+        defaults=DEFAULTS,
+    )
+    if device:
         environment = synthetic_instructions.guest("base", clock="wall")
         made = dataclasses.replace(made, environment={**environment, "clock": synthetic.ENVIRONMENT["clock"]})
     return with_traces(made) if name == "transfer.trace" else made

@@ -177,6 +177,7 @@ def command(probe: Path, tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path, {"OSCOPE_PROBE": str(probe), "OSCOPE_STORE": str(tmp_path / "oscope.db")})
 
 
+@pytest.mark.alone
 def test_a_known_difference_is_measured_stored_and_carried_by_later_runs(command: CommandLine) -> None:
     told = command("calibrate", *SUBJECT, *SMALL, "--effect", "300%", "--keep", "pairs.db", "--json", "-")
     assert told.code == 0, told.err
@@ -239,6 +240,7 @@ def test_it_is_an_inspection_of_any_run(command: CommandLine) -> None:
     assert all(set(each["verdicts"]) == set(METHODS) for each in found["trials"])
 
 
+@pytest.mark.alone
 def test_the_sides_of_a_pair_differ_in_the_delay_alone(command: CommandLine) -> None:
     told = command("calibrate", *SUBJECT, *SMALL, "--effect", "100%", "--keep", "pairs.db", "--json", "-")
     assert told.code == 0, told.err

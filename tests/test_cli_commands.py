@@ -14,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cli_driver import ROOT, CommandLine, described
+from cli_driver import COST, ROOT, CommandLine, described
 
 COMMANDS = (
     "run",
@@ -42,6 +42,7 @@ OPTIONS = {
         "--json",
         "--report",
         "--figures",
+        "--all-figures",
         "--resume",
         "--store",
         "--verbose",
@@ -258,7 +259,9 @@ def test_a_report_covers_several_runs(probe: Path, tmp_path: Path) -> None:
 def test_the_store_may_be_named_before_or_after_the_command(two_runs: CommandLine) -> None:
     for words in (("--store", "other.db", "runs"), ("runs", "--store=other.db")):
         assert two_runs(*words).out.startswith("no runs yet")
-    assert (two_runs.folder / "other.db").is_file()
+    assert not (two_runs.folder / "other.db").exists()
+    assert two_runs("--store", "other.db", *COST).code == 0
+    assert "syscall.cost" in two_runs("runs", "--store=other.db").out
 
 
 def test_a_reader_that_leaves_early_is_no_error(oscope: CommandLine) -> None:
@@ -274,4 +277,4 @@ def test_a_full_disk_behind_standard_output_is_told(oscope: CommandLine) -> None
         listing = oscope.start("list", stdout=full)
         _, told = listing.communicate(timeout=60)
     assert listing.returncode == 1
-    assert told == "oscope: No space left on device\n"
+    assert told.startswith("oscope: standard output cannot be written (No space left on device)")

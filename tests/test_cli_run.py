@@ -143,12 +143,27 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) 
     assert err.splitlines()[-1].startswith(f"oscope: interrupted: run {runs[0]} keeps ")
     assert f"oscope run --resume {runs[0]}" in err
     assert not (oscope.folder / "r.html").exists()
-    assert out
+    # To compute a summary takes seconds, in which the person waits for the prompt.
+    assert out == f"\nrun {runs[0]} is stored: oscope show {runs[0]}\n"
+    assert re.search(r"time \[ns\]", oscope("show", runs[0]).out)
     resumed = oscope("run", "--resume", "last", "--json", "-")
     assert resumed.code == 0
     record = json.loads(resumed.out)
     assert (record["id"], record["status"]) == (runs[0], "done")
     assert record["points"][0]["metrics"]["time_ns"]["n"] == 40
+
+
+def test_ctrl_c_leaves_the_record_that_was_asked_for(oscope: CommandLine) -> None:
+    words = (*COST[:-1], "40", "--set", "pause=50ms", "--json", "r.json", "--figures", "figures")
+    running = oscope.start(*words)
+    while not (runs := oscope.runs()):
+        assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    running.communicate(timeout=60)
+    assert running.returncode == 1
+    record = json.loads((oscope.folder / "r.json").read_text())
+    assert (record["id"], record["status"]) == (runs[0], "interrupted")
+    assert not (oscope.folder / "figures").exists()
 
 
 def test_under_ci_nothing_but_the_summary_is_told(oscope: CommandLine) -> None:

@@ -110,3 +110,51 @@ def test_a_probe_of_another_schema_is_refused(oscope: CommandLine) -> None:
     answer = oscope(*COST, FAKE_PROBE_HELLO="oscope.probe/9")
     assert answer.code == 1
     assert "oscope.probe/9" in only_line(answer.err)
+
+
+READING = {
+    "runs": ("runs",),
+    "show": ("show", "last"),
+    "list": ("list",),
+    "compare": ("compare", "last", "last"),
+    "compare by": ("compare", "last", "--by", "call=getpid,getppid"),
+    "history": ("history", "syscall.cost"),
+    "gate": ("gate", "last"),
+    "explain-variation": ("explain-variation", "last"),
+    "report": ("report", "last", "-o", "report.html"),
+    "export": ("export", "last", "--format", "csv"),
+    "resume": ("run", "--resume", "last"),
+}
+
+
+@pytest.mark.parametrize("words", READING.values(), ids=list(READING))
+def test_a_command_that_reads_makes_neither_store_nor_folder(
+    words: tuple[str, ...], oscope: CommandLine
+) -> None:
+    home = oscope.folder / "gone"
+    answer = oscope(*words, HOME=str(home), OSCOPE_STORE="", XDG_DATA_HOME="", XDG_CACHE_HOME="")
+    assert "Traceback" not in answer.err
+    assert not home.exists()
+    oscope(*words, OSCOPE_STORE="new.db")
+    assert list(oscope.folder.iterdir()) == []
+
+
+def test_a_run_without_a_home_folder_is_refused_in_a_line_or_uses_the_store_named(
+    oscope: CommandLine,
+) -> None:
+    home = oscope.folder / "gone"
+    without = {"HOME": str(home), "OSCOPE_STORE": "", "XDG_DATA_HOME": "", "XDG_CACHE_HOME": ""}
+    answer = oscope(*COST, **without)
+    assert (answer.code, answer.out) == (1, "")
+    assert f"the home folder {home} does not exist: set HOME, or name a --store" in only_line(answer.err)
+    assert oscope(*COST, "--store", "named.db", **without).code == 0
+    assert [path.name for path in oscope.folder.iterdir()] == ["named.db"]
+
+
+def test_the_schemes_of_a_store_are_named(oscope: CommandLine) -> None:
+    answer = oscope("runs", "--store", "bogus://")
+    assert answer.code == 1
+    assert only_line(answer.err) == (
+        "oscope: there is no driver for bogus://: "
+        "name a file, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE"
+    )

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import synthetic_memory
 from oscope.catalogue import Workload
 from oscope.cli import progress
-from oscope.cli.summary import measurement_columns, print_experiment
+from oscope.cli.summary import measurement_columns, notes, print_experiment
 from oscope.cli.verdict import verdict
 from oscope.plan import Plan, PlannedExperiment
+from oscope.report import experiments
 from oscope.report.analysis import Analysed
-from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.statistics import compare_within, summarise
 from oscope.terminal import aligned, grid, prose, table_width
 
@@ -209,3 +211,17 @@ def test_the_same_note_about_another_point_is_not_repeated(capsys: pytest.Captur
     for point in ("read", "lseek"):
         notes.note(f"syscall.cost call={point}: ENOSYS is\nthe result")
     assert capsys.readouterr().err == "oscope: syscall.cost call=read: ENOSYS is the result\n"
+
+
+def test_a_cause_that_several_processes_met_is_one_note() -> None:
+    results = synthetic_memory.pressure()
+    text = "writing -1000 to /proc/{}/oom_score_adj: Permission denied"
+    points = tuple(
+        replace(each, notes=tuple(text.format(pid) for pid in (11, 222))) for each in results.points
+    )
+    told = replace(results, points=points)
+    cause = "writing -1000 to /proc/PID/oom_score_adj: Permission denied"
+    lines = list(notes(Analysed.of(Results((told,))), told))
+    assert [line for line in lines if "oom_score_adj" in line] == [f"note: {cause}"]
+    view = experiments.view(Analysed.of(Results((told,))), told)
+    assert [line for line in view.notes if "oom_score_adj" in line] == [cause]

@@ -154,6 +154,7 @@ def test_a_file_system_whose_server_does_not_answer_holds_nothing_up(
     assert stopped == dead == {descriptor: ("/dev/null", "null", "w", False)}
 
 
+@pytest.mark.alone
 @pytest.mark.skipif(shutil.which("lsof") is None, reason="lsof is not installed")
 def test_lsof_agrees(oscope: CommandLine) -> None:
     with holder() as (pid, _):

@@ -243,10 +243,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "noise": (random.Random(1).randbytes(5000), "is no packet capture"),
     "compressed": (b"\x1f\x8b\x08\0\0\0\0\0", "is compressed"),
     "header cut": (b"\xd4\xc3\xb2\xa1\x02\x00", "is cut within its header"),
-    "other link type": (pcap([], 105), "has link type 105, which is not read"),
+    "other link type": (pcap([], 105), "has link type 105 (IEEE 802.11), which is not read"),
     "without packets": (pcap([]), "has no DHCP for IPv4 in its 0 packets"),
-    "without DHCP": (pcap([(1.0, b"\0" * 60)]), "has no DHCP for IPv4 in its 1 packets"),
-    "other interface": (section(delivered().frames(), (105,)), "11 of link type 105"),
+    "without DHCP": (pcap([(1.0, b"\0" * 60)]), "has no DHCP for IPv4 in its 1 packet:"),
+    "other interface": (section(delivered().frames(), (105,)), "11 of link type 105 (IEEE 802.11)"),
     "a bad block": (section([]) + block(6, b"\0" * 8), "it is damaged before or in packet 1"),
 }
 

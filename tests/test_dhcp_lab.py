@@ -19,6 +19,8 @@ from scapy.layers.l2 import Ether
 from cli_driver import CommandLine, as_nobody
 from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
 
+pytestmark = pytest.mark.xdist_group("dhcp-lab")
+
 CLIENT, SECOND = "00:00:5e:00:53:11", "00:00:5e:00:53:12"
 ADDRESS = "192.0.2.50"
 PATIENCE_S = 60
@@ -176,6 +178,7 @@ def wait_until(is_done: Any, what: str) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_nothing_is_left_of_a_lab_that_is_ended(number: int, oscope: CommandLine) -> None:
     needs_lab()
@@ -206,7 +209,7 @@ def test_refusals_are_one_line(oscope: CommandLine, real_probe: Path) -> None:
     (oscope.folder / "full").mkdir()
     (oscope.folder / "full" / "file").touch()
     refused = {
-        ("-o", "full"): (2, "--output full is not empty"),
+        ("-o", "full"): (2, "-o full is not empty"),
         ("-o", "absent/deeper"): (2, "does not exist"),
         ("lend",): (2, "there is no scenario 'lend'"),
     }

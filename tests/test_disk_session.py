@@ -167,7 +167,7 @@ WRONG = {
     "read f --block-size -4K": "--block-size: '-4K' is not a whole number of bytes",
     "read f --block-size 4K --count 0": "--count 0 is nothing",
     "read f --block-size 4K --count -1": "--count -1 is nothing",
-    "read f --block-size 4K --count many": "'--count'",
+    "read f --block-size 4K --count many": "--count many is not a whole number",
     "write f --block-size 4K": "missing option '--count'",
     "write f --block-size 4K --count 0": "--count 0 is nothing",
     "write f --block-size 4K --count 1 --sync maybe": "'--sync'",

@@ -346,6 +346,7 @@ def real_plan(probe: Path, name: str, reps: int, blocks: int, **factors: object)
     )
 
 
+@pytest.mark.alone
 def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) -> None:
     plan = real_plan(probe, "syscall.cost", 60, 2, call="getppid", style="loop")
     with competitor() as process:
@@ -368,6 +369,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
     assert f"measured again: {len(point.again)}" in shown
 
 
+@pytest.mark.alone
 def test_threads_of_the_workload_itself_are_no_disturbance(probe: Path, store: Store) -> None:
     plan = real_plan(probe, "memory.fault", 20, 2, kind="zero-page", threads=2, size="4M")
     with competitor():

@@ -256,6 +256,7 @@ def test_a_group_is_made_where_the_controller_is_handed_on(
     assert memory.parent_of(memory.Hierarchy(2, tmp_path, tmp_path / "a/b")) is None
 
 
+@pytest.mark.alone
 def test_what_the_memory_lab_needs_is_tried_and_nothing_is_left(probe: Path, tmp_path: Path) -> None:
     del probe
     before = surroundings()

@@ -321,7 +321,7 @@ def test_a_file_that_cannot_start_is_one_line(oscope: CommandLine) -> None:
 
 def test_the_command_has_its_own_streams_and_status(oscope: CommandLine) -> None:
     answer = oscope("explain", "-o", "report", "--", "sh", "-c", "echo out; echo err >&2; exit 7")
-    assert (answer.code, answer.out, answer.err) == (0, "out\n", "err\n")
+    assert (answer.code, answer.out, answer.err) == (7, "out\n", "err\n")
     report = (oscope.folder / "report").read_text()
     assert "ended with status 7" in report
     for part in ("loader and preload list", "findings", "by phase", "by call", "by file", "under strace"):

@@ -51,7 +51,7 @@ def refused(oscope: CommandLine, *prefix: str) -> str:
     # The command was never let go.
     assert not (oscope.folder / "made").exists()
     (line,) = answer.err.splitlines()
-    assert "strace may not trace process" in line
+    assert "strace may not trace the process" in line
     return line
 
 

@@ -58,6 +58,33 @@ def test_a_full_server_is_told_and_the_file_goes_back_once_there_is_room(
 
 
 @as_root
+@pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY | os.O_TRUNC], ids=["rewritten", "emptied"])
+def test_a_full_server_has_its_room_back_while_the_mount_goes_on(
+    flags: int, fs_server: SshServer, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "small", 24 * MIB) as fs_folder:
+        (fs_folder / "file").write_bytes(b"as it was")
+        before = free_blocks(fs_folder)
+        with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
+            for name, how in (("file", flags), ("new", os.O_WRONLY | os.O_CREAT)):
+                descriptor = os.open(mounted_at.root / name, how)
+                os.write(descriptor, bytes(64 * MIB))
+                with pytest.raises(OSError, match=r".") as error:
+                    os.close(descriptor)
+                assert refusal(error) == "ENOSPC"
+                # What the server took of it was under a temporary name: removed, and closed.
+                wait_until(lambda: free_blocks(fs_folder) >= before, "the server has its room back")
+                (mounted_at.root / name).unlink()
+            mounted_at.stop()
+        assert list(fs_folder.iterdir()) == []
+
+
+def free_blocks(folder: Path) -> int:
+    """Return how much room there is on the file system of a folder."""
+    return os.statvfs(folder).f_bfree
+
+
+@as_root
 def test_what_a_full_server_did_not_take_is_recovered_later(fs_server: SshServer, tmp_path: Path) -> None:
     wanted = os.urandom(3 * MIB)
     home = tmp_path / "home"

@@ -23,6 +23,8 @@ from oscope.errors import UsageError
 from oscope.injection import causes
 from oscope.injection.wanted import Injection
 
+pytestmark = pytest.mark.alone
+
 PATIENCE_S = 60.0
 ALL = {"hog", "sibling", "memory", "evict", "interrupts", "migrate", "delay", "drift"}
 

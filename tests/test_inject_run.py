@@ -14,6 +14,8 @@ from cli_driver import CommandLine
 from injected import sides
 from oscope import record
 
+pytestmark = pytest.mark.alone
+
 POINT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 SEVERAL = len(os.sched_getaffinity(0)) > 1
 

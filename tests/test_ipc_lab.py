@@ -198,6 +198,50 @@ def test_short_transfers_are_tied_to_the_capacity(survey: dict[str, Section]) ->
     assert rows["128 KiB · pipe · 1thread", "read"][6] == "EAGAIN: 640"
 
 
+def test_return_values_have_their_distribution_as_a_figure(survey: dict[str, Section]) -> None:
+    figures = {figure.title: figure for figure in survey[SIZES].figures}
+    assert list(figures)[1:] == [
+        *(
+            f"Bytes that {call} returned, {channel}"
+            for call in ("read", "write")
+            for channel in ("pipe", "local")
+        ),
+        "Return values of the calls that move no bytes",
+    ]
+    lines = {trace["name"]: trace for trace in figures["Bytes that read returned, pipe"].traces}
+    line = lines["128 KiB · pipe · 1thread, EAGAIN 50%"]
+    # Half of the calls are refused; all others return what the pipe holds.
+    assert line["x"][1:-1] == [65536.0]
+    assert line["y"] == [50.0, 100.0, 100.0]
+    assert lines["4 KiB · pipe · 2proc"]["x"][1:-1] == [4096.0]
+    shares = {trace["name"]: trace["x"] for trace in figures[list(figures)[-1]].traces}
+    assert set(shares) == {"0", "1", "EINTR", "4 KiB to 8 KiB"}
+    for row in zip(*shares.values(), strict=True):
+        assert sum(row) == pytest.approx(100, abs=0.01)
+
+
+def test_no_return_value_of_many_is_left_out_of_the_figure() -> None:
+    trace = synthetic_ipc.trace()
+    sizes = [[size, 1 + size % 3] for size in range(1, 400, 7)]
+    count = sum(each for _, each in sizes)
+    readings = []
+    for point in trace.points:
+        traces = [
+            {
+                **each,
+                "calls": {"read": {**each["calls"]["read"], "sizes": sizes, "errors": {}, "count": count}},
+            }
+            for each in point.traces
+        ]
+        readings.append(dataclasses.replace(point, traces=traces))
+    section = sections(dataclasses.replace(trace, points=tuple(readings)))[SIZES]
+    figure = next(one for one in section.figures if one.title == "Bytes that read returned, pipe")
+    for line in figure.traces:
+        assert line["x"][1:-1] == [float(size) for size, _ in sizes]
+        steps = np.diff(line["y"][:-1])
+        assert steps == pytest.approx([100 * each / count for _, each in sizes], abs=0.01)
+
+
 def test_transfers_that_return_less_than_the_capacity_are_not_tied_to_it() -> None:
     trace = synthetic_ipc.trace()
     points = tuple(

@@ -23,6 +23,7 @@ from synthetic_kernel import FAULTS, sections
 
 LAB = labs.lab("kernel")
 PRECIOUS, FORK = "A new system call, and what its printing costs", "fork beside the new call"
+TABLE_ONE = "The new call and fork in one table"
 POLICY = {mapping: f"Reclaim policies: {mapping} mapping" for mapping in MAPPINGS}
 SHARE = re.compile(r"(the printing is) ([\d.]+) % \(([\d.]+) to ([\d.]+)\) of it")
 CLOCKS: tuple[Clock, ...] = get_args(Clock)
@@ -54,11 +55,11 @@ def test_the_reclaim_is_of_every_policy_and_its_counts_repeat_by_design() -> Non
 
 
 def test_every_section_has_answer_table_and_figure(survey: dict[str, Section]) -> None:
-    assert list(survey) == [PRECIOUS, FORK, *POLICY.values()]
+    assert list(survey) == [PRECIOUS, FORK, TABLE_ONE, *POLICY.values()]
     for section in survey.values():
         assert section.answer
         assert section.tables
-        assert section.figures
+        assert section.figures or section.title == TABLE_ONE
         assert not section.missing
         for figure in section.figures:
             draw(figure)
@@ -78,10 +79,68 @@ def test_the_printing_is_told_with_its_share_under_each_clock(survey: dict[str, 
     assert float(low) < float(share) < float(high)
     assert section.answer.count("so that the printing is") == len(SHARE.findall(section.answer)) == 2
     assert [row[0] for row in section.tables[0].rows] == list(CALLS)
-    document = section.tables[1].rows[0]
-    assert list(document[1:]) == ["9637.50", "8786.50", "1770.49"]
     assert any("439.3 cycles" in text or "439 cycles" in text for text in section.text)
     assert any("are not compared" in text for text in section.text)
+
+
+def test_the_call_and_fork_of_one_guest_are_in_one_table_with_their_units(survey: dict[str, Section]) -> None:
+    section = survey[TABLE_ONE]
+    wall, counted = section.tables
+    assert "time in a guest" in wall.title
+    assert "instructions in a guest" in counted.title
+    for table, unit in ((wall, "cycles"), (counted, "instructions")):
+        assert table.columns[2:6] == [
+            f"{name} [{unit}]" for name in ("mean", "median", "95 % interval", "std. dev.")
+        ]
+        assert [row[0].partition(" (")[0] for row in table.rows] == [
+            "my_precious_logged",
+            "my_precious",
+            "fork, until the child's first instruction",
+            "fork, until the parent's return",
+        ]
+        assert list(table.rows[0][6:]) == ["9637.50", "8786.50", "1770.49"]
+        assert list(table.rows[2][6:]) == ["522560.90", "349551.50", "429520.55"]
+        assert "in a loop" in table.rows[0][0]
+    # Under this clock each repeats the other.
+    assert counted.rows[0][2:6] == ["4000", "4000", "4000 to 4000", "0"]
+    assert any("--set style=single" in text for text in section.text)
+
+
+def test_a_guest_without_cycles_has_its_table_in_time(survey: dict[str, Section]) -> None:
+    del survey
+    made = []
+    for experiment in (synthetic_kernel.precious("wall"), synthetic_kernel.fork("wall")):
+        points = tuple(
+            dataclasses.replace(
+                p, metrics={name: v for name, v in p.metrics.items() if not name.endswith("cycles")}
+            )
+            for p in experiment.points
+        )
+        metrics = {name: c for name, c in experiment.metrics.items() if not name.endswith("cycles")}
+        made.append(dataclasses.replace(experiment, points=points, metrics=metrics))
+    (table,) = sections(*made)[TABLE_ONE].tables
+    assert all(head.endswith("[ns]") for head in table.columns[2:6])
+    assert all(head.endswith("[cycles]") for head in table.columns[6:])
+
+
+def test_figures_of_two_guests_are_not_in_one_table() -> None:
+    precious, fork = synthetic_kernel.precious("wall"), synthetic_kernel.fork("wall")
+    guest = {**fork.environment["guest"], "accelerator": "kvm"}
+    other = dataclasses.replace(fork, environment={**fork.environment, "guest": guest})
+    for together in ((precious, other), (precious,), (other,)):
+        section = sections(*together)[TABLE_ONE]
+        assert section.tables == []
+        assert "oscope run kernel.precious-wall kernel.fork-wall" in section.missing
+
+
+def test_a_call_timed_by_itself_is_not_said_to_be_in_a_loop() -> None:
+    wall = synthetic_kernel.precious("wall")
+    points = tuple(dataclasses.replace(p, factors={**p.factors, "style": "single"}) for p in wall.points)
+    found = sections(dataclasses.replace(wall, points=points), synthetic_kernel.fork("wall"))
+    for title in (PRECIOUS, TABLE_ONE):
+        told = " ".join(found[title].text) + str(found[title].tables) + found[title].answer
+        assert "in a loop" not in told
+        assert "one call" in told
 
 
 def test_printing_that_costs_nothing_is_not_called_the_cost() -> None:
@@ -102,7 +161,7 @@ def test_printing_that_costs_nothing_is_not_called_the_cost() -> None:
 def test_one_clock_alone_is_enough(survey: dict[str, Section]) -> None:
     for clock in CLOCKS:
         found = sections(*(make(clock) for make in (synthetic_kernel.precious, synthetic_kernel.fork)))
-        assert list(found) == [PRECIOUS, FORK]
+        assert list(found) == [PRECIOUS, FORK, TABLE_ONE]
         unit = "instructions" if clock == "instructions" else "ns"
         assert unit in found[PRECIOUS].answer
         assert len(found[PRECIOUS].figures) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,39 @@ def test_a_patch_that_does_not_apply_is_not_built(tmp_path: Path) -> None:
     assert answer.err.splitlines()[-1].startswith(
         "oscope: old: applies failed: the patch old does not apply: kernel/sys.c, hunk 1, at line 1"
     )
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("", "the patch p is empty"),
+        ("From a person\n\nno changes\n", "the patch p changes no file"),
+        ("--- a/kernel/sys.c\n+++ b/kernel/sys.c\n", "the patch p has no hunk (@@ … @@)"),
+        ("--- a/../sys.c\n+++ b/../sys.c\n@@ -1 +1 @@\n-a\n+b\n", "the patch p names ../sys.c, outside of"),
+    ],
+    ids=["empty", "text", "no hunk", "outside"],
+)
+@pytest.mark.parametrize("command", [("ab", "syscall.cost"), ("build",)], ids=["ab", "build"])
+def test_what_is_no_patch_is_refused_before_anything_is_built(
+    command: tuple[str, ...], content: str, told: str, tmp_path: Path, real_probe: Path
+) -> None:
+    (tmp_path / "p.patch").write_text(content)
+    refused(command, "p.patch", told, tmp_path, real_probe)
+
+
+def test_what_is_no_regular_file_is_refused_and_not_read(tmp_path: Path, real_probe: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("folder", "fifo", "/dev/zero"):
+        told = f"the patch {name} is not a regular file"
+        refused(("ab", "syscall.cost"), name, told, tmp_path, real_probe)
+
+
+def refused(command: tuple[str, ...], patch: str, told: str, folder: Path, probe: Path) -> None:
+    """Check that the patch is refused with one line, and that neither source nor kernel is made."""
+    oscope = CommandLine(folder, {"XDG_CACHE_HOME": str(folder / "cache"), "OSCOPE_PROBE": str(probe)})
+    answer = oscope("kernel", *command, "--patch", patch)
+    assert answer.code == 2
+    assert answer.err.startswith(f"oscope: {told}")
+    assert answer.err.count("\n") == 1
+    assert not (folder / "cache/oscope/kernel").exists()

@@ -207,7 +207,9 @@ def test_a_missing_fio_is_said_where_its_figures_would_stand() -> None:
 def test_without_peers_the_sweep_is_ours_and_says_so() -> None:
     section = sections(synthetic_disk.read())[SWEEP]
     assert "disk.peers was not run: `oscope run disk.peers` does it" in section.missing
-    assert section.answer.startswith("Cold, oscope reads blocks of 128 B at 25")
+    assert section.answer.startswith(
+        "Cold, oscope reads a file of 64 MiB (disk.read) by blocks of 128 B at 25"
+    )
 
 
 def test_the_documents_figures_stand_beside_ours(survey: dict[str, Section]) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import synthetic
 import synthetic_kernel
-from oscope import labs, record
+from oscope import labs
 from oscope.catalogue import Catalogue, check_level, load
+from oscope.digits import GROUP
 from oscope.errors import UsageError
 from oscope.experiment import Lab
 from oscope.report.analysis import label, level_text
@@ -107,8 +108,12 @@ def test_every_question_of_the_document_is_answered(survey: dict[str, Section]) 
 def test_the_documents_table_cites_it_and_lists_ten_iterations(survey: dict[str, Section]) -> None:
     section = survey["A call and fork in cycles, beside the original report"]
     statistics, iterations = section.tables
-    assert [row[0] for row in statistics.rows] == ["my_precious", "fork child", "fork parent"]
-    assert list(statistics.rows[0][1:]) == ["9637.50", "8786.50", "1770.49", "needs the patched kernel"]
+    assert [row[0] for row in statistics.rows] == [
+        "my_precious",
+        "fork child, one call each",
+        "fork parent, one call each",
+    ]
+    assert list(statistics.rows[0][1:5]) == ["9637.50", "8786.50", "1770.49", "not measured where fork was"]
     assert list(statistics.rows[1][1:4]) == ["522560.90", "349551.50", "429520.55"]
     assert [row[0] for row in iterations.rows] == [str(number) for number in range(1, 11)]
     fork = synthetic.create().point(how="fork", resident=0)
@@ -134,37 +139,34 @@ def test_the_documents_own_figures_follow_from_its_iterations() -> None:
         assert round(float(values.std(ddof=1)), 2) == column.deviation
 
 
-def test_my_precious_is_shown_where_a_kernel_that_has_it_was_measured() -> None:
-    wall = synthetic_kernel.precious("wall")
-    results = Results((synthetic.cost(), synthetic.create(), wall))
-    section = answers(results)["A call and fork in cycles, beside the original report"]
-    assert section.missing == ""
-    logged = wall.point(call="my_precious_logged")
-    assert logged is not None
-    assert section.tables[0].rows[0][4] == str(len(logged))
-    assert any("in a guest under my_precious+reclaim-policy" in text for text in section.text)
+TABLE_ONE = "A call and fork in cycles, beside the original report"
 
 
-def test_my_precious_of_a_guest_without_cycles_is_in_time_and_says_why() -> None:
-    wall = record.read(Path(__file__).parent / "golden" / "kernel.precious-wall.json").experiments[0]
-    section = answers(Results((synthetic.create(), wall)))[
-        "A call and fork in cycles, beside the original report"
-    ]
+def test_figures_of_a_guest_are_not_in_a_column_with_those_of_its_host() -> None:
+    results = Results((synthetic.cost(), synthetic.create(), synthetic_kernel.precious("wall")))
+    section = answers(results)[TABLE_ONE]
     statistics, iterations = section.tables
-    assert statistics.rows[0][0] == "my_precious, here in ns"
-    assert statistics.rows[0][4] == "5"
-    logged = wall.point(call="my_precious_logged")
-    assert logged is not None
-    assert iterations.columns[4] == "here: my_precious [ns]"
-    shown = iterations.rows[0][4].replace("\u202f", "")
-    assert shown == f"{logged.metrics['time_ns'][0]:.0f}"
-    assert section.missing == (
-        "Cycles of my_precious: CPUID does not promise a constant TSC rate (0x80000007 EDX bit 8)."
-    )
-    # Nanoseconds have no place on an axis of cycles.
+    assert statistics.rows[0][4] == "not measured where fork was"
+    assert {row[4] for row in iterations.rows} == {"–"}
+    assert "kernel.precious-wall kernel.fork-wall" in section.missing
     for figure in section.figures:
         draw(figure)
         assert "my_precious" not in str(figure)
+
+
+@pytest.mark.parametrize(("style", "told"), [("single", "one call each"), ("loop", "calls in a loop each")])
+def test_my_precious_stands_beside_fork_of_the_same_guest_as_it_was_timed(style: str, told: str) -> None:
+    wall = synthetic_kernel.precious("wall")
+    points = tuple(dataclasses.replace(p, factors={**p.factors, "style": style}) for p in wall.points)
+    create = dataclasses.replace(synthetic.create(), environment=wall.environment)
+    results = Results((create, dataclasses.replace(wall, points=points)))
+    section = answers(results)[TABLE_ONE]
+    name, *cells = section.tables[0].rows[0]
+    assert name.startswith("my_precious, ")
+    assert name.endswith(told)
+    assert cells[3] == str(len(points[0]))
+    assert ("in a loop" in name) == (style == "loop")
+    assert section.missing == ""
 
 
 def test_another_call_is_not_taken_for_my_precious() -> None:
@@ -172,7 +174,7 @@ def test_another_call_is_not_taken_for_my_precious() -> None:
     points = tuple(point for point in wall.points if point.factors["call"] != "my_precious_logged")
     results = Results((synthetic.create(), dataclasses.replace(wall, points=points)))
     section = answers(results)["A call and fork in cycles, beside the original report"]
-    assert section.tables[0].rows[0][4] == "needs the patched kernel"
+    assert section.tables[0].rows[0][4] == "not measured where fork was"
 
 
 def test_interrupts_are_found_as_the_cause_that_they_are(survey: dict[str, Section]) -> None:
@@ -269,9 +271,10 @@ def test_a_clock_source_that_the_vdso_cannot_read_is_told() -> None:
 def test_throughput_stands_beside_the_documents_figures(survey: dict[str, Section]) -> None:
     section = survey["How many calls fit into a second"]
     rows = {row[0]: row for row in section.tables[0].rows}
-    assert [float(rows[call][7]) for call in ("read", "lseek", "getpid", "gethostid")] == pytest.approx(
-        [1.03, 1.51, 1.19, 0.131], rel=0.01
-    )
+    cited = [float(rows[call][7].replace(GROUP, "")) for call in ("read", "lseek", "getpid", "gethostid")]
+    assert cited == pytest.approx([1.03e6, 1.51e6, 1.19e6, 0.131e6], rel=0.01)
+    assert section.tables[0].columns[6] == "bytes [MiB/s]"
+    assert {"median [calls/s]", "original [calls/s]"} <= set(section.tables[0].columns)
     assert "The original report's order was lseek, getpid, read, gethostid" in section.answer
 
 
@@ -301,8 +304,12 @@ def test_without_a_time_stamp_counter_the_cycles_are_missing_with_the_reason() -
     create = dataclasses.replace(create, environment={**create.environment, "clock": clock})
     create = _without_values(create, "child_cycles", "parent_cycles", "total_cycles")
     section = answers(Results((create,)))["A call and fork in cycles, beside the original report"]
-    assert section.answer == ""
     assert "the TSC is not invariant" in section.missing
+    heads = section.tables[0].columns
+    assert heads[1:4] == [f"original: {name} [cycles]" for name in ("mean", "median", "std. dev.")]
+    assert all(head.endswith("[ns]") for head in heads[5:])
+    assert re.search(r"first instruction comes [\d.]+ [nµ]s ", section.answer)
+    assert not section.figures
 
 
 @pytest.mark.parametrize("name", ["syscall.cost", "syscall.throughput", "process.create"])

@@ -124,7 +124,7 @@ def test_a_single_major_fault_is_not_none() -> None:
 
     found = changed(synthetic_memory.pressure(major=0.0), once, pressure="compete")
     answer = sections(found)[PRESSURE].answer
-    assert "are 0 alone and 0 beside it (0 to 1)" in answer
+    assert "brought back from swap or a file, in one repetition up to 1" in answer
     assert "no page had to be brought back" not in answer
 
 

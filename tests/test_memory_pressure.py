@@ -27,7 +27,10 @@ PRESSED: dict[str, Any] = {
     "pressure": "compete",
 }
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes swap and control groups")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root makes swap and control groups"),
+]
 
 
 def test_pressure_makes_major_faults_and_leaves_nothing(probe: Path) -> None:

@@ -1,64 +1,96 @@
-"""The labs' notebooks: stored clean, and every cell runs on a small measurement of this machine."""
+"""The labs' notebooks: stored with outputs that repeat, and able to measure the machine that they run on."""
 
 from __future__ import annotations
 
+import difflib
+import re
 import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
 
 from oscope import labs
+from oscope.api import Run
+from oscope.errors import UsageError
+from oscope.notebook import MEASURE, RECORD, Runs
 
 ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-CELL_LIMIT_S = 240
+sys.path.insert(0, str(ROOT / "tools"))
+import notebooks  # noqa: E402 - a tool is no package.
+
+LONG = ("fs", "kernel")
+"""Their sections take the longest to compute."""
+LARGEST_BYTES = 1_000_000
+# What another machine, user or moment would write otherwise.
+NOT_REPEATABLE = re.compile(r"\bat 0x[0-9a-f]{6,}|/tmp/oscope|/home/|/root/|/site-packages/|Traceback")
 
 
-class ThisPython(KernelSpecManager):
-    """Runs the notebooks with the interpreter of the tests, whatever kernels are installed elsewhere."""
-
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        return KernelSpec(argv=argv, display_name=kernel_name, language="python")
+def named(path: Path, marks: pytest.MarkDecorator | None = None) -> object:
+    return pytest.param(path, id=path.stem, marks=[marks] if marks else [])
 
 
 def test_every_lab_has_its_notebook() -> None:
-    assert {ROOT / lab.notebook for lab in labs.LABS if lab.notebook} == set(NOTEBOOKS)
+    assert {ROOT / lab.notebook for lab in labs.LABS if lab.notebook} == set(notebooks.NOTEBOOKS)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_is_stored_without_what_running_it_leaves(path: Path) -> None:
+@pytest.mark.parametrize("path", [named(path) for path in notebooks.NOTEBOOKS])
+def test_a_notebook_is_stored_with_outputs_that_can_repeat(path: Path) -> None:
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            assert cell.outputs == []
-            assert cell.execution_count is None
-        assert cell.metadata == {}
-    assert set(notebook.metadata) <= {"kernelspec", "language_info"}
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
+    assert all(cell.metadata == {} for cell in notebook.cells)
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
     assert set(notebook.metadata.language_info) == {"name"}
+    found = notebooks.outputs(notebook)
+    assert sum(kind == "image/svg+xml" for kind, _ in found) >= 3
+    assert "stderr" not in {kind for kind, _ in found}
+    for _, text in found:
+        assert not NOT_REPEATABLE.search(text)
+    assert path.stat().st_size < LARGEST_BYTES
 
 
+@pytest.mark.parametrize(
+    "path", [named(path, pytest.mark.full if path.stem in LONG else None) for path in notebooks.NOTEBOOKS]
+)
+def test_executing_a_notebook_gives_the_outputs_that_are_stored(path: Path) -> None:
+    stored = notebooks.outputs(nbformat.read(path, as_version=4))
+    again = notebooks.outputs(notebooks.execute(path))
+    assert [kind for kind, _ in again] == [kind for kind, _ in stored]
+    for (_, before), (_, now) in zip(stored, again, strict=True):
+        if not notebooks.alike(before, now):
+            lines = difflib.unified_diff(before.splitlines(), now.splitlines(), "stored", "now", n=0)
+            changed = "\n".join([line[:200] for line in lines][:30])
+            pytest.fail(f"python tools/notebooks.py {path.stem} stores what has changed:\n{changed}")
+
+
+@pytest.mark.full
 @pytest.mark.usefixtures("probe")
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs_from_top_to_bottom(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OSCOPE_STORE", str(tmp_path / "notebook.db"))
-    monkeypatch.setenv("OSCOPE_NOTEBOOK_REPS", "20")
-    monkeypatch.setenv("OSCOPE_NOTEBOOK_RECORD", str(path.with_suffix(".json")))
-    monkeypatch.setenv("MPLBACKEND", "module://matplotlib_inline.backend_inline")
-    notebook = nbformat.read(path, as_version=4)
-    manager = AsyncKernelManager(kernel_spec_manager=ThisPython())
-    client = NotebookClient(
-        notebook, km=manager, timeout=CELL_LIMIT_S, resources={"metadata": {"path": str(tmp_path)}}
+@pytest.mark.parametrize("name", notebooks.MEASURING)
+def test_a_notebook_measures_this_machine_if_asked(name: str) -> None:
+    found = notebooks.outputs(
+        notebooks.execute(notebooks.FOLDER / f"{name}.ipynb", **{MEASURE: "1", "OSCOPE_NOTEBOOK_REPS": "20"})
     )
-    client.execute()
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    figures = [output for output in outputs if "image/png" in output.get("data", {})]
-    assert len(figures) >= 3
-    assert not [output for output in outputs if output.output_type == "stream" and output.name == "stderr"]
+    assert sum(kind == "image/svg+xml" for kind, _ in found) >= 3
+    assert "stderr" not in {kind for kind, _ in found}
+
+
+def test_outputs_are_compared_with_their_numbers() -> None:
+    assert notebooks.alike("x 1.0000001 of 3", "x 1.0000002 of 3")
+    assert not notebooks.alike("x 1.01 of 3", "x 1.02 of 3")
+    assert not notebooks.alike("x 1 of 3", "y 1 of 3")
+    assert not notebooks.alike("x 1 of 3", "x 1 of")
+
+
+def test_a_stored_run_is_given_once_and_its_lack_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(MEASURE, raising=False)
+    monkeypatch.setenv(RECORD, str(ROOT / "tests/golden/syscall.cost.json"))
+    runs = Runs("notebook.json")
+    first = runs.run("syscall.cost", profile="quick")
+    assert isinstance(first, Run)
+    assert not first.summary().empty
+    with pytest.raises(UsageError, match=f"asks for one more: set {MEASURE}=1"):
+        runs.run("syscall.cost", profile="quick")
+    with pytest.raises(UsageError, match=r"have 0 of process\.create"):
+        runs.run("process.create")

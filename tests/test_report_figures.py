@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import synthetic
 from oscope.errors import OscopeError
 from oscope.labs import LABS
 from oscope.report import plots, theme
+from oscope.report.build import answers
 from oscope.report.figures import draw, named_figures, save
 from oscope.samples import Results
 
@@ -84,3 +86,18 @@ def test_text_can_be_read_on_every_surface(name: str) -> None:
     for ink, ground in pairs:
         light, dark = sorted((_luminance(colours[ink]), _luminance(colours[ground])), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, ink, ground)
+
+
+def test_the_headline_figures_are_one_a_question_and_a_part_of_all() -> None:
+    results = synthetic.survey()
+    every = dict(named_figures(results, LABS))
+    few = dict(named_figures(results, LABS, "headline"))
+    questions = [section for part in answers(results, LABS) for section in part.sections if section.figures]
+    assert len(few) == len(questions) < len(every) / 2
+    assert few.items() <= every.items()
+
+
+def test_what_no_lab_draws_has_the_figure_of_its_headline_metric() -> None:
+    results = Results((replace(synthetic.cost(), experiment="own", workload="own"),))
+    [(name, _)] = named_figures(results, LABS, "headline")
+    assert name.startswith("own-")

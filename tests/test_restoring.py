@@ -18,6 +18,8 @@ from cli_driver import CommandLine
 from oscope import restoring
 from surroundings import family, surroundings
 
+pytestmark = pytest.mark.alone
+
 PLACE = f"{Path('/proc/sys/kernel/random/boot_id').read_text()[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
 """This boot and PID namespace, as the name of a journal has them."""
 DEAD = f"4194305-77-{PLACE}.json"

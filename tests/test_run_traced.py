@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -114,6 +117,26 @@ def at(results: ExperimentResults, **factors: Level) -> PointSamples:
     point = results.point(**factors)
     assert point is not None
     return point
+
+
+def test_ctrl_c_ends_the_attaching_of_a_tracer_and_loses_nothing(
+    catalogue: Catalogue, store: Store, made: list[FakeTracer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(self: FakeTracer, pid: int) -> None:
+        del self, pid
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(60)
+        raise AssertionError("the signal did not come")
+
+    tracer = make_experiment({"tracer": ("none", "bpf-count")}, reps=2, blocks=1)
+    plan = make_plan([tracer], catalogue, seed=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(FakeTracer, "start", start)
+        outcome = execute(plan, store)
+    assert (outcome.status, outcome.failures) == ("interrupted", ())
+    assert [each.ended for each in made] == ["killed"]
+    resumed = execute(plan, store, resume=outcome.run_id)
+    assert (resumed.status, resumed.samples, resumed.failures) == ("done", 4, ())
 
 
 def test_a_traced_run_measures_every_point_with_and_without_and_attaches_once(

@@ -180,3 +180,27 @@ def test_few_processes_of_something_positive_give_an_interval_above_zero() -> No
     mixed = summarise(values - 300, block=np.arange(5))
     assert mixed.ci95 is not None
     assert mixed.ci95[0] < 0
+
+
+@pytest.mark.parametrize("counts", [[0, 0, 1, 3, 0], [0, 2], [0, 41, 3, 0], [0.0, 0.004, 0.0]])
+def test_the_interval_of_an_amount_does_not_go_below_zero(counts: list[float]) -> None:
+    found = summarise(counts, range(len(counts)))
+    assert found.ci95 is not None
+    assert 0 <= found.ci95[0] <= found.median <= found.ci95[1]
+    larger = summarise([1000 * each for each in counts], range(len(counts))).ci95
+    assert larger == pytest.approx([1000 * end for end in found.ci95]), "the unit makes no difference"
+
+
+def test_the_interval_of_a_difference_may_hold_zero() -> None:
+    found = summarise([1.0, 9.0, 2.0], range(3), kind="difference")
+    assert found.ci95 is not None
+    assert found.ci95[0] < 0 < found.ci95[1]
+
+
+def test_the_interval_of_counts_that_are_zero_at_times_covers_their_median() -> None:
+    generator = np.random.default_rng(7)
+    held = 0
+    for _ in range(400):
+        ends = summarise(generator.poisson(2, 5), range(5)).ci95
+        held += ends is not None and ends[0] <= 2 <= ends[1]
+    assert held / 400 >= 0.92

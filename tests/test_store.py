@@ -126,6 +126,31 @@ def test_the_default_store_is_in_the_users_data(tmp_path: Path, monkeypatch: pyt
     assert (tmp_path / "data/oscope/oscope.db").exists()
 
 
+def test_reading_a_store_that_is_not_there_makes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OSCOPE_STORE")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    (tmp_path / "empty.db").touch()
+    for place in (None, tmp_path / "new.db", tmp_path / "empty.db"):
+        with Store.read(place) as store:
+            assert store.runs() == ()
+            with pytest.raises(UsageError, match="the store has no run yet"):
+                store.resolve("last")
+    assert [(path.name, path.stat().st_size) for path in tmp_path.iterdir()] == [("empty.db", 0)]
+
+
+def test_the_home_folder_is_not_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OSCOPE_STORE")
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "gone"))
+    for use in (Store.open, Store.check):
+        with pytest.raises(StoreError) as error:
+            use()
+        check_one_line(error, f"the home folder {tmp_path}/gone does not exist", "--store")
+    assert list(tmp_path.iterdir()) == []
+
+
 def check_one_line(error: pytest.ExceptionInfo[StoreError], *words: str) -> None:
     text = str(error.value)
     assert "\n" not in text
@@ -208,7 +233,7 @@ def test_stores_opened_at_the_same_moment_agree(store_path: Path) -> None:
 def test_an_unknown_driver_and_a_bad_url() -> None:
     with pytest.raises(StoreError) as error:
         Store.open("nosuchdatabase://host/name")
-    check_one_line(error, "no driver")
+    check_one_line(error, "no driver", "sqlite:///", "postgresql+psycopg://")
     with pytest.raises(UsageError):
         Store.open("://")
 

@@ -18,11 +18,13 @@ from oscope.errors import OscopeError
 from oscope.locate import find_probe
 from oscope.probe import Probe, Request
 from oscope.trace.bpf import BpfTracer, Room
+from oscope.trace.reading import return_values
 from oscope.trace.tracer import Tracer, TraceUnavailable, Tracing
 from oscope.trace.tracers import make
 from oscope.wire import Done
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.skipif(os.geteuid() != 0, reason="bpftrace needs root"),
     pytest.mark.skipif(shutil.which("bpftrace") is None, reason="bpftrace is not installed"),
 ]
@@ -130,6 +132,21 @@ def test_bytes_by_return_values_sum_to_the_total() -> None:
     # The read that waited for the line when the tracer came had begun before.
     assert read["count"] == 1 + sum(count for _, count in read["sizes"])
     assert reading["calls"]["exit_group"]["count"] == 2
+
+
+def test_the_distribution_of_return_values_is_whole() -> None:
+    work = FAMILY_WORK.replace("reader, writer", "import mmap; mmap.mmap(-1, 1 << 22)\nreader, writer", 1)
+    calls = family(("syscalls",), work)["calls"]
+    for name, call in calls.items():
+        returned = sum(count for _, count in return_values(call))
+        # Some never return, and the read that waited for the line had begun before the tracer came.
+        assert returned <= call["count"]
+        if name not in ("read", "exit_group"):
+            assert returned == call["count"], name
+    # Addresses by powers of two, all else exactly.
+    assert all(low < high for low, high, _ in calls["mmap"]["results"])
+    assert [ends for *ends, _ in calls["pipe2"]["results"]] == [[0, 0]]
+    assert ("EBADF", 1) in return_values(calls["read"])
 
 
 def test_children_forked_within_a_region_are_followed() -> None:

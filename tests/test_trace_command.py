@@ -18,6 +18,8 @@ from cli_driver import CommandLine, as_nobody
 from oscope.trace.events import pair
 from traced_program import FAILING_CLOSES, STATUS, TASKS
 
+pytestmark = pytest.mark.alone
+
 CALLS = 1000
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root: run the tests as root")
 
@@ -191,7 +193,7 @@ def test_what_cannot_be_run_is_a_wrong_request(oscope: CommandLine) -> None:
         (("./missing",), "there is no such file"),
         (("/",), "is a folder"),
         (("./text",), "may not be executed"),
-        (("--json", "missing/file", "true"), "there is no such folder"),
+        (("--json", "missing/file", "true"), "does not exist"),
         (("--nosuch", "true"), "no such option"),
     ):
         answer = oscope("trace", *words)

@@ -12,6 +12,7 @@ from oscope.trace.bpf_faults import describe_fault
 from oscope.trace.bpf_reading import read_findings
 from oscope.trace.calls import call_name, call_number, error_name, transfer_numbers
 from oscope.trace.program import HELPFUL, Family, Marks, Program, compose, needed
+from oscope.trace.reading import return_values
 from oscope.trace.tracer import Losses, Tracing
 
 TOKEN = 6 << 32
@@ -70,6 +71,30 @@ def test_calls_with_times_errors_and_sizes() -> None:
         }
     }
     assert not found.losses.any
+
+
+def test_every_return_value_is_kept_exactly_or_by_powers_of_two() -> None:
+    getppid = TOKEN + GETPPID
+    found = findings(
+        program("syscalls"),
+        histogram("times", getppid, (64, 127, 9)),
+        bpf_map("results", **{f"{getppid},17": 5, f"{getppid},0": 1}),
+        histogram("large", getppid, (4096, 8191, 3)),
+    )
+    call = found.readings[6]["calls"]["getppid"]
+    assert call["results"] == [[0, 0, 1], [17, 17, 5], [4096, 8191, 3]]
+    assert return_values(call) == [((0, 0), 1), ((17, 17), 5), ((4096, 8191), 3)]
+
+
+def test_events_have_their_return_values_too() -> None:
+    getppid = TOKEN + GETPPID
+    lines = {
+        orjson.dumps({"type": "printf", "data": f"{getppid} {result}"}): times
+        for result, times in ((17, 5), (4095, 1), (4096, 2), (5000, 1), (-4, 3))
+    }
+    call = read_findings(lines, program("events"), "events", 0).readings[6]["calls"]["getppid"]
+    assert call["results"] == [[17, 17, 5], [4095, 4095, 1], [4096, 8191, 3]]
+    assert (call["count"], call["errors"]) == (12, {"EINTR": 3})
 
 
 def test_losses_are_told_by_kind() -> None:

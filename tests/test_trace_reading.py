@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oscope.trace.reading import merge, quantile, time_in_calls_ns
+from oscope.trace.reading import merge, quantile, return_values, time_in_calls_ns
 
 
 def reading(**changes: Any) -> dict[str, Any]:
@@ -94,3 +94,16 @@ def test_readings_of_several_tracers_are_refused() -> None:
 def test_a_quantile_is_known_to_its_bin(share: float, wanted: tuple[int, int]) -> None:
     assert quantile([[128, 255, 1], [64, 127, 2], [32, 63, 0]], share) == wanted
     assert quantile([], share) is None
+
+
+def test_return_values_are_summed_value_by_value() -> None:
+    futex = {"count": 3, "errors": {"EAGAIN": 1}, "results": [[0, 0, 1], [4096, 8191, 1]]}
+    more = {"count": 2, "errors": {}, "results": [[0, 0, 1], [1, 1, 1]]}
+    whole = merge([reading(calls={"futex": futex}), reading(calls={"futex": more})])["calls"]["futex"]
+    assert whole["results"] == [[0, 0, 2], [1, 1, 1], [4096, 8191, 1]]
+    assert return_values(whole) == [("EAGAIN", 1), ((0, 0), 2), ((1, 1), 1), ((4096, 8191), 1)]
+
+
+def test_where_values_were_not_looked_at_errors_are_not_taken_for_all_there_was() -> None:
+    assert return_values({"count": 5, "errors": {"EAGAIN": 1}}) == []
+    assert return_values({"count": 1, "errors": {"EAGAIN": 1}}) == [("EAGAIN", 1)]

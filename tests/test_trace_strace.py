@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -15,6 +17,7 @@ import traced_program
 from oscope.errors import OscopeError
 from oscope.trace import strace, tool
 from oscope.trace.strace import StraceTracer
+from oscope.trace.tool import Tool
 from oscope.trace.tracer import TraceUnavailable
 from traced_program import FAILING_CLOSES, STATUS, TASKS, tracer_pid, waiting
 
@@ -114,6 +117,18 @@ def test_what_is_traced_already_is_unavailable(program: Path) -> None:
             second.start(traced.pid)
         traced.go()
         assert first.stop().readings[0]["calls"]["getppid"]["count"] == CALLS
+
+
+def test_a_refusal_has_one_text_for_all_processes() -> None:
+    words = "ptrace(PTRACE_SEIZE): Operation not permitted"
+    refused = SimpleNamespace(words=words, pid=1)
+    with subprocess.Popen(["sleep", "600"]) as other:
+        told = [strace.refusal(pid, cast(Tool, refused)) for pid in (os.getpid(), other.pid)]
+        other.kill()
+    assert str(told[0]) == str(told[1])
+    assert str(told[0]).startswith("strace may not trace the process")
+    gone = [str(strace.refusal(pid, cast(Tool, refused))) for pid in (2**22 + 1, 2**22 + 2)]
+    assert gone == ["the process ended before strace was attached"] * 2
 
 
 def test_no_process_and_no_strace_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

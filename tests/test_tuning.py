@@ -15,6 +15,8 @@ from oscope import record, tuning
 from oscope.errors import OscopeError, UsageError
 from oscope.restoring import restore
 
+pytestmark = pytest.mark.alone
+
 ASLR = Path("/proc/sys/kernel/randomize_va_space")
 THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 NAMES = {"0": "off", "1": "partial", "2": "full"}

@@ -100,4 +100,8 @@ build "the probe"
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
 build "the file system" --manifest-path fs/Cargo.toml
 .venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
+if [ "$purpose" = test ]; then
+  say "building the kernels of the tests' guests, where they are not built: some minutes each"
+  .venv/bin/python tests/kernels.py || say "the tests that need these kernels will fail"
+fi
 say "ready: .venv/bin/oscope"

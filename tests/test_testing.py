@@ -1,0 +1,61 @@
+"""What the tests themselves rest on: commands that are forked, waiting, the stages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import preloaded
+import run_tests
+from cli_driver import CommandLine
+from waiting import wait_until
+
+WORDS = (
+    ("--version",),
+    ("list", "syscall.cost"),
+    ("runs",),
+    ("show", "last"),
+    ("compare", "one", "two", "--max-regression", "x"),
+    ("nonsense",),
+)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_a_forked_command_answers_as_a_process_of_its_own(
+    words: tuple[str, ...], oscope: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked = oscope(*words)
+    monkeypatch.setenv("OSCOPE_TEST_FULL", "1")
+    assert not preloaded.serves(oscope.all_variables({}))
+    assert oscope(*words) == forked
+
+
+def test_what_an_interpreter_reads_as_it_starts_is_given_to_a_process_of_its_own(oscope: CommandLine) -> None:
+    assert preloaded.serves(oscope.all_variables({"NO_COLOR": "1"}))
+    for name in ("PYTHONWARNINGS", "LC_ALL", "TZ", "COVERAGE_PROCESS_CONFIG"):
+        assert not preloaded.serves(oscope.all_variables({name: "C"})), name
+
+
+def test_waiting_gives_the_value_or_says_what_did_not_come() -> None:
+    values = iter((0, "", "here"))
+    assert wait_until(lambda: next(values), "a value") == "here"
+    with pytest.raises(TimeoutError, match=r"the end: not within 0\.01 s"):
+        wait_until(lambda: False, "the end", 0.01)
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_python_test_is_in_one_stage(full: bool) -> None:
+    (parallel,) = run_tests.stages(full)["parallel"].commands
+    (alone,) = run_tests.stages(full)["alone"].commands
+    chosen = [command[command.index("-m", 2) + 1] for command in (parallel, alone)]
+    more = "" if full else " and not full"
+    assert chosen == [f"not alone{more}", f"alone{more}"]
+
+
+def test_the_slowest_tests_come_from_all_lanes(tmp_path: Path) -> None:
+    case = '<testsuite><testcase classname="tests.test_x" name="{}" time="{}"/></testsuite>'
+    (tmp_path / "a.xml").write_text(case.format("test_one@test_x", 1.5))
+    (tmp_path / "b.xml").write_text(case.format("test_two", 20))
+    files = [tmp_path / name for name in ("a.xml", "b.xml", "absent.xml")]
+    assert run_tests.slowest(files) == [(20, "tests.test_x::test_two"), (1.5, "tests.test_x::test_one")]

@@ -1,0 +1,80 @@
+"""Measures which lines the tests execute: of Rust by the Rust tests, of Python by the Python tests.
+
+    python tools/measure_coverage.py [rust|python]...
+
+Rust needs llvm-profdata and llvm-cov of the LLVM that rustc was built with: on Debian the package llvm-N.
+Commands that the Python tests start count; programs that they start do not. Writes target/coverage/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import rust_tests
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "target" / "coverage"
+
+
+def llvm(tool: str) -> str:
+    """Return the path of a tool of rustc's own version of LLVM. Exits with the remedy where there is none."""
+    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"^LLVM version: (\d+)", told, re.MULTILINE)
+    version = found[1] if found else "?"
+    path = shutil.which(f"{tool}-{version}") or shutil.which(f"/usr/lib/llvm-{version}/bin/{tool}")
+    if path is None:
+        sys.exit(f"coverage: {tool} of LLVM {version} is missing: apt-get install llvm-{version}")
+    return path
+
+
+def rust() -> int:
+    """Run the Rust tests and print the lines covered of each file; return the exit code of the tests."""
+    profdata, cov = llvm("llvm-profdata"), llvm("llvm-cov")
+    raw = RESULTS / "raw"
+    shutil.rmtree(raw, ignore_errors=True)
+    environment = os.environ | {
+        "RUSTFLAGS": "-C instrument-coverage",
+        "LLVM_PROFILE_FILE": str(raw / "%p-%m.profraw"),
+    }
+    programs = rust_tests.build(["--target-dir", str(RESULTS / "target")], environment)
+    passed = False not in [rust_tests.run(program, environment) for program in programs]
+    merged = RESULTS / "rust.profdata"
+    # A process that a test kills leaves its counters unfinished.
+    counters = list(map(str, raw.glob("*.profraw")))
+    merge = [profdata, "merge", "-sparse", "--failure-mode=all", "-o", str(merged)]
+    subprocess.run([*merge, *counters], check=True, stderr=subprocess.DEVNULL)
+    objects = [word for program in programs for word in ("-object", program.path)][1:]
+    report = [cov, "report", f"-instr-profile={merged}", "--ignore-filename-regex=/(registry|rustc|tests)/"]
+    subprocess.run([*report, *objects], check=True)
+    return 0 if passed else 1
+
+
+def python() -> int:
+    """Run the Python tests and print the lines covered of each file; return the exit code of the tests."""
+    shown = [f"--cov-report={kind}" for kind in ("term:skip-covered", f"json:{RESULTS / 'python.json'}")]
+    return subprocess.run([sys.executable, "-m", "pytest", "--cov", *shown], cwd=ROOT, check=False).returncode
+
+
+def main(words: Sequence[str]) -> int:
+    """Measure what was asked for, or both."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", help="rust, python; both if neither is named")
+    wanted = parser.parse_args(words).what
+    measures = {"rust": rust, "python": python}
+    if unknown := set(wanted) - set(measures):
+        parser.error(f"no such measurement: {', '.join(sorted(unknown))}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    return max(measure() for name, measure in measures.items() if not wanted or name in wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""Builds the Rust tests once, and runs each in a process of its own: tools/rust_tests.py [PART OF A NAME].
+
+A process of its own, because many tests open files on a mount, and a child that another test of the same
+process starts has those files too until it executes its program: closing them then waits for that mount.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ("cargo", "test", "--locked", "--release", "--no-run", "--message-format=json-render-diagnostics")
+WAITING = {"oscope-fs": 2}
+"""Tests that each CPU runs at a time, where they mostly wait: for a server, for a time to retry."""
+LIMIT_S = 600
+"""A test that takes longer is stopped, and has failed."""
+SLOWEST = 5
+
+
+@dataclass(frozen=True)
+class Program:
+    """The tests of a crate, or of a folder of integration tests."""
+
+    name: str
+    path: str
+    folder: Path
+    """The folder of its package, in which cargo runs it."""
+
+    def tests(self, environment: Mapping[str, str]) -> list[str]:
+        """Return the names of its tests. Raises CalledProcessError."""
+        command = [self.path, "--list", "--format=terse"]
+        done = subprocess.run(
+            command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return [line.removesuffix(": test") for line in done.stdout.splitlines() if line.endswith(": test")]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one test."""
+
+    name: str
+    passed: bool
+    seconds: float
+    output: str
+
+
+def build(more: Sequence[str] = (), environment: Mapping[str, str] = os.environ) -> list[Program]:
+    """Build all tests and return their programs. Raises CalledProcessError, cargo having said why."""
+    command = [*BUILD, *more]
+    done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    messages = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    found = [
+        Program(message["target"]["name"], message["executable"], Path(message["manifest_path"]).parent)
+        for message in messages
+        if message.get("executable") and message["profile"]["test"]
+    ]
+    return sorted(found, key=lambda program: program.name)
+
+
+def run_one(program: Program, test: str, environment: Mapping[str, str]) -> Outcome:
+    """Run one test to its end, or to the limit."""
+    command = [program.path, test, "--exact", "--test-threads=1"]
+    begun = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            cwd=program.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        code, output = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as expired:
+        code, output = -1, (expired.stdout or b"") + f"\nstopped after {LIMIT_S} s\n".encode()
+    text = output.decode(errors="replace")
+    # The name was there a moment ago; a test that no longer runs must not count as passed.
+    passed = code == 0 and ("1 passed" in text or "1 ignored" in text)
+    return Outcome(test, passed, time.monotonic() - begun, text)
+
+
+def run(program: Program, environment: Mapping[str, str] = os.environ, part: str = "") -> bool:
+    """Run the tests of a program whose names contain `part`; return whether all passed."""
+    tests = [name for name in program.tests(environment) if part in name]
+    width = WAITING.get(program.name, 1) * len(os.sched_getaffinity(0))
+    print(f"== {program.name}: {len(tests)} tests, {width} at a time", flush=True)
+    outcomes: list[Outcome] = []
+    begun = time.monotonic()
+    with ThreadPoolExecutor(width) as pool:
+        started = [pool.submit(run_one, program, name, environment) for name in tests]
+        for number, future in enumerate(as_completed(started), start=1):
+            outcome = future.result()
+            outcomes.append(outcome)
+            state = "ok" if outcome.passed else "FAILED"
+            print(f"[{number}/{len(tests)}] {outcome.name} ... {state} ({outcome.seconds:.1f} s)", flush=True)
+            if not outcome.passed:
+                print(outcome.output, flush=True)
+    failed = sorted(outcome.name for outcome in outcomes if not outcome.passed)
+    slow = sorted(outcomes, key=lambda outcome: outcome.seconds, reverse=True)[:SLOWEST]
+    print("slowest: " + ", ".join(f"{each.name} {each.seconds:.1f} s" for each in slow))
+    seconds = time.monotonic() - begun
+    print(f"{program.name}: {len(tests) - len(failed)} passed, {len(failed)} failed, {seconds:.0f} s")
+    for name in failed:
+        print(f"FAILED {program.name}: {name}")
+    return not failed
+
+
+def main() -> int:
+    """Build and run all; return 1 if one failed."""
+    try:
+        programs = build()
+    except subprocess.CalledProcessError as error:
+        return error.returncode
+    if not programs:
+        sys.exit("rust_tests: cargo built no tests")
+    part = sys.argv[1] if len(sys.argv) > 1 else ""
+    return 1 if False in [run(program, part=part) for program in programs] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
