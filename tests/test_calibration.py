@@ -14,18 +14,19 @@ import pytest
 
 import synthetic
 from cli_driver import CommandLine
-from oscope import record
+from oscope import execution, record
 from oscope.calibration import trials
 from oscope.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
-from oscope.calibration.result import in_brief
+from oscope.calibration.result import calibrate, in_brief
 from oscope.calibration.trials import Trial
-from oscope.calibration.wanted import Wanted
+from oscope.calibration.wanted import Subject, Wanted
 from oscope.errors import UsageError
 from oscope.labs.trust.answers import section
 from oscope.placement import Placement
 from oscope.report import certificate
 from oscope.samples import ExperimentResults, Floats
 from oscope.statistics.rate import Rate
+from oscope.turns import Turns
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 SMALL = ("--pairs", "1", "--blocks", "3", "--reps", "3", "--way", "interleaved", "--seed", "1")
@@ -267,6 +268,33 @@ def test_an_interrupted_calibration_tells_of_the_pairs_up_to_then(command: Comma
     found = json.loads((command.folder / "c.json").read_text())["result"]
     assert found["interrupted"]
     assert 1 <= len(found["trials"]) < 1000
+
+
+def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
+    real_probe: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The machine is looked at once more after each run, for as long as a short run takes."""
+    monkeypatch.setenv("OSCOPE_PROBE", str(real_probe))
+    surveys: list[object] = []
+    look = execution._record_environment_after
+
+    def interrupted_look(turns: Turns) -> None:
+        surveys.append(turns)
+        # The run for the time of an iteration, a pair, and the first side of another.
+        if len(surveys) == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        look(turns)
+
+    monkeypatch.setattr(execution, "_record_environment_after", interrupted_look)
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
+    subject = Subject("syscall.cost", {"call": "getpid", "style": "loop"})
+    try:
+        result = calibrate(Wanted((subject,), pairs=5, effects=(), blocks=2, reps=2, ways=("in sequence",)))
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert result["interrupted"]
+    assert len(result["trials"]) == 1
+    assert len(surveys) == 4
 
 
 def _runs(command: CommandLine) -> int:

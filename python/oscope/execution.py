@@ -37,6 +37,8 @@ class Outcome:
     status: Literal["done", "interrupted"]
     samples: int
     """Samples of the run in the store."""
+    stopped: bool
+    """A signal asked to end, even if all was measured by then: who measures run after run ends here."""
     failures: tuple[str, ...]
     """What went wrong since it began or resumed, a line each: lost probes, failed points, failed samples."""
 
@@ -66,9 +68,11 @@ def execute(
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
                     inspect_all(plan, turns, end)
                     _measure(plan, turns, end)
-                return finish(turns)
+                outcome = finish(turns)
         finally:
             turns.kill()
+    # Only now can no signal come any more without raising.
+    return replace(outcome, stopped=turns.interrupted)
 
 
 def make_turns(placement: Placement) -> Turns:
@@ -132,7 +136,7 @@ def finish(turns: Turns) -> Outcome:
         for point in points
         if point.failed
     ]
-    return Outcome(recorder.run_id, status, recorder.finished, (*turns.failures, *failed))
+    return Outcome(recorder.run_id, status, recorder.finished, turns.interrupted, (*turns.failures, *failed))
 
 
 def _begin(plan: Plan, store: Store, turns: Turns, resume: str | None) -> Recorder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
@@ -53,7 +54,11 @@ def execute_side_by_side(
                 turns.recorder.add_event("interleaved", names)
             for number in range(len(plans[0].experiments)):
                 _measure([plan.experiments[number] for plan in plans], plans, sides)
-        return tuple(finish(turns) for turns in sides)
+        outcomes = [finish(turns) for turns in sides]
+    # Only now can no signal come any more without raising.
+    return tuple(
+        replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
+    )
 
 
 def _interrupt(sides: Sequence[Turns]) -> None:

@@ -122,7 +122,7 @@ def _run(plan: Plan, store: Store) -> ExperimentResults:
 
 
 def _results(outcome: Outcome, store: Store) -> ExperimentResults:
-    if outcome.status == "interrupted":
+    if outcome.stopped:
         raise KeyboardInterrupt
     if outcome.failures:
         raise OscopeError(
