@@ -58,7 +58,7 @@ pub struct Link {
     going: Pace,
     /// Receive no more ahead than is asked for: the bytes that follow are to be moved another way.
     pub lean: bool,
-    /// System calls made for the transfer so far.
+    /// System calls made for the transfer so far; one that waited in vain and was repeated counts once.
     pub calls: u64,
 }
 

@@ -88,11 +88,11 @@ def receive(
     """Receive files into a folder, one transfer after the other.
 
     A file has its name only once it is whole and verified; nothing is written outside the folder. What an
-    interrupted transfer has left is gone on with when the sender tries again.
+    interrupted transfer has left is resumed when the sender tries again.
 
     Nothing is encrypted. By default only this machine can connect (127.0.0.1), and of its users only the one
     who receives, and root, may send. Whoever connects from another machine may send. With --device nobody is
-    looked up, and nothing is gone on with.
+    looked up, and nothing is resumed.
     """
     _check_address("--listen", listen)
     common = _common(method, stall, device, descriptors)

@@ -143,6 +143,7 @@ impl Link {
             }
             Err(error) => {
                 self.failed(&error)?;
+                self.retry();
                 0
             }
         };
@@ -154,6 +155,11 @@ impl Link {
             &self.peer,
         )?;
         Ok((got > 0).then_some(got))
+    }
+
+    /// A call that only waited is made again, and counts as one.
+    fn retry(&mut self) {
+        self.calls -= 1;
     }
 
     /// What a call answered that waited for the peer to take bytes: how many it took, `None` to try again.
@@ -172,6 +178,7 @@ impl Link {
             }
             Err(error) => {
                 self.again(&error)?;
+                self.retry();
                 None
             }
         };
@@ -300,5 +307,22 @@ mod tests {
             sent.expect_err("nobody takes it").error.message
         });
         assert!(error.contains("takes the answer too slowly"), "{error}");
+    }
+    #[test]
+    fn a_call_that_waited_in_vain_and_was_repeated_counts_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let mut peer = TcpStream::connect(address).expect("a listener");
+        let (stream, _) = listener.accept().expect("a peer");
+        let mut link = Link::new(stream, STALL, LEAST_PACE).expect("a link");
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(4 * SLICE);
+                peer.write_all(b"late").expect("a reader");
+            });
+            let mut got = [0; 8];
+            assert_eq!(link.receive(&mut got).expect("four bytes"), 4);
+        });
+        assert_eq!(link.calls, 1);
     }
 }
