@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from cli_driver import CommandLine, described
 from oscope.catalogue import Catalogue, load
@@ -27,20 +29,32 @@ LONGEST = (
     "test_fs_kills",
     "test_fs_cut",
 )
-ORDER = dict.fromkeys(LONGEST, 0) | {"test_dhcp_lab": 2, "test_dhcp_lab_answers": 2}
+LAST = ("test_dhcp_lab", "test_dhcp_lab_answers")
+ORDER = {name: place for place, name in enumerate(LONGEST)} | dict.fromkeys(LAST, len(LONGEST) + 1)
+TOGETHER = dict.fromkeys(LAST, LAST[0])
+"""Modules that share a fixture of the session."""
 ROOT = TESTS.parent
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each module's tests on one worker, which then makes the module's fixtures once.
+class ByModule(LoadScopeScheduling):
+    """Keeps each module's tests on one worker, which then makes the module's fixtures once.
 
-    What takes longest begins first, and last is what waits for the DHCP lab, which plays meanwhile.
+    `--dist loadgroup` does not: pytest-xdist 3.8 sets an attribute of tests that pytest 9.2 no longer has.
     """
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda item: ORDER.get(item.path.stem, 1))
+
+    def _split_scope(self, nodeid: str) -> str:
+        module = Path(nodeid.partition("::")[0]).stem
+        return TOGETHER.get(module, module)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByModule:
+    return ByModule(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, and end with what waits for the DHCP lab, which plays meanwhile."""
+    items.sort(key=lambda item: ORDER.get(item.path.stem, len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 from collections.abc import Iterable
@@ -49,8 +50,10 @@ class HostileSender:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the connection."""
-        self._socket.close()
+        """Close the connection once the receiver has taken it: who has closed before is refused."""
+        with self._socket, contextlib.suppress(ConnectionError):
+            self._socket.settimeout(LIMIT_S)
+            self._socket.recv(1, socket.MSG_PEEK)
 
     def say(self, *parts: bytes) -> None:
         """Send bytes; a receiver that has hung up already is no error."""

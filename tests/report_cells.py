@@ -10,9 +10,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.labs import LABS
 from oscope.report.analysis import levels
-from oscope.report.build import build
+from oscope.report.build import Report
 from oscope.report.document import Figure, Table
 from oscope.samples import Results
 
@@ -74,9 +73,9 @@ class Words:
         return {level for level in found if factors.count(self.factor_of[level]) == 1}
 
 
-def cells(results: Results) -> Iterator[Cell]:
+def cells(results: Results, report: Report) -> Iterator[Cell]:
     """Yield every figure of the report of `results`."""
-    words, report = Words(results), build(results, LABS)
+    words = Words(results)
     for part in report.labs:
         for section in part.sections:
             yield from _of_part(words, part.key, section.tables, section.figures)
@@ -162,11 +161,11 @@ def _tick(axis: Mapping[str, object], value: object) -> str:
     return str(value)
 
 
-def contradictions(results: Results) -> list[str]:
+def contradictions(results: Results, report: Report) -> list[str]:
     """Return a line for each pair of figures that stand under equal labels and differ."""
     seen: dict[tuple[bool, Place], Cell] = {}
     found = []
-    for cell in cells(results):
+    for cell in cells(results, report):
         first = seen.setdefault((cell.where.startswith("table"), cell.place), cell)
         if first.text != cell.text:
             found.append(f"{cell.place.part}: {first.where} is {first.text}; {cell.where} is {cell.text}")

@@ -19,8 +19,6 @@ from scapy.layers.l2 import Ether
 from cli_driver import CommandLine, as_nobody
 from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
 
-pytestmark = pytest.mark.xdist_group("dhcp-lab")
-
 CLIENT, SECOND = "00:00:5e:00:53:11", "00:00:5e:00:53:12"
 ADDRESS = "192.0.2.50"
 PATIENCE_S = 60

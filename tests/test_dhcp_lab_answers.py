@@ -19,7 +19,7 @@ from oscope.dhcp.answers import answer_all
 from oscope.dhcp.hiding import addresses_of
 from test_dhcp_capture import WRAPPINGS
 
-pytestmark = [pytest.mark.xdist_group("dhcp-lab"), pytest.mark.usefixtures("probe")]
+pytestmark = pytest.mark.usefixtures("probe")
 
 Records = list[Record]
 Found = dict[str, list[tuple[int, ...]]]

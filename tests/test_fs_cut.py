@@ -253,7 +253,9 @@ def test_what_another_wrote_into_a_linked_file_meanwhile_is_kept_beside(
     end: str, moment: Moment, cutting: Cutting, fs_folder: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    with mount(cutting.server, fs_folder, home, "--timeout", "15s") as mounted_at:
+    # A server that is gone for good is waited for in vain.
+    patience = "4s" if end == "stop" else "15s"
+    with mount(cutting.server, fs_folder, home, "--timeout", patience) as mounted_at:
         scene = Scene(cutting, mounted_at, fs_folder, moment, LONG)
         scene.there.write_bytes(THEIRS)
         ends_amid(end, scene, cutting, fs_folder, home, mounted_at)

@@ -58,14 +58,16 @@ def rust() -> Stage:
 def python(name: str, marks: str, workers: int, full: bool) -> Stage:
     """Return the Python tests with these marks, on `workers` processes; 0 is this one."""
     chosen = marks if full else f"{marks} and not full"
-    distribution = ("-n", str(workers), "--dist", "loadgroup", "--no-loadscope-reorder")
+    # Which module goes to which worker, tests/conftest.py decides.
+    distribution = ("-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder")
     command = (sys.executable, "-m", "pytest", "-m", chosen, *distribution)
     return Stage(name, ((*command, f"--junitxml={RESULTS / name}.xml"),), {FULL: "1"} if full else {})
 
 
 def stages(full: bool) -> dict[str, Stage]:
     """Return all stages by name, in the order in which they run."""
-    workers = max(2, len(os.sched_getaffinity(0)))
+    # One more than CPUs: many tests wait, for a server or a time limit.
+    workers = len(os.sched_getaffinity(0)) + 1
     every = (
         lint(),
         rust(),

@@ -18,8 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ("cargo", "test", "--locked", "--release", "--no-run", "--message-format=json-render-diagnostics")
-WAITING = {"oscope-fs": 2}
-"""Tests that each CPU runs at a time, where they mostly wait: for a server, for a time to retry."""
+AT_A_TIME = 2
+"""Tests that each CPU runs at a time: many wait, for a server or for a time to retry."""
 LIMIT_S = 600
 """A test that takes longer is stopped, and has failed."""
 SLOWEST = 5
@@ -87,18 +87,18 @@ def run_one(program: Program, test: str, environment: Mapping[str, str]) -> Outc
     text = output.decode(errors="replace")
     # The name was there a moment ago; a test that no longer runs must not count as passed.
     passed = code == 0 and ("1 passed" in text or "1 ignored" in text)
-    return Outcome(test, passed, time.monotonic() - begun, text)
+    return Outcome(f"{program.name} {test}", passed, time.monotonic() - begun, text)
 
 
-def run(program: Program, environment: Mapping[str, str] = os.environ, part: str = "") -> bool:
-    """Run the tests of a program whose names contain `part`; return whether all passed."""
-    tests = [name for name in program.tests(environment) if part in name]
-    width = WAITING.get(program.name, 1) * len(os.sched_getaffinity(0))
-    print(f"== {program.name}: {len(tests)} tests, {width} at a time", flush=True)
+def run(programs: Sequence[Program], environment: Mapping[str, str] = os.environ, part: str = "") -> bool:
+    """Run the tests whose names contain `part`; return whether all passed."""
+    tests = [(program, name) for program in programs for name in program.tests(environment) if part in name]
+    width = AT_A_TIME * len(os.sched_getaffinity(0))
+    print(f"== {len(tests)} tests of {len(programs)} programs, {width} at a time", flush=True)
     outcomes: list[Outcome] = []
     begun = time.monotonic()
     with ThreadPoolExecutor(width) as pool:
-        started = [pool.submit(run_one, program, name, environment) for name in tests]
+        started = [pool.submit(run_one, program, name, environment) for program, name in tests]
         for number, future in enumerate(as_completed(started), start=1):
             outcome = future.result()
             outcomes.append(outcome)
@@ -110,9 +110,9 @@ def run(program: Program, environment: Mapping[str, str] = os.environ, part: str
     slow = sorted(outcomes, key=lambda outcome: outcome.seconds, reverse=True)[:SLOWEST]
     print("slowest: " + ", ".join(f"{each.name} {each.seconds:.1f} s" for each in slow))
     seconds = time.monotonic() - begun
-    print(f"{program.name}: {len(tests) - len(failed)} passed, {len(failed)} failed, {seconds:.0f} s")
+    print(f"{len(tests) - len(failed)} passed, {len(failed)} failed, {seconds:.0f} s")
     for name in failed:
-        print(f"FAILED {program.name}: {name}")
+        print(f"FAILED {name}")
     return not failed
 
 
@@ -125,7 +125,7 @@ def main() -> int:
     if not programs:
         sys.exit("rust_tests: cargo built no tests")
     part = sys.argv[1] if len(sys.argv) > 1 else ""
-    return 1 if False in [run(program, part=part) for program in programs] else 0
+    return 0 if run(programs, part=part) else 1
 
 
 if __name__ == "__main__":

@@ -38,18 +38,18 @@ const LIMITS: [(&str, Resource); 6] = [
 
 /// The environment as `docs/architecture.md` has it.
 ///
-/// `self_check` is what the clock's self-check found; `offsets` the measured offsets between the CPUs' time-stamp counters, if they were.
+/// `self_check` is what the clock's self-check found; `offsets` the offsets between the CPUs' time-stamp counters, if they were to be measured.
 pub fn record(
     clock: &Clock,
     counters: &Counters,
     self_check: Value,
-    offsets: Option<Value>,
+    offsets: Option<Found<Value>>,
 ) -> Value {
     let mut ledger = Ledger::default();
     let processor = cpu::parse_processor(&text("/proc/cpuinfo").unwrap_or_default());
     let machine = ledger.take("machine", identity::machine(&processor.model));
     let (kernel, host) = kernel(&mut ledger);
-    let offsets = offsets.ok_or_else(|| no_offsets(clock).to_owned());
+    let offsets = offsets.unwrap_or_else(|| Err(no_offsets(clock).to_owned()));
     let clocksource = text("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     let environment = json!({
         "boot_id": ledger.take("boot_id", text("/proc/sys/kernel/random/boot_id")),
@@ -237,8 +237,9 @@ mod tests {
             &clock,
             &Counters::open(),
             json!({"ratio_of_double_work": 2.0, "ok": true}),
-            None,
+            Some(Err("CPU 1 did not answer".to_owned())),
         );
+        assert_eq!(record["unavailable"]["tsc_offsets"], "CPU 1 did not answer");
         for (key, inner) in KEYS {
             assert!(record.get(key).is_some(), "{key} is missing");
             inner.iter().for_each(|name| {

@@ -141,11 +141,9 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         }
         Verb::Environment(choice) => {
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;
-            if instrument.clock.kind == ClockKind::Tsc {
-                let offsets = Offsets::measure(&instrument.allowed)?;
-                instrument.shared.offsets.get_or_init(|| offsets);
-            }
-            print(&session::environment(&instrument))
+            let offsets = (instrument.clock.kind == ClockKind::Tsc)
+                .then(|| Offsets::measure(&instrument.allowed));
+            print(&session::environment(&instrument, offsets))
         }
         Verb::Restore => restore(),
         Verb::Ipc(arguments) => Ok(ipc_throughput::verb::run(&arguments)?),

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cancel;
 use crate::clock::ClockKind;
+use crate::clock::offsets::Offsets;
 use crate::environment;
 use crate::error::Failure;
 use crate::harness::{Instrument, Outcome};
@@ -34,7 +35,7 @@ pub fn serve(
         schema: SCHEMA,
         probe: Probe::THIS,
         pid: std::process::id(),
-        environment: environment(instrument),
+        environment: environment(instrument, None),
     });
     while sink.broken.is_none() {
         let Some(line) = lines.next_line()? else {
@@ -51,14 +52,17 @@ pub fn serve(
     sink.broken.map_or(Ok(()), Err)
 }
 
-/// The environment record of this machine, with the TSC offsets if they were measured.
-pub fn environment(instrument: &Instrument) -> serde_json::Value {
+/// The environment record of this machine, with the TSC offsets if there was an attempt to measure them.
+pub fn environment(
+    instrument: &Instrument,
+    offsets: Option<Result<Offsets, Failure>>,
+) -> serde_json::Value {
     let check = serde_json::json!(SelfCheck::of(&instrument.clock));
-    let offsets = instrument
-        .shared
-        .offsets
-        .get()
-        .map(|offsets| serde_json::json!(offsets));
+    let offsets = offsets.map(|measured| {
+        measured
+            .map(|offsets| serde_json::json!(offsets))
+            .map_err(|failure| failure.to_string())
+    });
     environment::record(&instrument.clock, &instrument.counters, check, offsets)
 }
 

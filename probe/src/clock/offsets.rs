@@ -19,6 +19,8 @@ use crate::error::Failure;
 const ROUNDS: u64 = 2000;
 /// Longest time spent on one CPU: with both CPUs busy, a round waits for the scheduler.
 const TIME_LIMIT: Duration = Duration::from_millis(500);
+/// Longest wait for the first round, without which there is no offset at all: on a busy machine the other thread comes late.
+const FIRST_ROUND: Duration = Duration::from_secs(10);
 
 /// Offsets of the TSC of each allowed CPU from that of the first. Serialises as `environment.tsc_offsets` of the wire.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -146,7 +148,8 @@ fn ask(line: &Line, cpu: usize) -> Result<Option<Round>, Failure> {
         let sent = tsc_begin();
         line.turn.store(2 * round + 1, Ordering::Release);
         while line.turn.load(Ordering::Acquire) != 2 * round + 2 {
-            if line.over.load(Ordering::Relaxed) || started.elapsed() > TIME_LIMIT {
+            let limit = best.map_or(FIRST_ROUND, |_| TIME_LIMIT);
+            if line.over.load(Ordering::Relaxed) || started.elapsed() > limit {
                 return Ok(best);
             }
         }
