@@ -12,11 +12,14 @@ import synthetic_transfer
 from cli_driver import CommandLine
 from oscope import catalogue as catalogues
 from oscope import labs, record
+from oscope.cli.progress import where
 from oscope.errors import UsageError
-from oscope.experiment import Condition, meaningful
+from oscope.experiment import Condition, Experiment, meaningful
 from oscope.gating import _missing_points
+from oscope.guest import Guest
 from oscope.history import collect
 from oscope.plan import Plan, make_plan
+from oscope.progress import Progress
 from oscope.report.tables import fixed_levels
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import compare_results, compare_within
@@ -39,6 +42,20 @@ def test_a_level_without_a_meaning_is_not_multiplied(planned: catalogues.Catalog
     )
     assert all(("size" in point) == (point["sizes"] == "equal") for point in found)
     assert len(found) == len({tuple(sorted(point.items(), key=str)) for point in found})
+
+
+@pytest.mark.parametrize(
+    "experiment", [each for lab in labs.LABS for each in lab.experiments], ids=lambda each: each.name
+)
+def test_where_a_run_stands_is_told_at_every_point(
+    experiment: Experiment, planned: catalogues.Catalogue
+) -> None:
+    """Where points differ in which factors they have, too."""
+    guests = {} if experiment.guest is None else {experiment.name: Guest("base", "wall", 1, 1 << 30)}
+    [plan] = make_plan([experiment], planned, seed=1, guests=guests).experiments
+    for block, point in enumerate(plan.points):
+        line = where(Progress(1, None, experiment.name, point, block, None), {experiment.name: plan})
+        assert line.startswith(experiment.name)
 
 
 def test_a_level_without_a_meaning_anywhere_is_refused(planned: catalogues.Catalogue) -> None:

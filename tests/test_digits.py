@@ -94,3 +94,7 @@ def test_column_keeps_missing_values_apart() -> None:
         "ns",
         ["98.10", digits.MISSING, "410.00"],
     )
+
+
+def test_a_ratio_without_an_upper_bound_is_short() -> None:
+    assert digits.bounded_text(5.2, 0.001, 1e304) == "5.2 (0.001 or more)"

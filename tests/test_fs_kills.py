@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from fs_kills import KINDS, plan, run
 from fs_nodes import stuff
 from ssh_server import SshServer, running
 
-ROUNDS = 20
+ROUNDS = 200 if os.environ.get("OSCOPE_TEST_FULL") == "1" else 20
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,16 @@ from oscope.statistics.sides import _median_weights
 
 PLAIN = null.Scenario("plain")
 PAIRED = null.Scenario("paired", interleaved=True, drift=0.02)
+EACH_KIND = {
+    "two runs, level variances",
+    "two runs, drift 2 % through both",
+    "two runs, 8 and 14 blocks, 3 and 20 reps",
+    "two runs, blocks AR(1) 0.5",
+    "two runs, 12 blocks, 10 % contended",
+    "two runs, 5 boots a side",
+    "interleaved, drift 2 %",
+}
+"""What is simulated each time; the others are for `make test-full`."""
 
 
 def sides(
@@ -30,13 +40,23 @@ def judged(scenario: object = PAIRED, ratio: float = 1.0) -> ComparedMetric:
     return row
 
 
-@pytest.mark.parametrize("scenario", null.SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(each, id=each.name, marks=() if each.name in EACH_KIND else pytest.mark.full)
+        for each in null.SCENARIOS
+    ],
+)
 def test_false_alarms_stay_at_their_nominal_level(scenario: object) -> None:
     rows = list(null.compared(scenario, 11, 300))
     alarms = null.share(rows, lambda row: row.different == "yes")
     assert alarms[1] <= 0.06
     covering = null.share(rows, lambda row: row.ci95[0] <= 1 <= row.ci95[1])
     assert covering[2] >= 0.94
+
+
+def test_each_kind_is_among_the_scenarios() -> None:
+    assert {each.name for each in null.SCENARIOS} > EACH_KIND
 
 
 def test_detectable_is_found_about_as_often_as_it_says() -> None:

@@ -27,9 +27,13 @@ def covered(values: Floats, truth: float = 100.0) -> bool:
     return limits is not None and limits[0] <= truth <= limits[1]
 
 
+LONG = [(3, 600), (7, 600), (10, 600), (20, 200)]
+
+
 @pytest.mark.parametrize("noise", ["normal", "lognormal"])
 @pytest.mark.parametrize(
-    ("clusters", "simulations"), [(3, 600), (5, 600), (7, 600), (10, 600), (19, 600), (20, 200)]
+    ("clusters", "simulations"),
+    [(5, 600), (19, 600), *(pytest.param(*each, marks=pytest.mark.full) for each in LONG)],
 )
 def test_interval_covers_the_median(clusters: int, simulations: int, noise: str) -> None:
     random = np.random.default_rng(clusters)

@@ -26,6 +26,8 @@ NOISE = 1e-7
 """Instructions below which a difference is what a division rounded away."""
 FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
+UNBOUNDED = 1e6
+"""A ratio that may be larger has no upper bound worth writing."""
 MISSING = "–"
 """Stands where a number could not be had."""
 
@@ -155,6 +157,8 @@ def bounded_text(value: float, low: float, high: float) -> str:
         return MISSING
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"{value:.3g}"
+    if high > UNBOUNDED > value:
+        return f"{value:.3g} ({low:.2g} or more)"
     scale = Scale.of(value, max((high - low) / 2, FINEST * abs(value)), "")
     return f"{scale.text(value)} ({scale.span((low, high))})"
 

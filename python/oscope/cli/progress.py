@@ -213,6 +213,8 @@ def counted(progress: Progress) -> str:
 def where(progress: Progress, experiments: dict[str, PlannedExperiment]) -> str:
     """Tell which point is measured: its varied levels only, since a line is short."""
     experiment = experiments[progress.experiment]
-    varied = [name for name in progress.point if len({point[name] for point in experiment.points}) > 1]
+    # A level without a meaning at a point is not there.
+    seen = {name: {point[name] for point in experiment.points if name in point} for name in progress.point}
+    varied = [name for name, found in seen.items() if len(found) > 1]
     levels = [format_level(experiment.workload.parameter(name), progress.point[name]) for name in varied]
     return " ".join([progress.experiment, *levels])
