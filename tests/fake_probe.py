@@ -242,6 +242,8 @@ def main() -> None:
     greeting = os.environ.get("FAKE_PROBE_HELLO", "oscope.probe/1")
     if greeting == "die":
         die()
+    if "--prepared" in sys.argv and json.loads(sys.stdin.readline())["event"] != "hello":
+        die()
     say(event="hello", schema=greeting, probe=PROBE, pid=os.getpid(), environment=ENVIRONMENT)
     for line in sys.stdin:
         answer(json.loads(line))

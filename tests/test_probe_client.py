@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from conftest import TESTS
 from oscope import locate
 from oscope.errors import OscopeError, ProbeError
+from oscope.place import Local
+from oscope.placement import Placement
 from oscope.probe import Probe, Request
 from oscope.wire import Done, Event, Note, Refusal, Sample, parse_event
 
@@ -117,6 +119,16 @@ def test_a_bad_greeting(
     monkeypatch.setenv("FAKE_PROBE_HELLO", greeting)
     with pytest.raises(ProbeError, match=message):
         Probe([fake_probe, "run"])
+
+
+def test_each_process_after_the_first_takes_over_what_that_found(real_probe: Path) -> None:
+    local = Local(real_probe, Placement())
+    with local.start() as first, local.start() as second, local.start() as third:
+        assert len({probe.pid for probe in (first, second, third)}) == 3
+        environments = [dict(probe.hello.environment) for probe in (first, second, third)]
+        clocks = [environment.pop("clock") for environment in environments]
+        assert environments[0] == environments[1] == environments[2]
+        assert len({clock["hz"] for clock in clocks}) == 1
 
 
 def test_what_is_no_program_is_told(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ pub mod instructions;
 pub mod offsets;
 pub mod reading;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 pub use choice::Wanted;
@@ -22,7 +22,7 @@ const FREQUENCY_SPAN_NS: u64 = 10_000_000;
 const BRACKETS: usize = 64;
 
 /// Which clock is read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClockKind {
     /// The time-stamp counter of x86-64; its ticks are its own.
@@ -65,11 +65,31 @@ impl Clock {
         Ok(Self::calibrated(kind, why))
     }
 
+    /// The clock of an earlier process of this boot, with its frequency. What reading it costs is measured anew: that may differ from process
+    /// to process.
+    ///
+    /// # Errors
+    /// `Failure::Request` if it is not the clock that this process would choose.
+    pub fn reopen(wanted: Wanted, kind: ClockKind, hz: f64) -> Result<Self, Failure> {
+        let (chosen, why) = choice::choose(wanted, choice::Processor::of_this_machine())?;
+        if chosen != kind || !(hz.is_finite() && hz > 0.0) {
+            return Err(Failure::request(
+                "clock",
+                format!("was {kind:?} of {hz} Hz, which this process would not choose: {chosen:?}"),
+            ));
+        }
+        Ok(Self::of(kind, hz, why))
+    }
+
     fn calibrated(kind: ClockKind, why: Option<String>) -> Self {
         let hz = match kind {
             ClockKind::Tsc => tsc_frequency(FREQUENCY_SPAN_NS),
             ClockKind::MonotonicRaw | ClockKind::Instructions => 1e9,
         };
+        Self::of(kind, hz, why)
+    }
+
+    fn of(kind: ClockKind, hz: f64, why: Option<String>) -> Self {
         let pairs = empty_pairs(kind);
         let (overhead, overhead_mad) = median_and_mad(&pairs);
         Self {

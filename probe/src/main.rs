@@ -23,6 +23,7 @@ mod made;
 mod names;
 mod net;
 mod parameters;
+mod prepared;
 mod pressure;
 mod program;
 mod protocol;
@@ -69,7 +70,7 @@ enum Verb {
     /// Print what this probe can measure, as one JSON object.
     Describe,
     /// Read one JSON request a line, answer one JSON event a line.
-    Run(ClockChoice),
+    Run(RunArguments),
     /// Print what is known of this machine, as one JSON object.
     Environment(ClockChoice),
     /// Undo what probes that were killed left behind; one JSON object a line says what was, or could not be.
@@ -91,6 +92,15 @@ enum Verb {
     Inject(inject::Arguments),
     /// Interpret what a terminal got, in frames, and write the text that a person saw.
     Screen(screen::Arguments),
+}
+
+#[derive(Args)]
+struct RunArguments {
+    #[command(flatten)]
+    choice: ClockChoice,
+    /// Take over what an earlier probe of this boot found: its greeting is the first line of the input.
+    #[arg(long)]
+    prepared: bool,
 }
 
 #[derive(Args)]
@@ -128,16 +138,36 @@ fn main() -> ExitCode {
 fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
     match verb {
         Verb::Describe => print(&description()),
-        Verb::Run(choice) => {
+        Verb::Run(RunArguments { choice, prepared }) => {
             cancel::install()?;
-            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
             let input = io::stdin();
+            if prepared {
+                let mut lines = input::Lines::new(&input, Wait::Asleep);
+                let Some(line) = lines.next_line()? else {
+                    return Ok(());
+                };
+                let (clock, environment) = prepared::read(&line, choice.clock)?;
+                let instrument = Instrument::new(clock)?;
+                return Ok(session::serve(
+                    &instrument,
+                    environment,
+                    &mut lines,
+                    &mut io::stdout(),
+                )?);
+            }
+            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
+            let environment = session::environment(&instrument, None);
             let wait = match instrument.clock.kind {
                 ClockKind::Instructions => Wait::Busily,
                 ClockKind::Tsc | ClockKind::MonotonicRaw => Wait::Asleep,
             };
             let mut lines = input::Lines::new(&input, wait);
-            Ok(session::serve(&instrument, &mut lines, &mut io::stdout())?)
+            Ok(session::serve(
+                &instrument,
+                environment,
+                &mut lines,
+                &mut io::stdout(),
+            )?)
         }
         Verb::Environment(choice) => {
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;

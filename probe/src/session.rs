@@ -15,12 +15,13 @@ use crate::protocol::{self, Event, Probe, Request, SCHEMA};
 use crate::registry;
 use crate::self_check::SelfCheck;
 
-/// Serve requests from `lines`, answering on `output`.
+/// Greet with what is known of this machine, and serve requests from `lines`, answering on `output`.
 ///
 /// # Errors
 /// If the input cannot be read or the output is gone.
 pub fn serve(
     instrument: &Instrument,
+    environment: serde_json::Value,
     lines: &mut Lines,
     output: &mut impl Write,
 ) -> io::Result<()> {
@@ -35,7 +36,7 @@ pub fn serve(
         schema: SCHEMA,
         probe: Probe::THIS,
         pid: std::process::id(),
-        environment: environment(instrument, None),
+        environment,
     });
     while sink.broken.is_none() {
         let Some(line) = lines.next_line()? else {

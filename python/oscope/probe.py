@@ -54,15 +54,21 @@ class Probe(Child):
         *,
         hello_limit_s: float = HELLO_LIMIT_S,
         begun: Callable[[Probe], None] | None = None,
+        prepared: bytes | None = None,
     ) -> None:
         """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes.
 
-        `begun` is given the probe before that, to terminate or kill it meanwhile.
+        `begun` is given the probe before that, to terminate or kill it meanwhile. `prepared` is the greeting
+        of an earlier probe, for a command that takes it over (`--prepared`).
         """
         super().__init__(command, stdin=subprocess.PIPE)
+        self.greeting = b""
+        """The line with which it greeted."""
         try:
             if begun is not None:
                 begun(self)
+            if prepared is not None:
+                self._send(prepared + b"\n")
             self.hello = self._greet(hello_limit_s)
         except BaseException:
             self.kill()
@@ -122,6 +128,7 @@ class Probe(Child):
         if not lines:
             raise self._death()
         event = self._parse(lines[0])
+        self.greeting = lines[0]
         if not isinstance(event, Hello) or len(lines) > 1:
             self.give_up("did not greet first")
         if event.schema != SCHEMA:

@@ -108,6 +108,25 @@ fn hello_tells_who_measures_where_and_with_which_clock() {
 }
 
 #[test]
+fn a_prepared_probe_greets_with_what_an_earlier_one_found() {
+    let mut first = Probe::start();
+    first.close();
+    let mut second = Probe::start_prepared(&first.hello);
+    assert_ne!(second.hello["pid"], first.hello["pid"]);
+    let [mut before, mut after] = [&first, &second].map(|probe| probe.hello["environment"].clone());
+    assert_eq!(before["clock"]["hz"], after["clock"]["hz"]);
+    // What reading the clock costs is measured by each process.
+    before["clock"] = Value::Null;
+    after["clock"] = Value::Null;
+    assert_eq!(before, after);
+    let events = second.ask(&json!({"id": 1, "workload": "null", "min_time_ns": 1000}));
+    assert_eq!(events.last().unwrap()["event"], "done");
+    second.close();
+    assert!(first.ends_clean().success());
+    assert!(second.ends_clean().success());
+}
+
+#[test]
 fn the_monotonic_clock_gives_times_and_no_cycles() {
     let mut probe = Probe::start_with(&["--clock", "monotonic"]);
     let clock = &probe.hello["environment"]["clock"];
