@@ -25,8 +25,18 @@ with socket.create_server(("10.0.2.1", 7000)) as server:
     print(peer[0], sum(iter(lambda: len(taken.recv(1 << 16)), 0)))
 """
 CONNECT = """
-import socket
-socket.create_connection(("10.0.2.1", 7000), 30).sendall(bytes(300000))
+import socket, time
+end = time.monotonic() + 120
+while True:
+    try:
+        taken = socket.create_connection(("10.0.2.1", 7000), 30)
+        break
+    except ConnectionRefusedError:
+        # The other guest is there, but its program does not listen yet.
+        if time.monotonic() > end:
+            raise
+        time.sleep(0.1)
+taken.sendall(bytes(300000))
 print("sent")
 """
 PYTHON = ("python3", "-ISc")
