@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ("cargo", "test", "--locked", "--release", "--no-run", "--message-format=json-render-diagnostics")
 AT_A_TIME = 2
 """Tests that each CPU runs at a time: many wait, for a server or for a time to retry."""
+ALONE = ("oscope-probe pressure::", "oscope-probe workloads::memory_fault::")
+"""What looks at all mounts and swaps of the machine, or counts on its page cache: run last, one at a time."""
 LIMIT_S = 600
 """A test that takes longer is stopped, and has failed."""
 SLOWEST = 5
@@ -93,19 +95,18 @@ def run_one(program: Program, test: str, environment: Mapping[str, str]) -> Outc
 def run(programs: Sequence[Program], environment: Mapping[str, str] = os.environ, part: str = "") -> bool:
     """Run the tests whose names contain `part`; return whether all passed."""
     tests = [(program, name) for program in programs for name in program.tests(environment) if part in name]
+    alone = [(program, name) for program, name in tests if f"{program.name} {name}".startswith(ALONE)]
+    together = [test for test in tests if test not in alone]
     width = AT_A_TIME * len(os.sched_getaffinity(0))
     print(f"== {len(tests)} tests of {len(programs)} programs, {width} at a time", flush=True)
     outcomes: list[Outcome] = []
     begun = time.monotonic()
-    with ThreadPoolExecutor(width) as pool:
-        started = [pool.submit(run_one, program, name, environment) for program, name in tests]
-        for number, future in enumerate(as_completed(started), start=1):
-            outcome = future.result()
-            outcomes.append(outcome)
-            state = "ok" if outcome.passed else "FAILED"
-            print(f"[{number}/{len(tests)}] {outcome.name} ... {state} ({outcome.seconds:.1f} s)", flush=True)
-            if not outcome.passed:
-                print(outcome.output, flush=True)
+    for number, outcome in enumerate(_outcomes(((together, width), (alone, 1)), environment), start=1):
+        outcomes.append(outcome)
+        state = "ok" if outcome.passed else "FAILED"
+        print(f"[{number}/{len(tests)}] {outcome.name} ... {state} ({outcome.seconds:.1f} s)", flush=True)
+        if not outcome.passed:
+            print(outcome.output, flush=True)
     failed = sorted(outcome.name for outcome in outcomes if not outcome.passed)
     slow = sorted(outcomes, key=lambda outcome: outcome.seconds, reverse=True)[:SLOWEST]
     print("slowest: " + ", ".join(f"{each.name} {each.seconds:.1f} s" for each in slow))
@@ -114,6 +115,17 @@ def run(programs: Sequence[Program], environment: Mapping[str, str] = os.environ
     for name in failed:
         print(f"FAILED {name}")
     return not failed
+
+
+def _outcomes(
+    groups: Sequence[tuple[Sequence[tuple[Program, str]], int]], environment: Mapping[str, str]
+) -> Iterator[Outcome]:
+    """Run one group of tests after the other, so many at a time; yield what came of each as it ends."""
+    for tests, width in groups:
+        with ThreadPoolExecutor(width) as pool:
+            started = [pool.submit(run_one, program, name, environment) for program, name in tests]
+            for future in as_completed(started):
+                yield future.result()
 
 
 def main() -> int:
