@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ("cargo", "test", "--locked", "--release", "--no-run", "--message-format=json-render-diagnostics")
 AT_A_TIME = 2
 """Tests that each CPU runs at a time: many wait, for a server or for a time to retry."""
-ALONE = ("oscope-probe pressure::", "oscope-probe workloads::memory_fault::")
+ALONE = tuple(f"oscope-probe {name}::" for name in ("pressure", "shared_folder", "workloads::memory_fault"))
 """What looks at all mounts and swaps of the machine, or counts on its page cache: run last, one at a time."""
 LIMIT_S = 600
 """A test that takes longer is stopped, and has failed."""
