@@ -132,7 +132,7 @@ def guests(bench: Bench) -> Iterator[Figure]:
         if bench.effort is not Effort.SMOKE and boots[-1]["leaks"] is None:
             raise RuntimeError("the checked kernel has no kmemleak")
         done += boots[-1]["random"]["sequences"]
-        # An hour each: what is known is told, should the next one be cut off.
+        # An hour each: what is known is reported, should the next one be cut off.
         print(f"boot {len(boots)}: {_told(boots[-1])}", *reports_of(boots[-1]), sep="\n  ", flush=True)
     yield Figure(DONE, done, detail=f"in {len(boots)} boots")
     yield Figure(WRONG, sum(map(wrong_of, boots)))

@@ -37,10 +37,11 @@ class Outcome:
     status: Literal["done", "interrupted"]
     samples: int
     """Samples of the run in the store."""
-    stopped: bool
-    """A signal asked to end, even if all was measured by then: who measures run after run ends here."""
     failures: tuple[str, ...]
     """What went wrong since it began or resumed, a line each: lost probes, failed points, failed samples."""
+    stopped: bool = False
+    """A signal asked to end, even if all was measured by then: who measures run after run ends here. Known
+    only once no signal can come any more without raising, so not by `finish`."""
 
 
 def execute(
@@ -71,7 +72,6 @@ def execute(
                 outcome = finish(turns)
         finally:
             turns.kill()
-    # Only now can no signal come any more without raising.
     return replace(outcome, stopped=turns.interrupted)
 
 
@@ -136,7 +136,7 @@ def finish(turns: Turns) -> Outcome:
         for point in points
         if point.failed
     ]
-    return Outcome(recorder.run_id, status, recorder.finished, turns.interrupted, (*turns.failures, *failed))
+    return Outcome(recorder.run_id, status, recorder.finished, (*turns.failures, *failed))
 
 
 def _begin(plan: Plan, store: Store, turns: Turns, resume: str | None) -> Recorder:

@@ -55,7 +55,6 @@ def execute_side_by_side(
             for number in range(len(plans[0].experiments)):
                 _measure([plan.experiments[number] for plan in plans], plans, sides)
         outcomes = [finish(turns) for turns in sides]
-    # Only now can no signal come any more without raising.
     return tuple(
         replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
     )
