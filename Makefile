@@ -41,7 +41,7 @@ lint:
 	$(PYTHON) tools/run_tests.py lint
 
 rust-test:
-	$(PYTHON) tools/run_tests.py rust
+	$(PYTHON) tools/rust_tests.py
 
 python-test:
 	$(PYTHON) tools/run_tests.py parallel alone

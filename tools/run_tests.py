@@ -2,9 +2,9 @@
 
     python tools/run_tests.py [--full] [STAGE]...
 
-Without a STAGE all run: `lint`, `rust`, `parallel` (Python tests, several at a time) and `alone` (Python
-tests that measure, or use what the machine has only once). A failed `lint` ends the run; of the other stages
-all run. `--full` adds the tests that are long by nature. See docs/testing.md.
+Without a STAGE all run: `lint`, then beside each other `rust` and `parallel` (Python tests, several at a
+time), then `alone` (tests that measure, or use what the machine has only once). A failed `lint` ends the run;
+of the other stages all run. `--full` adds the tests that are long by nature. See docs/testing.md.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,11 +29,13 @@ FULL = "OSCOPE_TEST_FULL"
 
 @dataclass(frozen=True)
 class Stage:
-    """Commands that run one after the other until one fails."""
+    """Commands that run one after the other."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
     environment: Mapping[str, str] = field(default_factory=dict)
+    to_the_end: bool = False
+    """Whether the others run when one has failed."""
 
 
 def lint() -> Stage:
@@ -50,41 +53,71 @@ def lint() -> Stage:
     )
 
 
-def rust() -> Stage:
-    """Return the Rust tests."""
-    return Stage("rust", ((sys.executable, "tools/rust_tests.py"),))
+def rust(group: str) -> tuple[str, ...]:
+    """Return the command that runs the Rust tests of a group."""
+    return (sys.executable, "tools/rust_tests.py", f"--{group}")
 
 
-def python(name: str, marks: str, workers: int, full: bool) -> Stage:
-    """Return the Python tests with these marks, on `workers` processes; 0 is this one."""
+def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
+    """Return the command that runs the Python tests with these marks on `workers` processes (0: one)."""
     chosen = marks if full else f"{marks} and not full"
     # Which module goes to which worker, tests/conftest.py decides.
     distribution = ("-n", str(workers), "--dist", "loadscope", "--no-loadscope-reorder")
     command = (sys.executable, "-m", "pytest", "-m", chosen, *distribution)
-    return Stage(name, ((*command, f"--junitxml={RESULTS / name}.xml"),), {FULL: "1"} if full else {})
+    return (*command, f"--junitxml={RESULTS / name}.xml")
 
 
-def stages(full: bool) -> dict[str, Stage]:
-    """Return all stages by name, in the order in which they run."""
+def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
+    """Return all stages in the order in which they run; those of a group run beside each other."""
+    environment = {FULL: "1"} if full else {}
     # One more than CPUs: many tests wait, for a server or a time limit.
     workers = len(os.sched_getaffinity(0)) + 1
-    every = (
-        lint(),
-        rust(),
-        python("parallel", "not alone", workers, full),
-        python("alone", "alone", 0, full),
+    parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
+    alone = (rust("alone"), python("alone", "alone", 0, full))
+    return (
+        (lint(),),
+        (parallel, Stage("rust", (rust("shared"),))),
+        (Stage("alone", alone, environment, to_the_end=True),),
     )
-    return {stage.name: stage for stage in every}
 
 
-def carry_out(stage: Stage) -> bool:
-    """Run the stage's commands with their output on this terminal; return whether all succeeded."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a stage."""
+
+    name: str
+    seconds: float
+    passed: bool
+
+
+def carry_out(stage: Stage, *, beside: bool) -> Outcome:
+    """Run the stage's commands; `beside` another stage, their output waits until they have ended."""
+    begun, passed = time.monotonic(), True
     for command in stage.commands:
         print(f"== {stage.name}: {' '.join(command)}", flush=True)
-        done = subprocess.run(command, cwd=ROOT, env=os.environ | stage.environment, check=False)
-        if done.returncode != 0:
-            return False
-    return True
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=os.environ | stage.environment,
+            stdout=subprocess.PIPE if beside else None,
+            stderr=subprocess.STDOUT if beside else None,
+            check=False,
+        )
+        if beside:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(done.stdout)
+            sys.stdout.flush()
+        passed = passed and done.returncode == 0
+        if not passed and not stage.to_the_end:
+            break
+    return Outcome(stage.name, time.monotonic() - begun, passed)
+
+
+def carry_out_together(group: Sequence[Stage]) -> list[Outcome]:
+    """Run stages beside each other: the first with its output on this terminal."""
+    with ThreadPoolExecutor(len(group)) as pool:
+        started = [pool.submit(carry_out, stage, beside=stage is not group[0]) for stage in group]
+        return [each.result() for each in started]
 
 
 def slowest(files: Sequence[Path]) -> list[tuple[float, str]]:
@@ -99,7 +132,7 @@ def slowest(files: Sequence[Path]) -> list[tuple[float, str]]:
 
 def main() -> int:
     """Run the stages that were asked for; return 1 if any failed."""
-    known = stages(full=False)
+    known = [stage.name for group in stages(full=False) for stage in group]
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("stage", nargs="*", help="all if none is named", metavar=f"STAGE: {', '.join(known)}")
@@ -110,29 +143,28 @@ def main() -> int:
     RESULTS.mkdir(parents=True, exist_ok=True)
     for old in RESULTS.glob("*.xml"):
         old.unlink()
-    outcomes: list[tuple[str, float, bool]] = []
-    for name, stage in stages(wanted.full).items():
-        if wanted.stage and name not in wanted.stage:
-            continue
-        begun = time.monotonic()
-        passed = carry_out(stage)
-        outcomes.append((name, time.monotonic() - begun, passed))
-        if name == "lint" and not passed:
+    outcomes: list[Outcome] = []
+    begun = time.monotonic()
+    for every in stages(wanted.full):
+        group = [stage for stage in every if not wanted.stage or stage.name in wanted.stage]
+        if group:
+            outcomes += carry_out_together(group)
+        if any(outcome.name == "lint" and not outcome.passed for outcome in outcomes):
             break
-    report(outcomes)
-    return 0 if all(passed for _, _, passed in outcomes) else 1
+    report(outcomes, time.monotonic() - begun)
+    return 0 if all(outcome.passed for outcome in outcomes) else 1
 
 
-def report(outcomes: Sequence[tuple[str, float, bool]]) -> None:
+def report(outcomes: Sequence[Outcome], seconds: float) -> None:
     """Print the slowest tests, and the time and outcome of each stage."""
     if found := slowest(sorted(RESULTS.glob("*.xml"))):
         print(f"\nThe {len(found)} slowest Python tests:")
-        for seconds, name in found:
-            print(f"{seconds:8.1f} s  {name}")
+        for duration, name in found:
+            print(f"{duration:8.1f} s  {name}")
     print("\nStages:")
-    for name, seconds, passed in outcomes:
-        print(f"{seconds:8.1f} s  {name}: {'passed' if passed else 'FAILED'}")
-    print(f"{sum(seconds for _, seconds, _ in outcomes):8.1f} s  in all")
+    for each in outcomes:
+        print(f"{each.seconds:8.1f} s  {each.name}: {'passed' if each.passed else 'FAILED'}")
+    print(f"{seconds:8.1f} s  in all")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Builds the Rust tests once, and runs each in a process of its own: tools/rust_tests.py [PART OF A NAME].
+"""Builds the Rust tests once, and runs each in a process of its own.
+
+    python tools/rust_tests.py [--build | --shared | --alone] [PART OF A NAME]
 
 A process of its own, because many tests open files on a mount, and a child that another test of the same
 process starts has those files too until it executes its program: closing them then waits for that mount.
@@ -6,6 +8,7 @@ process starts has those files too until it executes its program: closing them t
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -43,6 +46,10 @@ class Program:
             command, cwd=self.folder, env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
         return [line.removesuffix(": test") for line in done.stdout.splitlines() if line.endswith(": test")]
+
+
+Group = Sequence[tuple[Program, str]]
+"""Tests, each with its program."""
 
 
 @dataclass(frozen=True)
@@ -92,34 +99,39 @@ def run_one(program: Program, test: str, environment: Mapping[str, str]) -> Outc
     return Outcome(f"{program.name} {test}", passed, time.monotonic() - begun, text)
 
 
-def run(programs: Sequence[Program], environment: Mapping[str, str] = os.environ, part: str = "") -> bool:
-    """Run the tests whose names contain `part`; return whether all passed."""
+def choose(
+    programs: Sequence[Program], environment: Mapping[str, str] = os.environ, part: str = ""
+) -> tuple[Group, Group]:
+    """Return the tests whose names contain `part`: those that share the machine, and those that do not."""
     tests = [(program, name) for program in programs for name in program.tests(environment) if part in name]
     alone = [(program, name) for program, name in tests if f"{program.name} {name}".startswith(ALONE)]
-    together = [test for test in tests if test not in alone]
-    width = AT_A_TIME * len(os.sched_getaffinity(0))
-    print(f"== {len(tests)} tests of {len(programs)} programs, {width} at a time", flush=True)
+    return [test for test in tests if test not in alone], alone
+
+
+def run(groups: tuple[Group, Group], environment: Mapping[str, str] = os.environ) -> bool:
+    """Run the tests of the first group beside each other, then the others; return whether all passed."""
+    together, alone = groups
+    count, width = len(together) + len(alone), AT_A_TIME * len(os.sched_getaffinity(0))
+    print(f"== {count} tests, {width} at a time", flush=True)
     outcomes: list[Outcome] = []
     begun = time.monotonic()
     for number, outcome in enumerate(_outcomes(((together, width), (alone, 1)), environment), start=1):
         outcomes.append(outcome)
         state = "ok" if outcome.passed else "FAILED"
-        print(f"[{number}/{len(tests)}] {outcome.name} ... {state} ({outcome.seconds:.1f} s)", flush=True)
+        print(f"[{number}/{count}] {outcome.name} ... {state} ({outcome.seconds:.1f} s)", flush=True)
         if not outcome.passed:
             print(outcome.output, flush=True)
     failed = sorted(outcome.name for outcome in outcomes if not outcome.passed)
     slow = sorted(outcomes, key=lambda outcome: outcome.seconds, reverse=True)[:SLOWEST]
     print("slowest: " + ", ".join(f"{each.name} {each.seconds:.1f} s" for each in slow))
     seconds = time.monotonic() - begun
-    print(f"{len(tests) - len(failed)} passed, {len(failed)} failed, {seconds:.0f} s")
+    print(f"{count - len(failed)} passed, {len(failed)} failed, {seconds:.0f} s")
     for name in failed:
         print(f"FAILED {name}")
     return not failed
 
 
-def _outcomes(
-    groups: Sequence[tuple[Sequence[tuple[Program, str]], int]], environment: Mapping[str, str]
-) -> Iterator[Outcome]:
+def _outcomes(groups: Sequence[tuple[Group, int]], environment: Mapping[str, str]) -> Iterator[Outcome]:
     """Run one group of tests after the other, so many at a time; yield what came of each as it ends."""
     for tests, width in groups:
         with ThreadPoolExecutor(width) as pool:
@@ -129,15 +141,27 @@ def _outcomes(
 
 
 def main() -> int:
-    """Build and run all; return 1 if one failed."""
+    """Build, and run what was asked for; return 1 if a test failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--build", action="store_true", help="build the tests, and run none")
+    only.add_argument("--shared", action="store_true", help="only the tests that may run beside others")
+    only.add_argument("--alone", action="store_true", help="only the tests that need the machine alone")
+    parser.add_argument("part", nargs="?", default="", metavar="PART", help="only tests named so")
+    wanted = parser.parse_args()
     try:
         programs = build()
     except subprocess.CalledProcessError as error:
         return error.returncode
     if not programs:
         sys.exit("rust_tests: cargo built no tests")
-    part = sys.argv[1] if len(sys.argv) > 1 else ""
-    return 0 if run(programs, part=part) else 1
+    if wanted.build:
+        return 0
+    shared, alone = choose(programs, part=wanted.part)
+    groups = ([] if wanted.alone else shared, [] if wanted.shared else alone)
+    return 0 if run(groups) else 1
 
 
 if __name__ == "__main__":

@@ -101,6 +101,8 @@ build "the probe"
 build "the file system" --manifest-path fs/Cargo.toml
 .venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
 if [ "$purpose" = test ]; then
+  say "building the Rust tests"
+  .venv/bin/python tools/rust_tests.py --build >"$log" 2>&1 || { cat "$log" >&2; fail "the Rust tests do not build" "see above"; }
   say "building the kernels of the tests' guests, where they are not built: some minutes each"
   .venv/bin/python tests/kernels.py || say "the tests that need these kernels will fail"
 fi
