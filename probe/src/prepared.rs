@@ -73,6 +73,18 @@ mod tests {
     }
 
     #[test]
+    fn figures_are_taken_over_to_the_last_bit() {
+        let clock = Clock::open(Wanted::Monotonic).expect("there is always one");
+        for number in 0..200 {
+            let ratio = 1.0 + f64::from(number) / 3e9;
+            let environment = json!({"boot_id": this_boot(), "clock": clock, "ratio": ratio});
+            let line = serde_json::to_vec(&json!({"environment": environment})).expect("JSON");
+            let (_, environment) = read(&line, Wanted::Monotonic).expect("a greeting");
+            assert_eq!(environment["ratio"].as_f64(), Some(ratio));
+        }
+    }
+
+    #[test]
     fn what_is_no_greeting_of_this_boot_and_clock_is_refused() {
         let clock = Clock::open(Wanted::Monotonic).expect("there is always one");
         for (line, word) in [
