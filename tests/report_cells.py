@@ -56,16 +56,23 @@ class Words:
                     if not text.isdigit():
                         self.factor_of.setdefault(text.lower(), factor)
 
+        longest_first = sorted(self.factor_of, key=len, reverse=True)
+        self._patterns = {
+            level: re.compile(rf"(?<![\w./-]){re.escape(level)}(?![\w/-]|\.\d)") for level in longest_first
+        }
+        self._split: dict[str, tuple[set[str], set[str]]] = {}
+
     def split(self, text: str) -> tuple[set[str], set[str]]:
         """Return the words of a text that are no level, and the levels in it."""
-        rest, found = f" {text.lower()} ", set()
-        for level in sorted(self.factor_of, key=len, reverse=True):
-            pattern = rf"(?<![\w./-]){re.escape(level)}(?![\w/-]|\.\d)"
-            if re.search(pattern, rest):
-                rest = re.sub(pattern, " ", rest)
-                found.add(level)
-        words = set(re.findall(r"[^\s,:;()]+", rest))
-        return words - LINKS - OURSELVES, found - OURSELVES
+        if text not in self._split:
+            rest, found = f" {text.lower()} ", set()
+            for level, pattern in self._patterns.items():
+                if pattern.search(rest):
+                    rest = pattern.sub(" ", rest)
+                    found.add(level)
+            words = set(re.findall(r"[^\s,:;()]+", rest))
+            self._split[text] = words - LINKS - OURSELVES, found - OURSELVES
+        return self._split[text]
 
     def lone(self, found: set[str]) -> set[str]:
         """Return those levels that are the only one of their factor: a title that names two has neither."""

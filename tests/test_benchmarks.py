@@ -11,8 +11,9 @@ from bench import MODULES, SHORT_MINUTES
 from module_run import parts_of, run
 from oscope.kernel import Kernel
 
-pytestmark = pytest.mark.alone
 GUESTS = ("kernel", "modules")
+ALONE = ("causes", "disk", "memory", "tracing")
+"""They use what the machine has only once: swap, the page cache, bpftrace, settings."""
 """They boot a guest, whose kernel has to be there before the test begins."""
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -31,7 +32,14 @@ def measured(name: str) -> None:
     assert sorted(figures) == sorted(bar.name for bar in bars if not bar.lacks)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name not in GUESTS])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=(pytest.mark.alone,) if name in ALONE else ())
+        for name in MODULES
+        if name not in GUESTS
+    ],
+)
 def test_a_module_measures(name: str) -> None:
     measured(name)
 

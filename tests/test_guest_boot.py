@@ -108,7 +108,14 @@ def test_a_guest_has_a_file_system_and_groups_with_a_memory_limit(
     pressed = Request(
         2,
         "memory.access",
-        {"size": 8 << 20, "pressure": "compete", "limit": 16 << 20, "swap_size": 64 << 20},
+        {
+            "size": 1 << 20,
+            "sets": 256,
+            "pressure": "compete",
+            "limit": 8 << 20,
+            "swap_size": 16 << 20,
+            "wait": 0.2,
+        },
     )
     with place(patched_kernel, real_probe).start() as guest:
         for request in (written, pressed):

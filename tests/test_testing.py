@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,36 @@ def test_waiting_gives_the_value_or_says_what_did_not_come() -> None:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_every_python_test_is_in_one_stage(full: bool) -> None:
-    (parallel,) = run_tests.stages(full)["parallel"].commands
-    (alone,) = run_tests.stages(full)["alone"].commands
+def test_every_test_is_in_one_stage(full: bool) -> None:
+    stages = {stage.name: stage for group in run_tests.stages(full) for stage in group}
+    (parallel,), (shared,) = stages["parallel"].commands, stages["rust"].commands
+    lone, alone = stages["alone"].commands
     chosen = [command[command.index("-m", 2) + 1] for command in (parallel, alone)]
     more = "" if full else " and not full"
     assert chosen == [f"not alone{more}", f"alone{more}"]
+    assert (shared[-1], lone[-1]) == ("--shared", "--alone")
+
+
+def test_of_stages_beside_each_other_only_the_first_writes_as_it_runs(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    script = "import time; print('{0} begins', flush=True); time.sleep({1}); print('{0} ends')"
+    stages = [
+        run_tests.Stage(name, ((sys.executable, "-c", script.format(name, seconds)),))
+        for name, seconds in (("one", 1.0), ("two", 0.3))
+    ]
+    outcomes = run_tests.carry_out_together(stages)
+    assert [(each.name, each.passed) for each in outcomes] == [("one", True), ("two", True)]
+    lines = [line for line in capfd.readouterr().out.splitlines() if not line.startswith("==")]
+    assert lines.index("two ends") == lines.index("two begins") + 1
+
+
+def test_a_stage_that_is_to_go_on_runs_all_its_commands(capfd: pytest.CaptureFixture[str]) -> None:
+    fails, tells = (sys.executable, "-c", "raise SystemExit(1)"), (sys.executable, "-c", "print('told')")
+    for to_the_end in (True, False):
+        stage = run_tests.Stage("some", (fails, tells), to_the_end=to_the_end)
+        assert not run_tests.carry_out(stage, beside=False).passed
+        assert ("told" in capfd.readouterr().out.split()) == to_the_end
 
 
 def test_the_slowest_tests_come_from_all_lanes(tmp_path: Path) -> None:

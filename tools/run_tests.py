@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "target" / "tests"
 SLOWEST = 10
+ISOLATED = ("unshare", "--mount")
 FULL = "OSCOPE_TEST_FULL"
 """Set to 1 for the tests: nothing is shortened."""
 
@@ -55,7 +56,10 @@ def lint() -> Stage:
 
 def rust(group: str) -> tuple[str, ...]:
     """Return the command that runs the Rust tests of a group."""
-    return (sys.executable, "tools/rust_tests.py", f"--{group}")
+    command = (sys.executable, "tools/rust_tests.py", f"--{group}")
+    # The end of a mount waits for each copy of it: in a mount namespace of their own, the mounts of these
+    # tests are not copied into those that the Python tests make.
+    return (*ISOLATED, *command) if os.geteuid() == 0 else command
 
 
 def python(name: str, marks: str, workers: int, full: bool) -> tuple[str, ...]:
