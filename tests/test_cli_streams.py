@@ -20,6 +20,7 @@ from streams_driver import BROKEN
 TESTS = Path(__file__).parent
 STRACE = '1 1700000000.000000 execve("/bin/true", ["true"], 0x7ff /* 1 var */) = 0 <0.000100>\n'
 LINES = {
+    "ab": "ab missing missing syscall.cost",
     "calibrate": "calibrate --help",
     "compare": "compare last last",
     "devices": "devices",

@@ -45,7 +45,7 @@ def test_the_other_way_round_it_is_an_improvement() -> None:
 
 
 def test_a_difference_below_the_limit_is_within_it() -> None:
-    gate = judged(run({"read": 100.0}), run({"read": 101.5}, 1))
+    gate = judged(run({"read": 100.0}), run({"read": 101.0}, 1))
     assert set(verdicts(gate).values()) == {"within"}
     assert not gate.blind
 

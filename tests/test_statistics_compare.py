@@ -11,7 +11,7 @@ import null_compare as null
 import synthetic
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, compare_results, compare_within, effect
+from oscope.statistics import ComparedMetric, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
 PLAIN = null.Scenario("plain")
@@ -251,20 +251,6 @@ def test_equal_input_gives_equal_output() -> None:
     assert repr(compare_results(*sides())) == repr(compare_results(*sides()))
 
 
-def test_welch_is_the_unpaired_estimate() -> None:
-    from scipy import stats
-
-    random = np.random.default_rng(4)
-    a, b = random.normal(0, 1, 9), random.normal(0, 3, 7)
-    assert effect.unpaired(a, b).error == pytest.approx(np.hypot(stats.sem(a), stats.sem(b)))
-    difference = random.normal(0.3, 1, 8)
-    assert effect.paired(difference).p == pytest.approx(stats.ttest_1samp(difference, 0).pvalue)
-
-
-def test_holm_by_hand() -> None:
-    assert effect.holm(np.array([0.04, 0.01, 0.03])) == pytest.approx([0.06, 0.03, 0.06])
-
-
 @pytest.mark.parametrize(("count", "drawn"), [(5, 1), (5, 2), (7, 3), (6, 5)])
 def test_median_weights_are_those_of_all_subsets(count: int, drawn: int) -> None:
     from itertools import combinations
@@ -281,29 +267,19 @@ def _with_values(side: ExperimentResults, values: np.ndarray) -> ExperimentResul
 
 def test_a_figure_in_several_units_is_one_test() -> None:
     a, b = (synthetic.cost(seed=seed) for seed in (1, 2))
-    (first, second) = (
-        replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b))
-    )
+    first, second = (replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b)))
 
-    def with_cycles(results: ExperimentResults, factor: float, wander: float) -> ExperimentResults:
+    def with_cycles(results: ExperimentResults, wander: float) -> ExperimentResults:
         (point,) = results.points
         times = point.metrics["time_ns"]
         drawn = np.random.default_rng(len(results.run_id)).normal(0, wander, int(point.block.max()) + 1)
-        cycles = factor * times * np.exp(drawn[point.block])
+        cycles = 2.4 * times * np.exp(drawn[point.block])
         return replace(results, points=(replace(point, metrics={"time_ns": times, "cycles": cycles}),))
 
-    # The clock's frequency is found anew by each process.
-    same = compare_results(with_cycles(first, 2.4, 1e-5), with_cycles(second, 2.4, 1e-5))
-    assert [row.metric for row in same.rows] == ["time_ns", "cycles"]
-    assert [row.p_holm for row in same.rows] == pytest.approx([row.p for row in same.rows], rel=1e-3)
-    # A speed is the time upside down.
-    upside_down = replace(first, points=(_reciprocal(first),)), replace(second, points=(_reciprocal(second),))
-    assert all(row.p_holm == pytest.approx(row.p, rel=1e-6) for row in compare_results(*upside_down).rows)
-    other = compare_results(with_cycles(first, 2.4, 0.05), with_cycles(second, 2.4, 0.05))
-    lowest = min(row.p for row in other.rows)
-    assert min(row.p_holm for row in other.rows) == pytest.approx(min(1.0, 2 * lowest))
-
-
-def _reciprocal(results: ExperimentResults) -> PointSamples:
-    (point,) = results.points
-    return replace(point, metrics={**point.metrics, "cycles": 1e9 / point.metrics["time_ns"]})
+    # By what they are, not by how alike they turned out.
+    for wander in (1e-5, 0.05):
+        same = compare_results(with_cycles(first, wander), with_cycles(second, wander))
+        assert [row.metric for row in same.rows] == ["time_ns", "cycles"]
+        time, cycles = same.rows
+        assert time.p_holm == time.p
+        assert cycles.p_holm == max(time.p, cycles.p)

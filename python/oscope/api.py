@@ -59,9 +59,10 @@ class Request:
 class Run:
     """A run that was measured: its results, and what can be made of them."""
 
-    def __init__(self, run_id: str, results: Results) -> None:
+    def __init__(self, run_id: str, results: Results, place: str | Path | None = None) -> None:
         self.id = run_id
         self.results = results
+        self._place = place
 
     def __repr__(self) -> str:
         """Name the run, its experiments and inspections, and how many samples it has."""
@@ -94,14 +95,17 @@ class Run:
         """Compare an experiment of this run (before) with the same one of `other` (after).
 
         `experiment` may be left out where the runs share just one. `allow` may hold "machine" and "kernel",
-        which else must be the same. Raises UsageError where they cannot be compared.
+        which else must be the same. How much runs of it differ on this machine, the store of this run tells.
+        Raises UsageError where they cannot be compared.
         """
+        from oscope.earlier import earlier_runs
         from oscope.statistics import compare_results
 
         mine = {e.experiment: e for e in self.results.experiments}
         theirs = {e.experiment: e for e in other.results.experiments}
         name = _shared(mine, theirs, experiment)
-        return compare_results(mine[name], theirs[name], allow=allow)
+        known = earlier_runs(self._place, mine[name])
+        return compare_results(mine[name], theirs[name], allow=allow, earlier=known)
 
     def plot(self, *, experiment: str | None = None) -> Figure:
         """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""
@@ -158,7 +162,7 @@ def measure(
     )
     with Store.open(place) as store:
         outcome = execute(replace(plan, again=request.again), store)
-        return Run(outcome.run_id, store.results(outcome.run_id))
+        return Run(outcome.run_id, store.results(outcome.run_id), place)
 
 
 def _tell(text: str) -> None:
@@ -169,7 +173,7 @@ def load_run(run_id: str, place: str | Path | None) -> Run:
     """Do what `oscope.load` says."""
     with Store.read(place) as store:
         found = store.resolve(run_id)
-        return Run(found, store.results(found))
+        return Run(found, store.results(found), place)
 
 
 def _parts(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:

@@ -15,7 +15,7 @@ power), *cannot tell*: more blocks are needed, and how many is told.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, log1p, sqrt
 from typing import Any, Literal
@@ -26,8 +26,9 @@ from oscope.errors import UsageError
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, compare_results
-from oscope.statistics.compare import FEWEST_CLUSTERS
 from oscope.statistics.effect import LEVEL, Estimate
+from oscope.statistics.estimating import FEWEST_CLUSTERS
+from oscope.statistics.multiplicity import quantity
 
 SCHEMA = "oscope.gate/1"
 MOST_CLUSTERS = 1000
@@ -115,21 +116,28 @@ def judge(
     *,
     metrics: Collection[str] = (),
     allow: Iterable[str] = (),
+    earlier: Callable[[ExperimentResults], Sequence[ExperimentResults]] = lambda _: (),
 ) -> Gate:
     """Hold `run` against `baseline`: regressions are relative, such as 0.03. No `metrics`: all.
+
+    `earlier` gives the runs that tell how much runs of an experiment differ (see `compare_results`).
 
     Raises UsageError where they have nothing in common, where figures do not mean the same (see
     `compare_results`), for an unknown metric, and for a limit that is not above 0.
     """
     pairs, missing = _pair(baseline, run)
     pairs = _only(pairs, frozenset(metrics))
-    counts = [_count(a, b) for a, b in pairs]
+    counts = [_tests(a, b) for a, b in pairs]
     rows, caveats = [], []
-    for (a, b), count in zip(pairs, counts, strict=True):
+    for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
         missing += _missing_points(a, b)
-        beside = sum(counts) - count
-        comparison = compare_results(a, b, threshold=limit, allow=allow, beside=beside)
-        rows += [_judged(a, row, limit, sum(counts)) for row in comparison.rows]
+        beside = sum(own for own, _ in counts) - headlines
+        comparison = compare_results(a, b, threshold=limit, allow=allow, earlier=earlier(a), beside=beside)
+        family = {True: headlines + beside, False: others}
+        rows += [
+            _judged(a, row, limit, family[quantity(row.metric) == quantity(a.headline)])
+            for row in comparison.rows
+        ]
         caveats += [f"{a.experiment}: {caveat}" for caveat in comparison.caveats]
         caveats += [f"{s.experiment}: run {s.run_id} is {s.status}" for s in (a, b) if s.status != "done"]
     order = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
@@ -220,14 +228,17 @@ def _only(
     return kept
 
 
-def _count(a: ExperimentResults, b: ExperimentResults) -> int:
-    """Return how many rows their comparison has."""
+def _tests(a: ExperimentResults, b: ExperimentResults) -> tuple[int, int]:
+    """Return how many tests their comparison makes: of the headline, and of other metrics."""
     others = {b.key(point, a): point for point in b.points}
-    return sum(
-        _has(point, name) and _has(others.get(a.key(point, b)), name)
-        for point in a.points
+    tests = {
+        (number, quantity(name))
+        for number, point in enumerate(a.points)
         for name in a.metrics
-    )
+        if _has(point, name) and _has(others.get(a.key(point, b)), name)
+    }
+    headlines = sum(what == quantity(a.headline) for _, what in tests)
+    return headlines, len(tests) - headlines
 
 
 def _has(point: PointSamples | None, metric: str) -> bool:

@@ -7,14 +7,18 @@ instructions clock each probe decides alike. So the sides differ in nothing but 
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 
 from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
 from oscope.injection.during import Disturbing
 from oscope.interruption import Interruption
+from oscope.locate import find_probe
 from oscope.placement import Placement
 from oscope.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.progress import Listener, Progress, Silence
@@ -24,21 +28,27 @@ from oscope.turns import Turns
 
 
 def execute_side_by_side(
-    plans: Sequence[Plan], store: Store, listener: Listener | None = None
+    plans: Sequence[Plan],
+    store: Store,
+    listener: Listener | None = None,
+    *,
+    builds: Sequence[Path] | None = None,
 ) -> tuple[Outcome, ...]:
     """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
 
     The plans are alike but for the guests of their experiments, and for delays that are injected into their
-    measured regions. The first SIGINT or SIGTERM ends all runs
-    early, with everything measured kept. Raises UsageError where the plans are not alike, and what
-    `oscope.execution.execute` raises.
+    measured regions. `builds` are the probes that measure them; None: the usual one for all. A budget holds
+    for all sides together, and ends them after a block that all have measured. The first SIGINT or SIGTERM
+    ends all runs early, with everything measured kept. Raises UsageError where the plans are not alike, and
+    what `oscope.execution.execute` raises.
     """
     _check_alike(plans)
+    paths = [find_probe()] * len(plans) if builds is None else builds
     with ExitStack() as stack:
         placement = stack.enter_context(Placement())
         sides: list[Turns] = []
-        for plan in plans:
-            sides.append(make_turns(placement))
+        for plan, path in zip(plans, paths, strict=True):
+            sides.append(make_turns(placement, path))
             stack.callback(sides[-1].kill)
             check_places(plan, sides[-1])
         stack.enter_context(Interruption(lambda: _interrupt(sides)))
@@ -52,8 +62,13 @@ def execute_side_by_side(
             names = [turns.recorder.run_id for turns in sides]
             for turns in sides:
                 turns.recorder.add_event("interleaved", names)
-            for number in range(len(plans[0].experiments)):
-                _measure([plan.experiments[number] for plan in plans], plans, sides)
+            budget_s, count = plans[0].budget_s, len(plans[0].experiments)
+            end = None if budget_s is None else time.monotonic() + budget_s
+            for number in range(count):
+                # Each with an equal share of what is left.
+                now = time.monotonic()
+                deadline = float("inf") if end is None else now + (end - now) / (count - number)
+                _measure([plan.experiments[number] for plan in plans], plans, sides, deadline)
         outcomes = [finish(turns) for turns in sides]
     return tuple(
         replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
@@ -68,9 +83,9 @@ def _interrupt(sides: Sequence[Turns]) -> None:
 def _check_alike(plans: Sequence[Plan]) -> None:
     first = plans[0]
     for plan in plans:
-        if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, None):
+        if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, first.budget_s):
             raise UsageError(
-                "sides that take turns have one seed, and neither precision nor budget", remedy="give --reps"
+                "sides that take turns have one seed and one budget, and no precision", remedy="give --reps"
             )
         if plan.again != first.again:
             raise UsageError(
@@ -87,30 +102,35 @@ def _check_alike(plans: Sequence[Plan]) -> None:
             raise UsageError("sides that take turns have the same points", remedy="plan them alike")
 
 
-def _measure(experiments: Sequence[PlannedExperiment], plans: Sequence[Plan], sides: Sequence[Turns]) -> None:
-    """Measure all blocks of an experiment on all sides."""
-    blocks = experiments[0].blocks or 0
-    together = zip(
-        *(
-            passes(plan, experiment, range(blocks))
-            for plan, experiment in zip(plans, experiments, strict=True)
-        ),
-        strict=True,
-    )
-    # The first that is interrupted is the last.
-    all(
-        _take(ones[side], experiments[side], sides, side)
-        for number, ones in enumerate(together)
-        for side in _order(plans[0].seed, number, len(sides))
-    )
+def _measure(
+    experiments: Sequence[PlannedExperiment],
+    plans: Sequence[Plan],
+    sides: Sequence[Turns],
+    deadline: float,
+) -> None:
+    """Measure all blocks of an experiment on all sides, or those begun before the deadline."""
+    blocks = experiments[0].blocks
+    for block in itertools.count() if blocks is None else range(blocks):
+        if block and time.monotonic() >= deadline:
+            break
+        together = zip(
+            *(passes(plan, each, [block]) for plan, each in zip(plans, experiments, strict=True)), strict=True
+        )
+        # The first that is interrupted is the last.
+        if not all(
+            _take(ones[side], experiments[side], sides, side)
+            for number, ones in enumerate(together)
+            for side in _order(plans[0].seed, block, number, len(sides))
+        ):
+            break
     for turns in sides:
         turns.end()
 
 
-def _order(seed: int, number: int, count: int) -> list[int]:
+def _order(seed: int, block: int, number: int, count: int) -> list[int]:
     import numpy as np
 
-    return [int(side) for side in np.random.default_rng([seed, number]).permutation(count)]
+    return [int(side) for side in np.random.default_rng([seed, block, number]).permutation(count)]
 
 
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:

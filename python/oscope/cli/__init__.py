@@ -36,6 +36,7 @@ COMMANDS = {
     "runs": ("stored:list_runs", "List the runs in the store."),
     "show": ("stored:show", "Show the summary of a run."),
     "compare": ("comparison:compare", "Tell whether two runs differ, and whether it matters."),
+    "ab": ("builds:ab", "Measure by two builds of the probe in turns, and tell whether they differ."),
     "explain-variation": (
         "variation:explain_variation",
         "Tell what makes the samples of a run vary.",

@@ -63,7 +63,9 @@ def compare(
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
     first = read_results(a, settings.store)
     if b is not None:
-        compared = _between(first, read_results(b, settings.store), limit, allowed(allow or ()))
+        compared = _between(
+            first, read_results(b, settings.store), limit, allowed(allow or ()), settings.store
+        )
     else:
         compared = _within(first, by or "", limit)
     from oscope import terminal
@@ -98,9 +100,10 @@ def allowed(texts: Sequence[str]) -> list[str]:
 
 
 def _between(
-    a: Results, b: Results, threshold: float, allow: Sequence[str]
+    a: Results, b: Results, threshold: float, allow: Sequence[str], store: str | None
 ) -> list[tuple[ExperimentResults, Comparison]]:
-    """Compare every experiment that both have."""
+    """Compare every experiment that both have, with what the store knows of how much runs differ."""
+    from oscope.earlier import earlier_runs
     from oscope.statistics import compare_results
 
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
@@ -110,7 +113,13 @@ def _between(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    return [(e, compare_results(e, other, threshold=threshold, allow=allow)) for e, other in pairs]
+    return [
+        (
+            e,
+            compare_results(e, other, threshold=threshold, allow=allow, earlier=earlier_runs(store, e)),
+        )
+        for e, other in pairs
+    ]
 
 
 def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison]]:

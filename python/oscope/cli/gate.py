@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -58,12 +59,14 @@ def gate(
     from oscope import record, terminal
     from oscope.cli.comparison import allowed, read_results
     from oscope.cli.gate_shown import print_gate
+    from oscope.earlier import earlier_runs
     from oscope.gating import judge, to_object
 
     settings: Settings = context.obj
     before = read_results(baseline, settings.store)
     after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
-    found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()))
+    known = partial(earlier_runs, settings.store)
+    found = judge(before, after, share, metrics=metrics or (), allow=allowed(allow or ()), earlier=known)
     print_gate(found, terminal.console(to_standard_error=is_standard_output(json)))
     if json is not None:
         json.write(record.dump(to_object(found)))
@@ -128,7 +131,7 @@ def take_more(found: Gate) -> str:
     Half an interval is about a third of the difference that is found with 80 % power.
     """
     from oscope.gating import MOST_CLUSTERS
-    from oscope.statistics.compare import FEWEST_CLUSTERS
+    from oscope.statistics.estimating import FEWEST_CLUSTERS
 
     if any(judged.is_thin for judged in found.blind):
         amount = f"{FEWEST_CLUSTERS} blocks a side or more"

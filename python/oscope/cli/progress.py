@@ -192,11 +192,12 @@ def size(plan: Plan) -> str:
         return looked
     names = ", ".join(experiment.name for experiment in plan.experiments)
     points = sum(len(experiment.points) for experiment in plan.experiments)
-    until = (
-        f"{plan.total} sample{'' if plan.total == 1 else 's'}"
-        if plan.total is not None
-        else f"each until half its interval is {format_share(plan.precision or 0)} of the median"
-    )
+    if plan.total is not None:
+        until = f"{plan.total} sample{'' if plan.total == 1 else 's'}"
+    elif plan.precision is not None:
+        until = f"each until half its interval is {format_share(plan.precision)} of the median"
+    else:
+        until = f"for {format_duration(plan.budget_s or 0)}"
     measured = f"{names}: {points} point{'' if points == 1 else 's'}, {until}"
     return f"{looked}; {measured}" if looked else measured
 

@@ -46,6 +46,11 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
     """Return the table of a comparison: always the answers, and the figures behind them that fit."""
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
+    medians = [
+        aligned([side, *(_median(row, value) for row, value in zip(rows, values, strict=True))])
+        for side, values in (("A", [row.median_a for row in rows]), ("B", [row.median_b for row in rows]))
+    ]
+    columns += medians
     columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
@@ -81,6 +86,12 @@ def verdict(comparison: Comparison) -> str:
     if unsure:
         told.append(f"whether a difference exceeds {threshold} cannot be told for {unsure}")
     return "; ".join(told)
+
+
+def _median(row: ComparedMetric, value: float) -> str:
+    """Write the median of a side with the digits that the interval of the ratio allows."""
+    half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
+    return digits.format_value(value, half if isfinite(half) else None, row.unit)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:

@@ -17,7 +17,8 @@ from oscope.report.document import Figure
 from oscope.report.tables import row_scale, shared_scale
 from oscope.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within, summarise
-from oscope.statistics.effect import LEVEL, holm
+from oscope.statistics.effect import LEVEL
+from oscope.statistics.multiplicity import holm
 from oscope.units import format_bytes
 
 RATE = "throughput"

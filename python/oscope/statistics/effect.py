@@ -1,9 +1,15 @@
-"""The size of a difference and its doubt, from one value a cluster.
+"""The size of a difference between medians and its doubt: of pairs, or of two separate sets of samples.
 
-Every estimate is a contrast of a least-squares fit. Its variance is HC2 with Bell and McCaffrey's degrees of
-freedom (Imbens and Kolesar, Review of Economics and Statistics 98, 2016), which for two means is Welch's test
-and for paired differences Student's: sides may differ in variance and count. Autocorrelation of neighbouring
-clusters widens it.
+The location is the median everywhere, at every number of samples, as `summary` gives it.
+
+- *Pairs* (sides measured in the same blocks, in random order): the median of the pairs' differences. In a
+  block of equal sides either is as likely to be the larger one, so the number of pairs above a value decides
+  (sign test; its inversion is an interval of order statistics: Conover, "Practical Nonparametric Statistics",
+  3.2 and 3.5). With fewer than `SIGNS_FROM` pairs that is too coarse, and Student's t is taken, with the
+  standard error that the median of a normal sample has.
+- *Separate sides*: the difference of their medians. Its interval is put together from those of the medians
+  (Zou and Donner, "Construction of confidence limits about effect measures", Statistics in Medicine 27,
+  2008), and from how much runs differ that lie apart in time (`between_runs`).
 """
 
 from __future__ import annotations
@@ -13,10 +19,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special, stats
 
-from oscope.samples import Floats, Ints
+from oscope.samples import Floats
+from oscope.statistics.between_runs import Spread
 
 FEWEST_FOR_AUTOCORRELATION = 12
-"""Fewer residuals cannot show whether they are autocorrelated."""
+"""Fewer pairs cannot show whether they are autocorrelated."""
+SIGNS_FROM = 20
+"""Pairs from which on signs alone decide: 2e-6 is then the smallest p."""
+MEDIAN_ERROR = float(np.sqrt(np.pi / 2))
+"""Standard error of the median of a normal sample over that of its mean, from 3 values on at most."""
 
 POWER = 0.8
 LEVEL = 0.05
@@ -35,8 +46,13 @@ class Estimate:
     freedom: float
     """Degrees of freedom."""
 
-    def detectable(self, level: float) -> float:
-        """Smallest effect that a test at `level` would have found with 80 % power (noncentral t).
+    def interval(self, confidence: float) -> tuple[float, float]:
+        """Return the interval at another confidence, such as 0.9: the same shape, by Student's t."""
+        share = float(stats.t.isf((1 - confidence) / 2, self.freedom)) / _limit(self.freedom)
+        return self.effect - share * (self.effect - self.low), self.effect + share * (self.high - self.effect)
+
+    def detectable(self, level: float, power: float = POWER) -> float:
+        """Smallest effect that a test at `level` would have found with this power (noncentral t).
 
         The standard error is made unbiased first (divided by c4), else it is too small more often than too
         large.
@@ -44,56 +60,90 @@ class Estimate:
         limit = float(stats.t.isf(level / 2, self.freedom))
         half = self.freedom / 2
         bias = np.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / np.sqrt(half)
-        return float(special.nctdtrinc(self.freedom, 1 - POWER, limit) * self.error / bias)
+        return float(special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / bias)
+
+
+@dataclass(frozen=True)
+class Median:
+    """The median of one side, with its 95 % interval, on the scale of the comparison."""
+
+    value: float
+    low: float
+    high: float
+    freedom: float
+    """Of the interval: one less than there are clusters."""
+
+    @property
+    def error(self) -> float:
+        """Standard error within the run."""
+        return (self.high - self.low) / 2 / _limit(self.freedom)
 
 
 def estimate(effect: float, error: float, freedom: float) -> Estimate:
     """Build an estimate from its standard error; an error of 0 (values repeat exactly) gives p 0 or 1."""
-    reach = float(stats.t.isf(LEVEL / 2, freedom)) * error
+    reach = _limit(freedom) * error
     p = float(2 * stats.t.sf(abs(effect) / error, freedom)) if error > 0 else float(effect == 0)
     return Estimate(effect, effect - reach, effect + reach, p, error, freedom)
 
 
 def paired(difference: Floats) -> Estimate:
-    """Mean of the differences of pairs, in order of time; at least 2."""
-    return _contrast(difference, np.ones((len(difference), 1)), np.zeros(len(difference), dtype=np.int64))
+    """Median of the differences of pairs, in order of time; at least 2."""
+    count, middle = len(difference), float(np.median(difference))
+    worth = count * _independent_share(difference - middle)
+    if count < SIGNS_FROM:
+        factor = MEDIAN_ERROR if count > 2 else 1.0
+        error = factor * float(difference.std(ddof=1)) / np.sqrt(worth)
+        return estimate(middle, error, max(1.0, worth - 1))
+    above = float((difference > 0).sum() - (difference < 0).sum()) / 2
+    # Half a pair is the continuity correction; both deviations shrink with what the pairs are worth.
+    z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
+    reach = float(stats.norm.isf(LEVEL / 2)) * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
+    ordered = np.sort(difference)
+    rank = max(0, int(np.floor(count / 2 - reach)))
+    low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
+    freedom = max(1.0, worth - 1)
+    error = (high - low) / 2 / _limit(freedom)
+    return Estimate(middle, min(low, middle), max(high, middle), float(2 * stats.norm.sf(z)), error, freedom)
 
 
-def unpaired(a: Floats, b: Floats) -> Estimate:
-    """Difference of two means of independent clusters, each in order of time; at least 2 a side."""
-    side = np.repeat([0, 1], [len(a), len(b)])
-    return _contrast(np.concatenate([a, b]), np.column_stack([np.ones(len(side)), side]), side)
+def separate(a: Median, b: Median, between: Spread) -> Estimate:
+    """Difference of the medians of two runs, or of what was not measured in the same blocks.
 
-
-def unpaired_with_trend(a: Floats, b: Floats, time_a: Floats, time_b: Floats) -> Estimate:
-    """As `unpaired`, with a linear trend over time common to both sides; at least 2 clusters a side."""
-    side = np.repeat([0, 1], [len(a), len(b)])
-    time = np.concatenate([time_a, time_b])
-    scaled = (time - time.mean()) / (np.ptp(time) or 1.0)
-    return _contrast(np.concatenate([a, b]), np.column_stack([np.ones(len(side)), side, scaled]), side)
-
-
-def envelope(plain: Estimate, adjusted: Estimate) -> Estimate:
-    """Say only what both estimates say: the larger p, the interval that spans both, the larger doubt.
-
-    Runs taken one after the other may share one drift (then only `adjusted` is right), or each may drift
-    afresh from its start (then only `plain` is right). Whichever holds, the error rate is kept; the price is
-    told by `detectable`.
+    Its variance is that of the medians within their runs, or that of runs of this machine, whichever is
+    larger: the spread between runs holds that within.
     """
-    wider = max(plain, adjusted, key=lambda e: e.error * float(stats.t.isf(LEVEL / 2, e.freedom)))
+    effect = b.value - a.value
+    ends = [
+        _combined([(near, side.freedom) for near, side in pair], between)
+        for pair in (
+            ((b.value - b.low, b), (a.high - a.value, a)),
+            ((b.high - b.value, b), (a.value - a.low, a)),
+        )
+    ]
+    (below, freedom_below), (above, freedom_above) = ends
+    toward_zero, freedom = ends[0] if effect > 0 else ends[1]
+    p = float(2 * stats.t.sf(abs(effect) / toward_zero, freedom)) if toward_zero > 0 else float(effect == 0)
     return Estimate(
-        plain.effect,
-        min(plain.low, adjusted.low),
-        max(plain.high, adjusted.high),
-        max(plain.p, adjusted.p),
-        wider.error,
-        wider.freedom,
+        effect,
+        effect - _limit(freedom_below) * below,
+        effect + _limit(freedom_above) * above,
+        p,
+        max(below, above),
+        min(freedom_below, freedom_above),
     )
+
+
+def welch(a: Floats, b: Floats) -> Estimate:
+    """Difference of the means of independent values, at least 2 a side (Welch, Biometrika 34, 1947)."""
+    parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
+    total = float(parts.sum())
+    freedom = total**2 / float(parts**2 @ (1 / np.array([len(a) - 1, len(b) - 1]))) if total > 0 else 1.0
+    return estimate(float(b.mean() - a.mean()), np.sqrt(total), freedom)
 
 
 def single(a: Floats, b: Floats) -> Estimate:
     """Difference where a side has one value: its variance is taken from the other side, if that has two."""
-    change = float(b.mean() - a.mean())
+    change = float(np.median(b) - np.median(a))
     spread = max((float(np.std(side, ddof=1)) for side in (a, b) if len(side) > 1), default=float("inf"))
     freedom = max(1, len(a) + len(b) - 2)
     if not np.isfinite(spread):
@@ -120,46 +170,31 @@ def with_extra_error(found: Estimate, extra: float) -> Estimate:
     )
 
 
-def holm(p: Floats) -> Floats:
-    """Correct p values for having made all these tests (Holm, Scandinavian Journal of Statistics 6, 1979)."""
-    order = np.argsort(p, kind="stable")
-    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    corrected = np.empty(len(p))
-    corrected[order] = np.minimum(raised, 1.0)
-    return corrected
+def _limit(freedom: float) -> float:
+    return float(stats.t.isf(LEVEL / 2, freedom))
 
 
-def _contrast(values: Floats, design: Floats, side: Ints) -> Estimate:
-    """Estimate the coefficient of the side (or, with one column, the mean)."""
-    inverse = np.linalg.inv(design.T @ design)
-    solver = inverse @ design.T
-    coefficients = solver @ values
-    chosen = min(1, design.shape[1] - 1)
-    weight = solver[chosen]
-    hat = design @ solver
-    maker = np.eye(len(values)) - hat
-    residual = values - design @ coefficients
-    spare = np.maximum(np.diag(maker), 1e-9)
-    scale = weight**2 / spare
-    variance = float(scale @ residual**2)
-    form = maker * np.sqrt(scale)
-    gram = form.T @ form
-    freedom = float(np.trace(gram) ** 2 / (gram**2).sum())
-    worth = _independent_share(residual, side, design.shape[1])
-    return estimate(float(coefficients[chosen]), np.sqrt(variance / worth), max(1.0, freedom * worth))
+def _combined(halves: list[tuple[float, float]], between: Spread) -> tuple[float, float]:
+    """Return standard error and degrees of freedom of a difference, from half intervals of its terms."""
+    parts = np.array([(half / _limit(freedom)) ** 2 for half, freedom in halves])
+    within, runs = float(parts.sum()), 2 * between.deviation**2
+    if runs > within:
+        return float(np.sqrt(runs)), between.freedom
+    if within == 0:
+        return 0.0, sum(freedom for _, freedom in halves)
+    return float(np.sqrt(within)), within**2 / float(parts**2 @ np.array([1 / f for _, f in halves]))
 
 
-def _independent_share(residual: Floats, side: Ints, parameters: int) -> float:
-    """Independent clusters per cluster, (1 - r) / (1 + r) of an AR(1); 1 where r is not beyond its error.
+def _independent_share(residual: Floats) -> float:
+    """Independent values per value, (1 - r) / (1 + r) of an AR(1); 1 where r is not beyond its error.
 
-    Residuals of a fit with k parameters have a lag-1 correlation that is too low by about k / n (Kendall
-    1954), which is put back.
+    By the signs, so that a few values far off tell nothing. Signs about the median have a lag-1 correlation
+    that is too low by about 1 / n (Kendall 1954), which is put back.
     """
-    count = len(residual)
-    power = float(residual @ residual)
+    count, signs = len(residual), np.sign(residual)
+    power = float(signs @ signs)
     if count < FEWEST_FOR_AUTOCORRELATION or power == 0:
         return 1.0
-    same = side[1:] == side[:-1]
-    lag = float(residual[1:][same] @ residual[:-1][same]) / power
-    lag = min((lag * count + parameters) / (count - 3), 0.9)
-    return (1 - lag) / (1 + lag) if lag > 1 / np.sqrt(count) else 1.0
+    lag = float(signs[1:] @ signs[:-1]) / power
+    lag = min((lag * count + 1) / (count - 3), 0.9)
+    return (1 - lag) / (1 + lag) if lag > 2 / np.sqrt(count) else 1.0

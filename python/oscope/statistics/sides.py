@@ -16,12 +16,6 @@ from oscope.statistics.replication import Level
 
 ROUNDING = 1e-12
 """Share of a value up to which two of them count as equal."""
-FEWEST_TO_CLIP = 12
-"""Fewer values do not show which of them lie far off."""
-FEWEST_TO_TRIM = 40
-"""With fewer pairs the degrees of freedom that trimming takes would matter."""
-TRIMMED = 0.2
-"""Share of the pairs at either end that only counts as being there."""
 MULTIPLE = 2.0
 """From this ratio on, counts are compared as multiples, not by what one has more."""
 
@@ -126,44 +120,6 @@ def _side(point: PointSamples, keep: npt.NDArray[np.bool_], metric: str, how: _H
         median=float(np.median(raw)),
         centre=float(np.exp(centre)) if how.logarithmic else centre,
     )
-
-
-def steady(values: Floats) -> Floats:
-    """Return values in order of time, joined, with the few that lie far off drawn in.
-
-    Another program that takes the CPU makes a block cost twice as much, and one such block would hide any
-    difference.
-    """
-    return joined(replication.winsorised(values) if len(values) >= FEWEST_TO_CLIP else values)
-
-
-def typical(difference: Floats) -> Floats:
-    """Return values, joined, whose mean is the 20 % trimmed mean of differences of pairs, given by time.
-
-    Machines that are shared pause for all lengths: differences have long tails, and of those their mean tells
-    less than the mean of the middle three fifths. The values are that estimate's influence function about it,
-    winsorised differences divided by the share that is kept, so the error of their mean is the estimate's own
-    (Tukey and McLaughlin, Sankhya A 25, 1963; Wilcox, "Introduction to robust estimation", 3.3). With fewer
-    than `FEWEST_TO_TRIM` pairs, or where the middle does not vary, as of counts, they are those of `steady`.
-    """
-    if len(difference) < FEWEST_TO_TRIM:
-        return steady(difference)
-    cut = int(TRIMMED * len(difference))
-    ordered = np.sort(difference)
-    low, high = ordered[cut], ordered[-cut - 1]
-    if high - low <= ROUNDING * max(abs(low), abs(high)):
-        return steady(difference)
-    drawn_in = np.clip(difference, low, high)
-    influence = (drawn_in - drawn_in.mean()) * len(difference) / (len(difference) - 2 * cut)
-    return joined(np.asarray(ordered[cut:-cut].mean() + influence, dtype=float))
-
-
-def joined(values: Floats) -> Floats:
-    """Mean of neighbours in time, so that no more than `replication.MOST_CLUSTERS` values remain."""
-    count = replication.MOST_CLUSTERS
-    if len(values) <= count:
-        return values
-    return _means(values, np.arange(len(values)) * count // len(values))
 
 
 def _means(values: Floats, code: Ints) -> Floats:

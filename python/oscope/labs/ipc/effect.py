@@ -21,7 +21,8 @@ from oscope.report.document import Figure, Section, Table
 from oscope.report.traced import probe_effect
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary
-from oscope.statistics.effect import LEVEL, holm
+from oscope.statistics.effect import LEVEL
+from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
 from oscope.units import format_bytes

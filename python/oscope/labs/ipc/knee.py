@@ -27,7 +27,8 @@ from oscope.report.analysis import Analysed, measured
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Summary, compare_points
-from oscope.statistics.effect import LEVEL, holm
+from oscope.statistics.effect import LEVEL
+from oscope.statistics.multiplicity import holm
 
 TITLE = "Where a larger buffer stops helping"
 WORTH = 1.05

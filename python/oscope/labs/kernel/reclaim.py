@@ -18,7 +18,8 @@ from oscope.report.analysis import Analysed
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
-from oscope.statistics.compare import FEWEST_CLUSTERS, Answer
+from oscope.statistics.compare import Answer
+from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 OWN = POLICIES[0]
 WORDS = {

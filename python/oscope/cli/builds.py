@@ -1,0 +1,155 @@
+"""`oscope ab`: two builds of the probe, measured in turns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oscope.cli.errors import DONE
+from oscope.cli.options import Settings, whole_number
+from oscope.cli.targets import Output, Targets, output_file
+from oscope.errors import OscopeError, UsageError
+from oscope.plan import MOST_SEED
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from oscope.plan import Plan
+    from oscope.samples import ExperimentResults, Results
+    from oscope.statistics import Comparison
+
+DEFAULT_BUDGET_S = 10.0
+
+
+# More parameters than other functions: it is the table of the command's options.
+def ab(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(metavar="PROBE_A", help="A build of oscope-probe.")],
+    b: Annotated[str, typer.Argument(metavar="PROBE_B", help="The build to compare with it.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="EXPERIMENT|LAB", help="What to measure by both builds.")
+    ],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FACTOR=A,B,C", help="Levels of a factor; repeatable."),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option("--budget", metavar="T", help="How long to measure, both builds. [default: 10s]"),
+    ] = None,
+    detect: Annotated[
+        str | None,
+        typer.Option(
+            "--detect",
+            metavar="P",
+            help="Measure as long as it takes to find a difference of this size (1%), by the machine's "
+            "certificate (oscope calibrate --quick).",
+        ),
+    ] = None,
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            "--threshold",
+            metavar="P",
+            help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None, whole_number("--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn]")
+    ] = None,
+    json: Annotated[
+        Output | None, output_file("--json", help="Write both records; - is standard output.")
+    ] = None,
+    report: Annotated[
+        Output | None, output_file("--report", help="Write an HTML report on both; - is standard output.")
+    ] = None,
+) -> int:
+    """Measure by two builds of the probe in turns, and tell whether they differ.
+
+    Each block is a fresh process of either build, in random order: what the machine does meanwhile hits both
+    alike, so that far smaller differences are found than between two runs.
+    """
+    from oscope import builds
+    from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+    from oscope.cli.request import parse_settings, parse_share, select
+    from oscope.units import parse_duration
+
+    targets = Targets(json, report)
+    targets.check()
+    limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
+    budget_s = DEFAULT_BUDGET_S if budget is None else parse_duration(budget)
+    if not budget_s:
+        raise UsageError(f"--budget {budget} leaves no time to measure", remedy="give a time such as 10s")
+    selection = select(names, "quick")
+    for inspection in selection.inspections:
+        raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
+    paths = [builds.find_build(text) for text in (a, b)]
+    plans = builds.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
+    call: Settings = context.obj
+    if detect is not None:
+        from oscope.calibration.detection import size_interleaved
+        from oscope.cli.detect import check_amounts, newest_calibration
+
+        check_amounts({"--budget": budget})
+        wanted, known = parse_share("--detect", detect), newest_calibration(call.store)
+        sized = [size_interleaved(plan, wanted, known) for plan in plans]
+        plans, notes = tuple(one.plan for one in sized), sized[0].notes
+    else:
+        notes = ()
+    sides = _measure(plans, paths, call.store, notes)
+    compared = _tell(sides, limit, targets)
+    found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
+    if threshold is not None and found:
+        raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
+    return DONE
+
+
+def _measure(
+    plans: Sequence[Plan], paths: Sequence[Path], place: str | None, notes: Sequence[str]
+) -> list[Results]:
+    """Measure both sides, and return what they gave."""
+    from oscope.cli.progress import display
+    from oscope.side_by_side import execute_side_by_side
+    from oscope.store import Store
+
+    with Store.open(place) as store:
+        with display() as shown:
+            for text in notes:
+                shown.note(text)
+            outcomes = execute_side_by_side(plans, store, shown, builds=paths)
+        if failures := [failure for outcome in outcomes for failure in outcome.failures]:
+            more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+            raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
+        return [store.results(outcome.run_id) for outcome in outcomes]
+
+
+def _tell(
+    sides: Sequence[Results], threshold: float, targets: Targets
+) -> list[tuple[ExperimentResults, Comparison]]:
+    """Print the verdicts, and write the files asked for."""
+    from oscope import record, terminal
+    from oscope.cli.verdict import print_comparison
+    from oscope.samples import Results
+    from oscope.statistics import compare_results
+
+    out = terminal.console(to_standard_error=targets.take_standard_output)
+    compared = [
+        (before, compare_results(before, after, threshold=threshold))
+        for before, after in zip(*(side.experiments for side in sides), strict=True)
+    ]
+    for experiment, comparison in compared:
+        print_comparison(experiment, comparison, out)
+    runs = " and ".join(side.experiments[0].run_id for side in sides)
+    terminal.print_prose(f"stored as runs {runs}", out, style="dim")
+    together = Results(tuple(experiment for side in sides for experiment in side.experiments))
+    if targets.json is not None:
+        targets.json.write(record.to_json(together))
+    if targets.report is not None:
+        from oscope.labs import LABS
+        from oscope.report import encode
+
+        targets.report.write(encode(together, LABS))
+        terminal.print_written(targets.report, out)
+    return compared

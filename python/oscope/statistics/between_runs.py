@@ -1,0 +1,74 @@
+"""How much the medians of runs differ on one machine though nothing was changed.
+
+Two runs that lie apart differ by more than their own intervals say: memory is laid out anew, the host or the
+clock is in another mood, other programs have left their traces. Two runs cannot show by how much; earlier
+runs of the same experiment can. Where there are few, the two runs themselves have to show it, by how they
+wander from one part to the next: that is worth `ASSUMED_RUNS`, which real ones replace one for one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.samples import Floats
+from oscope.statistics.replication import winsorised
+
+ASSUMED = 0.004
+"""Relative deviation between runs that is assumed at least, where they do not wander: 0.4 %."""
+UNSEEN = 0.01
+"""That which is assumed where runs are too short to show whether they wander: 1 %."""
+ASSUMED_RUNS = 9
+"""Runs that the assumption is worth."""
+PARTS = 5
+"""Parts of a run that are held against each other, to see how it wanders."""
+NEWEST = 30
+"""Runs that are looked at: what a machine did long ago says little of today."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The deviation between runs, relative, or in the metric's unit where values are not all above 0."""
+
+    deviation: float
+    freedom: float
+    runs: int
+    """Earlier runs that it rests on, beside the prior."""
+
+    def scaled(self, by: float) -> Spread:
+        """Return it in another unit."""
+        return Spread(self.deviation * by, self.freedom, self.runs)
+
+
+NONE = Spread(0.0, ASSUMED_RUNS - 1, 0)
+"""Of what repeats exactly."""
+
+
+def spread(medians: Floats, error: float = 0.0, wandering: float = 0.0) -> Spread:
+    """Estimate it from the medians, all above 0, of earlier runs of one point, in order of time.
+
+    `error` is the relative standard error of the median within the runs that are compared, and `wandering`
+    how much they wander beyond (`wander`): together what stands in for earlier runs.
+    """
+    seen = np.log(medians[np.isfinite(medians) & (medians > 0)][-NEWEST:])
+    count = len(seen) if len(seen) > 1 else 0
+    own = max(count - 1, 0)
+    assumed = max(ASSUMED_RUNS - 1 - own, 0)
+    squares = float(((seen - seen.mean()) ** 2).sum()) if count else 0.0
+    variance = (assumed * (error**2 + wandering**2) + squares) / (assumed + own)
+    return Spread(float(np.sqrt(variance)), assumed + own, count)
+
+
+def wander(clusters: Floats) -> float:
+    """Return the deviation between parts of a run beyond what its clusters, in order of time, explain.
+
+    The estimate of a one-way analysis of variance (Searle, Casella and McCulloch, "Variance components",
+    1992, 3.5), at least `ASSUMED`; `UNSEEN` where there are fewer than two clusters a part.
+    """
+    count = len(clusters) // PARTS
+    if count < 2:
+        return UNSEEN
+    parts = winsorised(clusters)[: count * PARTS].reshape(PARTS, count)
+    within = float(parts.var(axis=1, ddof=1).mean())
+    return float(np.sqrt(max(ASSUMED**2, float(parts.mean(axis=1).var(ddof=1)) - within / count)))

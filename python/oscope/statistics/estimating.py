@@ -1,0 +1,154 @@
+"""The difference of one metric between two points, estimated by the method that their replication allows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope import clocks
+from oscope.samples import Column, Floats, PointSamples
+from oscope.statistics import between_runs, effect, interval, replication
+from oscope.statistics.between_runs import Spread
+from oscope.statistics.effect import Estimate, Median
+from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
+from oscope.statistics.pairing import Match
+from oscope.statistics.sides import ROUNDING, Measured
+
+ASSUMED_PROCESS_SPREAD = 0.02
+"""Relative deviation between processes that is assumed where a side has only one: 2 %, as usual on tuned
+machines."""
+
+FEWEST_CLUSTERS = 5
+
+
+@dataclass(frozen=True)
+class Result:
+    """An estimate of one row, before the correction for several rows."""
+
+    match: Match
+    metric: Column
+    a: Measured
+    b: Measured
+    estimate: Estimate
+    centre: float
+    """A's value that the effect is relative to; its mean, as the effect is one, unless logarithmic."""
+    logarithmic: bool
+    method: str
+    step: float
+    """Smallest difference that the instructions clock shows, on the estimate's scale; 0 for other metrics."""
+    constant: Constant | None
+    between: Spread
+    """How much runs differ, where that counts."""
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the medians of all samples differ in the other direction than the typical pair."""
+        return (self.b.median - self.a.median) * self.estimate.effect < 0
+
+    def ratio(self, change: float) -> float:
+        """Turn a change on the estimate's scale into B over A; NaN where A's value is not clearly above 0."""
+        if self.logarithmic:
+            return float(np.exp(min(change, 700.0)))
+        clear = self.centre > 3 * self.estimate.error
+        return float(1 + change / self.centre) if clear else float("nan")
+
+    @property
+    def difference(self) -> float:
+        """B less A, in the metric's unit."""
+        change = self.estimate.effect
+        return float(self.centre * np.expm1(min(change, 700.0))) if self.logarithmic else change
+
+
+def estimate_difference(
+    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], known: Floats, *, same_run: bool
+) -> tuple[Result, list[str]]:
+    """Estimate a row's difference by the method that its replication allows, with its caveats."""
+    a, b, logarithmic = sides
+    alone = [side for side in (a, b) if side.level == "repetition"]
+    caveats, between = [*_caveats(a, b)], between_runs.NONE
+    paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
+    constant, step, base = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.value
+    if logarithmic and clocks.counted(metric.unit):
+        # Multiples: neither the same number more each time nor a single step is in question.
+        constant, step = None, 0.0
+    if min(len(a.value), len(b.value)) < 2:
+        found = effect.single(a.value, b.value)
+        method = "one value on a side"
+    elif alone:
+        # How processes differ is assumed below.
+        found, between = _separate(match, metric, sides, None)
+        method = "repetitions of one process"
+    elif paired:
+        first, second = _pairs(a, b)
+        found, base = effect.paired(second - first), first
+        method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
+    else:
+        found, between = _separate(match, metric, sides, known)
+        method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}"
+    centre = a.centre if logarithmic else float(np.median(base))
+    if alone:
+        spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
+        found = effect.with_extra_error(found, spread)
+        method += f", {ASSUMED_PROCESS_SPREAD:.0%} assumed between processes"
+    if constant is not None and clocks.counted(metric.unit):
+        found = effect.estimate(constant.change, 0.0, found.freedom)
+    elif not clocks.counted(metric.unit):
+        found = effect.with_extra_error(found, resolution_error(a, b))
+    elif coarse(metric):
+        found = effect.with_extra_error(found, resolution_error(a, b, step))
+    if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
+        caveats.append(ONE_COURSE)
+    result = Result(match, metric, a, b, found, centre, logarithmic, method, step, constant, between)
+    return result, caveats
+
+
+def _pairs(a: Measured, b: Measured) -> tuple[Floats, Floats]:
+    """Values of A and B in each shared unit, in order of time."""
+    _, at_a, at_b = np.intersect1d(a.unit, b.unit, return_indices=True)
+    order = np.argsort(a.time[at_a], kind="stable")
+    return a.value[at_a[order]], b.value[at_b[order]]
+
+
+def _separate(
+    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], known: Floats | None
+) -> tuple[Estimate, Spread]:
+    """Difference of the medians of sides that were not interleaved, and how much runs differ.
+
+    `known` are the medians of earlier runs; None where runs are not what is compared.
+    """
+    a, b, logarithmic = sides
+    scale = 1.0 if logarithmic else abs(a.centre) or 1.0
+    first, second = (median_of(point, metric, logarithmic) for point in (match.a, match.b))
+    between = between_runs.NONE
+    exact = all(np.ptp(side.value) <= ROUNDING * max(1.0, abs(side.centre)) for side in (a, b))
+    if known is not None and not exact and not clocks.counted(metric.unit):
+        error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
+        wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
+        between = between_runs.spread(known, error, wandering)
+    return effect.separate(first, second, between.scaled(scale)), between
+
+
+def median_of(point: PointSamples, metric: Column, logarithmic: bool) -> Median:
+    """Return the median with its interval, as `summarise_point` has them but for the clock's step."""
+    finite = np.isfinite(point.metrics[metric.name])
+    values = point.metrics[metric.name][finite]
+    found = replication.clusters(values, replication.codes(point.block[finite]), point.boot[finite])
+    low, high = interval.median_interval(interval.binned(values, found), 0) or (-np.inf, np.inf)
+    ends = np.array([np.median(values), low, high])
+    middle, low, high = np.log(ends) if logarithmic else ends
+    return Median(float(middle), float(low), float(high), max(1, found.count - 1))
+
+
+def _caveats(a: Measured, b: Measured) -> Iterator[str]:
+    if "repetition" in (a.level, b.level):
+        yield (
+            "a side has one process, so how processes differ was not seen; a spread of "
+            f"{ASSUMED_PROCESS_SPREAD:.0%} was assumed: take 5 blocks or more"
+        )
+    elif min(len(a.value), len(b.value)) < FEWEST_CLUSTERS:
+        units = "boots" if a.level == "boot" else "blocks"
+        yield f"fewer than {FEWEST_CLUSTERS} {units} on a side: weak evidence"
+    if a.boots != b.boots and 1 in (a.boots, b.boots):
+        yield "one side has one boot: how boots differ was not seen on it"

@@ -1,0 +1,59 @@
+"""Several tests at once: which belong together, and what their p become.
+
+The metric that an experiment is about, its headline, is one family over all points: Holm's correction keeps
+the chance of any false "yes" among them at 5 %. The other metrics are looked through: of those that are told
+to differ, 5 % do not (Benjamini and Hochberg). What is one quantity in several units is one test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from oscope.samples import Floats
+
+_TIME = "time"
+_QUANTITIES: Mapping[str, str] = {
+    **dict.fromkeys(("time_ns", "time_s", "cycles"), _TIME),
+    # Each is a fixed amount of work over the time.
+    **dict.fromkeys(("throughput", "bytes_per_s", "calls_per_s", "faults_per_s"), _TIME),
+    **{f"{whose}_{unit}": whose for whose in ("child", "parent", "total") for unit in ("ns", "cycles")},
+}
+
+
+def quantity(metric: str) -> str:
+    """Return the name of what a metric tells; the same for a time, its cycles, and the speed it comes to."""
+    return _QUANTITIES.get(metric, metric)
+
+
+def holm(p: Floats) -> Floats:
+    """Correct p values for having made all these tests (Holm, Scandinavian Journal of Statistics 6, 1979)."""
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(raised, 1.0)
+    return corrected
+
+
+def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bool], beside: int) -> Floats:
+    """Return the corrected p of each row; rows with equal `tests` are one test, whose p is the first row's.
+
+    `headline` says which rows tell the headline; `beside` is how many such tests are made elsewhere, which
+    count as if nothing were found there.
+    """
+    corrected = np.empty(len(p))
+    for first in (True, False):
+        rows = [row for row, own in enumerate(headline) if own == first]
+        number = {test: i for i, test in enumerate(dict.fromkeys(tests[row] for row in rows))}
+        if not number:
+            continue
+        of_test = np.ones(len(number) + (beside if first else 0))
+        for row in reversed(rows):
+            of_test[number[tests[row]]] = p[row]
+        raised = holm(of_test) if first else stats.false_discovery_control(of_test, method="bh")
+        for row in rows:
+            # Another unit's own p may be larger, by the steps of its clock.
+            corrected[row] = max(p[row], float(raised[number[tests[row]]]))
+    return corrected

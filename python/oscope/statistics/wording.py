@@ -1,0 +1,93 @@
+"""What a comparison says in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from oscope import clocks, digits
+from oscope.statistics import between_runs, effect
+from oscope.statistics.estimating import Result
+
+_MATTERS: Mapping[str, str] = {
+    "yes": "it matters",
+    "no": "too small to matter",
+    "cannot tell": "whether it matters cannot be told",
+}
+
+
+def sentence(result: Result, different: str, matters: str, figures: tuple[float, float, float, float]) -> str:
+    """Say the answers in one sentence.
+
+    The figures: ratio, its interval, and the change that would have been found, on the estimate's scale.
+    """
+    ratio, low, high, reach = figures
+    found, unit = result.estimate, result.metric.unit
+    if not np.isfinite(found.error):
+        return "cannot tell: one sample a side does not show how samples vary"
+    if result.constant is not None and found.effect == 0:
+        return f"no difference found: identical in all {result.constant.units}"
+    if found.p < effect.LEVEL and result.contradicts:
+        return "cannot tell: the typical pair of blocks and the medians of all differ in opposite directions"
+    if different != "yes":
+        size = digits.format_share(result.ratio(reach) - 1)
+        if np.isnan(ratio):
+            size = digits.format_value(reach, None, unit)
+        return f"no difference found; one of {size} would have been"
+    quality = _quality(ratio, result.metric.better)
+    if result.constant is not None and unit == clocks.UNIT:
+        amount = digits.format_value(abs(found.effect), None, unit)
+        share = "" if np.isnan(ratio) else f" ({digits.format_share(abs(ratio - 1))})"
+        direction = "more" if found.effect > 0 else "less"
+        told = f"B is {amount}{share} {direction} than A, the same in each of {result.constant.units}"
+        return f"{told}{quality}; {_MATTERS[matters]}"
+    if np.isnan(ratio):
+        change = digits.format_interval(found.effect, found.low, found.high, unit)
+        return f"B differs from A by {change}; A is not clearly above 0, so there is no ratio"
+    half = (high - low) / 2
+    change = digits.format_share(abs(ratio - 1), half)
+    limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
+    direction = "more" if ratio > 1 else "less"
+    if unit == clocks.UNIT and not result.logarithmic:
+        change = f"{digits.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
+    return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
+
+
+def _quality(ratio: float, better: str | None) -> str:
+    """Say whether the change is for the better, where that can be said."""
+    if better is None or np.isnan(ratio):
+        return ""
+    return f", {'better' if (ratio < 1) == (better == 'less') else 'worse'}"
+
+
+def runs_apart(results: Sequence[Result]) -> Iterator[str]:
+    """Say how much runs differ that lie apart, and what sides measured in turns would have shown."""
+    own = [result for result in results if result.between != between_runs.NONE]
+    if not own:
+        return
+    spreads = [result.between for result in own]
+    deviations = [spread.deviation for spread in spreads]
+    span = " to ".join(dict.fromkeys(map(digits.format_share, (min(deviations), max(deviations)))))
+    fewest = min(spread.runs for spread in spreads)
+    if fewest >= between_runs.ASSUMED_RUNS:
+        source = f"as the {fewest} newest of this machine show"
+    else:
+        have = f"only {fewest}" if fewest else "no"
+        source = f"as these two wander; the store has {have} others of this machine to show it"
+    yield f"the runs lie apart, and runs differ by {span} for that alone ({source})"
+    turns = [share for result in own if (share := _in_turns(result)) is not None]
+    if turns:
+        found = digits.format_share(float(np.median(turns)))
+        yield f"measured in turns, as by `oscope ab`, a difference of about {found} would be found"
+
+
+def _in_turns(result: Result) -> float | None:
+    """Return the relative difference that as many pairs of neighbouring blocks would have told, or None."""
+    values = result.a.value if len(result.a.value) <= len(result.b.value) else result.b.value
+    pairs = len(values) // 2
+    if pairs < effect.SIGNS_FROM or not result.logarithmic:
+        return None
+    found = effect.paired(values[1 : 2 * pairs : 2] - values[: 2 * pairs : 2])
+    # Neighbours of one run are half as many pairs as two such runs would have had in turns.
+    return float(np.expm1(found.detectable(effect.LEVEL) / np.sqrt(2)))
