@@ -242,11 +242,19 @@ def main() -> None:
     greeting = os.environ.get("FAKE_PROBE_HELLO", "oscope.probe/1")
     if greeting == "die":
         die()
-    if "--prepared" in sys.argv and json.loads(sys.stdin.readline())["event"] != "hello":
-        die()
-    say(event="hello", schema=greeting, probe=PROBE, pid=os.getpid(), environment=ENVIRONMENT)
+    hello = {"schema": greeting, "probe": PROBE, "pid": os.getpid(), "environment": ENVIRONMENT}
+    renews = os.environ.get("FAKE_PROBE_RENEWS")
+    if renews is not None:
+        hello["renews"] = True
+    say(event="hello", **hello)
     for line in sys.stdin:
-        answer(json.loads(line))
+        request = json.loads(line)
+        if request == {"renew": True}:
+            if renews == "die":
+                die()
+            say(event="hello", **hello)
+        else:
+            answer(request)
         if interrupted:
             return
 

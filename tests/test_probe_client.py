@@ -121,14 +121,21 @@ def test_a_bad_greeting(
         Probe([fake_probe, "run"])
 
 
-def test_each_process_after_the_first_takes_over_what_that_found(real_probe: Path) -> None:
+def test_a_renewed_process_takes_over_what_the_one_before_found(real_probe: Path) -> None:
     local = Local(real_probe, Placement())
-    with local.start() as first, local.start() as second, local.start() as third:
-        assert len({probe.pid for probe in (first, second, third)}) == 3
-        environments = [dict(probe.hello.environment) for probe in (first, second, third)]
-        clocks = [environment.pop("clock") for environment in environments]
-        assert environments[0] == environments[1] == environments[2]
-        assert len({clock["hz"] for clock in clocks}) == 1
+    with local.start() as client:
+        assert client.hello.renews
+        environments = [dict(client.hello.environment)]
+        places = {(Path("/proc") / str(client.pid) / "maps").read_bytes()}
+        for _ in range(3):
+            client.renew()
+            assert client.hello.pid == client.pid
+            environments.append(dict(client.hello.environment))
+            places.add((Path("/proc") / str(client.pid) / "maps").read_bytes())
+    clocks = [environment.pop("clock") for environment in environments]
+    assert all(environment == environments[0] for environment in environments)
+    assert len({clock["hz"] for clock in clocks}) == 1
+    assert len(places) == len(environments), "each has an address space of its own"
 
 
 def test_what_is_no_program_is_told(tmp_path: Path) -> None:

@@ -70,6 +70,20 @@ def test_every_sample_is_stored_with_its_place(catalogue: Catalogue, store: Stor
     assert list(results.metrics) == ["time_ns", "cycles"], "the headline metric is first"
 
 
+@pytest.mark.parametrize("renews", ["yes", "die"])
+def test_blocks_have_processes_of_their_own_also_where_the_probe_renews_itself(
+    renews: str, catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_PROBE_RENEWS", renews)
+    outcome, results = measure(catalogue, store, ear, ("ok",), reps=6, blocks=3)
+    assert (outcome.status, outcome.samples, outcome.failures) == ("done", 6, ())
+    (point,) = results.points
+    assert point.process.tolist() == [1, 1, 2, 2, 3, 3]
+    scratch = [note for note in ear.notes if "from scratch" in note]
+    # Told once, however often.
+    assert len(scratch) == (renews == "die")
+
+
 def test_samples_are_taken_in_the_order_of_the_schedule(catalogue: Catalogue, store: Store, ear: Ear) -> None:
     plan = make_plan([make_experiment({"size": tuple(range(6))}, reps=4, blocks=2)], catalogue, seed=3)
     results = store.results(execute(plan, store, ear).run_id).experiments[0]

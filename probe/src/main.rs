@@ -23,12 +23,12 @@ mod made;
 mod names;
 mod net;
 mod parameters;
-mod prepared;
 mod pressure;
 mod program;
 mod protocol;
 mod region;
 mod registry;
+mod renewal;
 mod screen;
 mod self_check;
 mod session;
@@ -43,6 +43,7 @@ mod xor;
 
 use std::error::Error;
 use std::io::{self, Write};
+use std::os::fd::RawFd;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
@@ -98,9 +99,9 @@ enum Verb {
 struct RunArguments {
     #[command(flatten)]
     choice: ClockChoice,
-    /// Take over what an earlier probe of this boot found: its greeting is the first line of the input.
-    #[arg(long)]
-    prepared: bool,
+    /// Take over the environment that this process found before it renewed itself: the descriptor of a file that has it.
+    #[arg(long, hide = true, value_name = "FD")]
+    renewed: Option<RawFd>,
 }
 
 #[derive(Args)]
@@ -138,37 +139,7 @@ fn main() -> ExitCode {
 fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
     match verb {
         Verb::Describe => print(&description()),
-        Verb::Run(RunArguments { choice, prepared }) => {
-            cancel::install()?;
-            let input = io::stdin();
-            if prepared {
-                let mut lines = input::Lines::new(&input, Wait::Asleep);
-                let Some(line) = lines.next_line()? else {
-                    return Ok(());
-                };
-                let (clock, environment) = prepared::read(&line, choice.clock)?;
-                let instrument = Instrument::new(clock)?;
-                return Ok(session::serve(
-                    &instrument,
-                    environment,
-                    &mut lines,
-                    &mut io::stdout(),
-                )?);
-            }
-            let instrument = Instrument::new(Clock::open(choice.clock)?)?;
-            let environment = session::environment(&instrument, None);
-            let wait = match instrument.clock.kind {
-                ClockKind::Instructions => Wait::Busily,
-                ClockKind::Tsc | ClockKind::MonotonicRaw => Wait::Asleep,
-            };
-            let mut lines = input::Lines::new(&input, wait);
-            Ok(session::serve(
-                &instrument,
-                environment,
-                &mut lines,
-                &mut io::stdout(),
-            )?)
-        }
+        Verb::Run(RunArguments { choice, renewed }) => serve(choice.clock, renewed),
         Verb::Environment(choice) => {
             let instrument = Instrument::new(Clock::open(choice.clock)?)?;
             let offsets = (instrument.clock.kind == ClockKind::Tsc)
@@ -183,6 +154,32 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
             unreachable!("they end with their own status")
         }
+    }
+}
+
+/// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
+fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
+    cancel::install()?;
+    let (instrument, environment) = match renewed {
+        Some(descriptor) => {
+            let (clock, environment) = renewal::take_over(descriptor, wanted)?;
+            (Instrument::new(clock)?, environment)
+        }
+        None => {
+            let instrument = Instrument::new(Clock::open(wanted)?)?;
+            let environment = session::environment(&instrument, None);
+            (instrument, environment)
+        }
+    };
+    let wait = match instrument.clock.kind {
+        ClockKind::Instructions => Wait::Busily,
+        ClockKind::Tsc | ClockKind::MonotonicRaw => Wait::Asleep,
+    };
+    let input = io::stdin();
+    let mut lines = input::Lines::new(&input, wait);
+    match session::serve(&instrument, &environment, &mut lines, &mut io::stdout())? {
+        session::End::Over => Ok(()),
+        session::End::Renewal => Err(renewal::replace_process(&environment, wanted).into()),
     }
 }
 

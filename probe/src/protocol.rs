@@ -23,8 +23,19 @@ const FIELDS: [&str; 10] = [
     "time_limit_s",
     "inject",
 ];
+/// The only field of a line that asks for a fresh process.
+const RENEW: &str = "renew";
 /// Longest calibration target: ten minutes.
 const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
+
+/// What a line asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Asked {
+    /// A measurement.
+    Request(Request),
+    /// `{"renew": true}`: a fresh process in the place of this one.
+    Renewal,
+}
 
 /// What is asked of the probe.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,18 +84,22 @@ pub struct Refused {
     pub message: String,
 }
 
-/// Read a request from one line.
+/// Read what one line asks for.
 ///
 /// # Errors
 /// What is wrong with it, and which field.
-pub fn parse(line: &[u8]) -> Result<Request, Refused> {
+pub fn parse(line: &[u8]) -> Result<Asked, Refused> {
     let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|error| Refused {
         id: None,
         field: None,
         message: format!("a request is one JSON object a line: {error}"),
     })?;
+    if fields.len() == 1 && fields.get(RENEW) == Some(&Value::Bool(true)) {
+        return Ok(Asked::Renewal);
+    }
     let id = fields.get("id").and_then(Value::as_u64);
-    from_fields(&mut fields).map_err(|failure| match failure {
+    let read = from_fields(&mut fields).map(Asked::Request);
+    read.map_err(|failure| match failure {
         Failure::Request { ref field, .. } => Refused {
             id,
             field: Some(field.clone()),
@@ -217,6 +232,9 @@ pub enum Event {
         probe: Probe,
         /// Process number of the probe.
         pid: u32,
+        /// Whether it can be asked for a fresh process in its place; left out where not.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        renews: bool,
         /// The machine, as far as it can be known.
         environment: Value,
     },

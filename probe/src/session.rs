@@ -11,9 +11,18 @@ use crate::environment;
 use crate::error::Failure;
 use crate::harness::{Instrument, Outcome};
 use crate::input::Lines;
-use crate::protocol::{self, Event, Probe, Request, SCHEMA};
+use crate::protocol::{self, Asked, Event, Probe, Request, SCHEMA};
 use crate::registry;
 use crate::self_check::SelfCheck;
+
+/// Why a session ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The input ended, or a signal came.
+    Over,
+    /// A fresh process was asked for, which is to go on with the input.
+    Renewal,
+}
 
 /// Greet with what is known of this machine, and serve requests from `lines`, answering on `output`.
 ///
@@ -21,10 +30,10 @@ use crate::self_check::SelfCheck;
 /// If the input cannot be read or the output is gone.
 pub fn serve(
     instrument: &Instrument,
-    environment: serde_json::Value,
+    environment: &serde_json::Value,
     lines: &mut Lines,
     output: &mut impl Write,
-) -> io::Result<()> {
+) -> io::Result<End> {
     let mut sink = Sink {
         output,
         // Output makes the console interrupt the guest later, in the middle of a repetition.
@@ -36,7 +45,8 @@ pub fn serve(
         schema: SCHEMA,
         probe: Probe::THIS,
         pid: std::process::id(),
-        environment,
+        renews: instrument.clock.kind != ClockKind::Instructions,
+        environment: environment.clone(),
     });
     while sink.broken.is_none() {
         let Some(line) = lines.next_line()? else {
@@ -46,11 +56,12 @@ pub fn serve(
             continue;
         }
         match protocol::parse(&line) {
-            Ok(request) => answer(&request, instrument, &mut sink),
+            Ok(Asked::Request(request)) => answer(&request, instrument, &mut sink),
+            Ok(Asked::Renewal) => return Ok(End::Renewal),
             Err(refused) => sink.emit(refused.into()),
         }
     }
-    sink.broken.map_or(Ok(()), Err)
+    sink.broken.map_or(Ok(End::Over), Err)
 }
 
 /// The environment record of this machine, with the TSC offsets if there was an attempt to measure them.

@@ -44,18 +44,11 @@ class Local:
         """Probes are those at `path`, started on all CPUs that this process was allowed."""
         self._path = path
         self._placement = placement
-        self._greeting: bytes | None = None
-        """Of the first probe. Those after it need not measure the clock and survey the machine again: a
-        fresh process then costs a tenth."""
 
     def start(self, begun: Callable[[Probe], None] | None = None) -> Probe:
         """Start a probe and wait for its greeting; `begun` is given it before that. Raises ProbeError."""
-        prepared = [] if self._greeting is None else ["--prepared"]
         with self._placement.starting():
-            probe = Probe([self._path, "run", *prepared], begun=begun, prepared=self._greeting)
-        if self._greeting is None:
-            self._greeting = probe.greeting
-        return probe
+            return Probe([self._path, "run"], begun=begun)
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""

@@ -54,21 +54,15 @@ class Probe(Child):
         *,
         hello_limit_s: float = HELLO_LIMIT_S,
         begun: Callable[[Probe], None] | None = None,
-        prepared: bytes | None = None,
     ) -> None:
         """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes.
 
-        `begun` is given the probe before that, to terminate or kill it meanwhile. `prepared` is the greeting
-        of an earlier probe, for a command that takes it over (`--prepared`).
+        `begun` is given the probe before that, to terminate or kill it meanwhile.
         """
         super().__init__(command, stdin=subprocess.PIPE)
-        self.greeting = b""
-        """The line with which it greeted."""
         try:
             if begun is not None:
                 begun(self)
-            if prepared is not None:
-                self._send(prepared + b"\n")
             self.hello = self._greet(hello_limit_s)
         except BaseException:
             self.kill()
@@ -107,6 +101,14 @@ class Probe(Child):
             if ended and not answered:
                 raise self._death()
 
+    def renew(self) -> None:
+        """Have a fresh process take this one's place, with an address space of its own; ProbeError if it fails.
+
+        Only where `hello.renews`, and between requests.
+        """
+        self._send(b'{"renew": true}\n')
+        self.hello = self._greet(HELLO_LIMIT_S)
+
     def close(self) -> None:
         """Let the probe end, and kill it if it does not."""
         if self._process.poll() is None and self._process.stdin is not None:
@@ -128,7 +130,6 @@ class Probe(Child):
         if not lines:
             raise self._death()
         event = self._parse(lines[0])
-        self.greeting = lines[0]
         if not isinstance(event, Hello) or len(lines) > 1:
             self.give_up("did not greet first")
         if event.schema != SCHEMA:

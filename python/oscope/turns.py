@@ -49,6 +49,10 @@ class Turns:
         self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
         self._place: Place = self._local
         self._probe: Probe | None = None
+        self._used = False
+        """Whether the process measured a pass already, so that the next one takes a fresh one."""
+        self._may_renew = True
+        """Whether no process has failed to put a fresh one in its place so far."""
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self._requests = secrets.randbelow(_MOST_NUMBERS)
@@ -107,7 +111,7 @@ class Turns:
             self._detach()
         # A fresh process a pass: memory layout and the like differ from process to process, and shall vary
         # within a run.
-        self.end_process()
+        self._used = True
         return not self.interrupted
 
     def _take_again(self, one: Pass, experiment: PlannedExperiment, late: Callable[[], bool]) -> None:
@@ -180,6 +184,7 @@ class Turns:
         if self._probe is not None:
             self._probe.close()
             self._probe = None
+        self._used = False
 
     def end(self) -> None:
         """End the process and the tracer under way, and keep what the tracer found."""
@@ -212,6 +217,8 @@ class Turns:
         self.listener.note(text if point is None else f"{point.label}: {text}")
 
     def _process(self, experiment: PlannedExperiment) -> Probe:
+        if self._used:
+            self._renew_process()
         if self._probe is None:
             try:
                 self._probe = self._place.start(self._hold)
@@ -228,6 +235,29 @@ class Turns:
             if self.interrupted:
                 self._probe.terminate()
         return self._probe
+
+    def _renew_process(self) -> None:
+        """Have a fresh process take the place of the one under way, or end that where there is no such way.
+
+        A tracer watches processes by their numbers, and shall see a new one begin; a guest is booted anew.
+        """
+        probe, self._used = self._probe, False
+        if probe is None:
+            return
+        can = probe.hello.renews and self._may_renew and self._place is self._local
+        if not can or self._attachment.tracing:
+            self.end_process()
+            return
+        try:
+            probe.renew()
+        except ProbeError as error:
+            if self.interrupted:
+                raise
+            self._kill_process()
+            self._may_renew = False
+            self.note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
+        else:
+            self.recorder.begin_process(self._place.environment(probe))
 
     def _hold(self, probe: Probe) -> None:
         """Have a signal end a probe that has not greeted yet, such as a guest that boots."""

@@ -19,6 +19,8 @@ class Hello:
     probe: Mapping[str, Any]
     pid: int
     environment: Mapping[str, Any]
+    renews: bool = False
+    """Whether the probe can put a fresh process in its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,11 @@ def _numbers(data: Mapping[str, Any], name: str) -> Mapping[str, float | None]:
 
 def _hello(data: Mapping[str, Any]) -> Hello:
     return Hello(
-        _text(data, "schema"), _object(data, "probe"), _whole(data, "pid"), _object(data, "environment")
+        _text(data, "schema"),
+        _object(data, "probe"),
+        _whole(data, "pid"),
+        _object(data, "environment"),
+        renews=data.get("renews") is True,
     )
 
 

@@ -11,9 +11,27 @@ fn refused(line: &str) -> Refused {
     parse(line.as_bytes()).expect_err(line)
 }
 
+fn request(line: &[u8]) -> Result<Request, Refused> {
+    parse(line).map(|asked| match asked {
+        Asked::Request(request) => request,
+        Asked::Renewal => panic!("no request"),
+    })
+}
+
+#[test]
+fn a_fresh_process_is_asked_for_by_one_field() {
+    assert_eq!(parse(br#"{"renew": true}"#), Ok(Asked::Renewal));
+    assert_eq!(
+        refused(r#"{"renew": false}"#).field.as_deref(),
+        Some("renew")
+    );
+    let both = refused(r#"{"id": 1, "workload": "null", "renew": true}"#);
+    assert_eq!(both.field.as_deref(), Some("renew"));
+}
+
 #[test]
 fn defaults_are_filled_in() {
-    let request = parse(br#"{"id": 7, "workload": "null"}"#).unwrap();
+    let request = request(br#"{"id": 7, "workload": "null"}"#).unwrap();
     assert_eq!(request.reps, 1);
     assert_eq!(request.warmup, None);
     assert_eq!(request.iterations, None);
@@ -26,14 +44,14 @@ fn defaults_are_filled_in() {
 #[test]
 fn null_means_the_default() {
     let line = br#"{"id": 0, "workload": "null", "params": null, "reps": null, "cpu": null}"#;
-    assert_eq!(parse(line).unwrap().reps, 1);
+    assert_eq!(request(line).unwrap().reps, 1);
 }
 
 #[test]
 fn placements() {
     let cpu = |value: i64| {
         let line = json!({"id": 1, "workload": "null", "cpu": value}).to_string();
-        parse(line.as_bytes()).map(|request| request.cpu)
+        request(line.as_bytes()).map(|request| request.cpu)
     };
     assert_eq!(cpu(-1), Ok(Placement::Free));
     assert_eq!(cpu(3), Ok(Placement::Cpu(3)));
@@ -121,6 +139,7 @@ fn events() -> Vec<(&'static str, Vec<Event>)> {
             commit: None,
         },
         pid: 123,
+        renews: false,
         environment,
     };
     let slow = Sample {

@@ -35,13 +35,6 @@ impl Probe {
         Self::start_by(command)
     }
 
-    /// Start `oscope-probe run --prepared` with the greeting of an earlier one.
-    pub fn start_prepared(greeting: &Value) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
-        command.args(["run", "--prepared"]);
-        Self::start_told(command, Some(greeting))
-    }
-
     /// Start `oscope-probe run` with SIGCHLD ignored and all else blocked, which a process inherits.
     pub fn start_with_signals_off() -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_oscope-probe"));
@@ -68,11 +61,7 @@ impl Probe {
         Self::start_by(shell)
     }
 
-    fn start_by(command: Command) -> Self {
-        Self::start_told(command, None)
-    }
-
-    fn start_told(mut command: Command, first: Option<&Value>) -> Self {
+    fn start_by(mut command: Command) -> Self {
         let folder = fresh_folder();
         let mut child = command
             .current_dir(&folder)
@@ -98,9 +87,6 @@ impl Probe {
             folder,
             hello: Value::Null,
         };
-        if let Some(line) = first {
-            probe.say(&line.to_string());
-        }
         probe.hello = probe.event().expect("a hello");
         probe
     }

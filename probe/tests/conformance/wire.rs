@@ -107,23 +107,55 @@ fn hello_tells_who_measures_where_and_with_which_clock() {
     assert!(probe.ends_clean().success());
 }
 
+/// Where the kernel put the program, its heap and its stack: the addresses of a process that was placed anew differ.
+fn placement(pid: &Value) -> String {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let address = |line: &str| line.split(' ').next().unwrap_or_default().to_owned();
+    maps.lines().map(address).collect()
+}
+
 #[test]
-fn a_prepared_probe_greets_with_what_an_earlier_one_found() {
-    let mut first = Probe::start();
-    first.close();
-    let mut second = Probe::start_prepared(&first.hello);
-    assert_ne!(second.hello["pid"], first.hello["pid"]);
-    let [mut before, mut after] = [&first, &second].map(|probe| probe.hello["environment"].clone());
-    assert_eq!(before["clock"]["hz"], after["clock"]["hz"]);
-    // What reading the clock costs is measured by each process.
-    before["clock"] = Value::Null;
-    after["clock"] = Value::Null;
-    assert_eq!(before, after);
-    let events = second.ask(&json!({"id": 1, "workload": "null", "min_time_ns": 1000}));
-    assert_eq!(events.last().unwrap()["event"], "done");
-    second.close();
-    assert!(first.ends_clean().success());
-    assert!(second.ends_clean().success());
+fn a_renewed_probe_is_a_fresh_process_that_greets_with_what_it_found() {
+    let mut probe = Probe::start();
+    let request = json!({"id": 1, "workload": "null", "min_time_ns": 1000});
+    assert_eq!(probe.hello["renews"], true);
+    let (mut before, mut places) = (probe.hello.clone(), vec![placement(&probe.hello["pid"])]);
+    for _ in 0..3 {
+        assert_eq!(probe.ask(&request).last().unwrap()["event"], "done");
+        probe.say(r#"{"renew": true}"#);
+        let mut after = probe.event().unwrap();
+        // What reading the clock costs is measured by each process; the rest is taken over.
+        assert_eq!(
+            before["environment"]["clock"]["hz"],
+            after["environment"]["clock"]["hz"]
+        );
+        before["environment"]["clock"] = Value::Null;
+        after["environment"]["clock"] = before["environment"]["clock"].clone();
+        assert_eq!(before, after);
+        places.push(placement(&after["pid"]));
+        let open = std::fs::read_dir(format!("/proc/{}/fd", after["pid"])).unwrap();
+        let renewed = open.filter(|entry| {
+            let target = std::fs::read_link(entry.as_ref().unwrap().path());
+            target.is_ok_and(|target| target.to_string_lossy().contains("oscope-environment"))
+        });
+        assert_eq!(renewed.count(), 0);
+        before = after;
+        before["environment"]["clock"] = probe.hello["environment"]["clock"].clone();
+    }
+    let distinct: std::collections::BTreeSet<_> = places.iter().collect();
+    assert_eq!(distinct.len(), places.len());
+    probe.close();
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn a_renewed_probe_keeps_its_clock_and_its_manners() {
+    let mut probe = Probe::start_with(&["--clock", "monotonic"]);
+    probe.say(r#"{"renew": true}"#);
+    let hello = probe.event().unwrap();
+    assert_eq!(hello["environment"]["clock"]["kind"], "monotonic_raw");
+    probe.signal(libc::SIGTERM);
+    assert!(probe.ends_clean().success());
 }
 
 #[test]
