@@ -76,6 +76,21 @@ def test_a_notebook_measures_this_machine_if_asked(name: str) -> None:
     assert "stderr" not in {kind for kind, _ in found}
 
 
+def test_what_a_cell_prints_is_one_output_however_it_came() -> None:
+    def printing(*parts: str) -> list[nbformat.NotebookNode]:
+        return [nbformat.v4.new_output("stream", name="stdout", text=part) for part in parts]
+
+    def executed(*parts: str) -> nbformat.NotebookNode:
+        figure = nbformat.v4.new_output("display_data", data={"text/plain": "figure"})
+        outputs = [*printing(*parts), figure, *printing("c\n")]
+        cells = [nbformat.v4.new_code_cell(outputs=each) for each in (outputs, printing("d\n"))]
+        return nbformat.v4.new_notebook(cells=cells)
+
+    found = notebooks.outputs(executed("a\n", "b\n"))
+    assert found == notebooks.outputs(executed("a\nb\n"))
+    assert [text for _, text in found] == ["a\nb\n", "figure", "c\n", "d\n"]
+
+
 def test_outputs_are_compared_with_their_numbers() -> None:
     assert notebooks.alike("x 1.0000001 of 3", "x 1.0000002 of 3")
     assert not notebooks.alike("x 1.01 of 3", "x 1.02 of 3")

@@ -113,13 +113,22 @@ def measure(path: Path) -> None:
 
 
 def outputs(notebook: nbformat.NotebookNode) -> list[tuple[str, str]]:
-    """Return all outputs in order: what kind each is, and its text."""
-    found = []
+    """Return all outputs in order: what kind each is, and its text.
+
+    What a cell prints without another output between is one: in how many parts it comes, the time decides.
+    """
+    found: list[tuple[str, str]] = []
     for cell in notebook.cells:
+        printed: str | None = None
         for output in cell.get("outputs", ()):
             if output.output_type == "stream":
-                found.append((output.name, output.text))
+                if printed == output.name:
+                    found[-1] = (output.name, found[-1][1] + output.text)
+                else:
+                    found.append((output.name, output.text))
+                printed = output.name
             else:
+                printed = None
                 data: Mapping[str, Any] = output.get("data", {})
                 found += [(kind, str(text)) for kind, text in sorted(data.items())]
     return found

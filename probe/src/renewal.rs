@@ -64,8 +64,7 @@ fn prepare(environment: &Value) -> io::Result<File> {
         return Err(io::Error::last_os_error());
     }
     let mut file = File::from(memfd_create("oscope-environment", MFdFlags::empty())?);
-    serde_json::to_writer(&file, environment)?;
-    file.flush()?;
+    file.write_all(&serde_json::to_vec(environment)?)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
 }

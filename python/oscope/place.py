@@ -50,6 +50,11 @@ class Local:
         with self._placement.starting():
             return Probe([self._path, "run"], begun=begun)
 
+    def renew(self, probe: Probe) -> None:
+        """Put a fresh process in the probe's place, on all CPUs again. Raises ProbeError."""
+        self._placement.release(probe.pid)
+        probe.renew()
+
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""
         return probe.hello.environment

@@ -36,6 +36,11 @@ class Placement:
         if not self._entered:
             _move(self._allowed)
 
+    def release(self, pid: int) -> None:
+        """Allow a process all CPUs that this one was allowed, whatever others have left it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(pid, self._allowed)
+
     @contextlib.contextmanager
     def starting(self) -> Iterator[None]:
         """Allow this thread everything for a moment, since a child inherits what its parent is allowed."""

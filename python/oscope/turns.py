@@ -249,7 +249,7 @@ class Turns:
             self.end_process()
             return
         try:
-            probe.renew()
+            self._local.renew(probe)
         except ProbeError as error:
             if self.interrupted:
                 raise
