@@ -41,6 +41,34 @@ def test_the_report_shows_it_beside_the_experiment(cost: ExperimentResults) -> N
     assert "Causes by point" in [table.title for table in seen.tables]
 
 
+def with_tail(cost: ExperimentResults) -> ExperimentResults:
+    """Make five samples of the first point slow, which moved to another CPU."""
+    point = cost.points[0]
+    values = np.array(point.metrics["time_ns"], dtype=float)
+    moves = np.zeros(len(values))
+    slow = np.linspace(3, len(values) - 4, 5).astype(int)
+    values[slow] *= 3
+    moves[slow] = 1
+    changed = replace(
+        point,
+        metrics={**point.metrics, "time_ns": values},
+        covariates={**point.covariates, "migrations": moves},
+    )
+    return replace(cost, points=(changed, *cost.points[1:]))
+
+
+def test_the_tail_has_a_table_of_its_own(cost: ExperimentResults) -> None:
+    slowed = with_tail(cost)
+    results = Analysed.of(synthetic.Results((slowed,)))
+    every = variation.of_experiment(results, slowed, "time_ns")
+    (table,) = variation.tails(every)
+    rows = {row[4]: row for row in table.rows if row[0] == every[0].name}
+    assert rows["migrations"][5].split(" of ")[0] == "5"
+    assert rows["migrations"][6] == "0 %"
+    assert "migrations" in [row[0] for row in variation.glossary(results, every)[0].rows]
+    assert table.title in [each.title for each in view(results, slowed).tables]
+
+
 def test_few_samples_are_told_and_nothing_is_drawn() -> None:
     cost = synthetic.cost(reps=12)
     results = Analysed.of(synthetic.Results((cost,)))
@@ -69,6 +97,12 @@ def test_a_run_is_explained_on_the_terminal_and_as_json(oscope: CommandLine) -> 
     (experiment,) = written["experiments"]
     assert experiment["metric"] == "time_ns"
     for point in experiment["points"]:
+        tail = point["tail"]
+        assert tail["of"] == point["n"] == 60
+        assert tail["n"] == len(tail["samples"]) > 0
+        assert 0 < tail["share"] < 1
+        assert tail["sentence"].startswith(f"{tail['n']} of 60 samples are ")
+        assert all(0 <= cause["stability"] <= 1 for cause in point["causes"] if cause["name"] != "process")
         shares = sum(cause["share"] for cause in point["causes"])
         assert point["unexplained"] is None or shares + point["unexplained"] == pytest.approx(1, abs=0.01)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,8 +17,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from oscope.report.analysis import Analysed
+    from oscope.report.document import Table
     from oscope.report.variation import Attributed
     from oscope.samples import ExperimentResults
+    from oscope.statistics.tail import Tail
 
 SCHEMA = "oscope.variation/1"
 
@@ -37,7 +40,8 @@ def explain_variation(
     """Tell what the variation of a run's samples goes with, as far as it goes beyond chance.
 
     Each sample has covariates: run delay, switches, interrupts, faults and more. The share of the variance
-    that goes with each is told with a 95 % interval, the rest as unexplained, and the slowest samples with
+    that goes with each is told with a 95 % interval, the rest as unexplained. The slowest 1 % are compared
+    with all others: which covariates are more frequent or larger there. Then come the slowest samples, with
     what was unusual in them. Fewer than 50 samples of a point say nothing.
     """
     settings: Settings = context.obj
@@ -85,10 +89,22 @@ def _print(
     print_prose(variation.in_brief(results, every), out, style="bold")
     judged = [each for each in every if each.judged]
     if judged:
-        print_table(variation.table(every), out)
-        for table in (*variation.slow(judged), *variation.glossary(results, judged)):
-            print_table(table, out)
+        print_table(_filled(variation.table(every)), out)
+        for each in judged:
+            if each.found.tail is not None and each.found.tail.causes:
+                print_prose(f"{each.name}: {each.found.tail.sentence}", out)
+        tables = (*variation.tails(judged), *variation.slow(judged), *variation.glossary(results, judged))
+        for table in tables:
+            print_table(_filled(table), out)
     out.print()
+
+
+def _filled(table: Table) -> Table:
+    """Fill short rows: on a page their last cell runs over the columns left, on a terminal it does not."""
+    from oscope.digits import MISSING
+
+    width = len(table.columns)
+    return replace(table, rows=[[*row, *[MISSING] * (width - len(row))] for row in table.rows])
 
 
 def _plain(experiment: ExperimentResults, metric: str, every: list[Attributed]) -> dict[str, Any]:
@@ -108,12 +124,14 @@ def _plain(experiment: ExperimentResults, metric: str, every: list[Attributed]) 
                         "share": cause.share,
                         "ci95": [cause.low, cause.high],
                         "direction": cause.direction,
+                        "stability": _number(cause.stability),
                     }
                     for cause in each.found.causes
                 ],
                 "own_cpu_time": _number(each.found.own),
                 "unexplained": _number(each.found.unexplained),
                 "extreme": _number(each.found.extreme),
+                "tail": None if each.found.tail is None else _tail(each.found.tail),
                 "slow": [
                     {
                         "sample": one.index,
@@ -126,6 +144,19 @@ def _plain(experiment: ExperimentResults, metric: str, every: list[Attributed]) 
             }
             for each in every
         ],
+    }
+
+
+def _tail(tail: Tail) -> dict[str, Any]:
+    """Return the upper tail as JSON: `samples` are positions, `share` is of the variance."""
+    return {
+        "n": tail.n,
+        "of": tail.of,
+        "limit": tail.limit,
+        "share": tail.share,
+        "samples": list(tail.samples),
+        "sentence": tail.sentence,
+        "causes": [asdict(cause) for cause in tail.causes],
     }
 
 

@@ -16,6 +16,7 @@ from oscope.report.document import Figure, Table
 from oscope.report.plots import Dot
 from oscope.report.tables import meaning, shared_scale, summary_table
 from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import carryover
 from oscope.statistics.summary import UNMEASURED
 
 MOST_ROWS = 40
@@ -76,7 +77,11 @@ def _spread(results: Analysed, experiment: ExperimentResults) -> tuple[list[Figu
     if not any(each.judged for each in every):
         return [], []
     figure = variation.figure(every[:MOST_ROWS])
-    return [] if figure is None else [figure], [variation.table(every), *variation.slow(every)]
+    return [] if figure is None else [figure], [
+        variation.table(every),
+        *variation.tails(every),
+        *variation.slow(every),
+    ]
 
 
 def _drawn(experiment: ExperimentResults, metrics: Sequence[str]) -> list[str]:
@@ -242,13 +247,13 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
         for remark in remarks:
             told.setdefault(remark, {})[where] = None
     everywhere = len(experiment.points)
-    marks = disturbed.told(experiment)
+    general = (disturbed.told(experiment), carryover.told(experiment))
     return [
         *(
             text if len(where) == everywhere else f"{'; '.join(where)}: {text}"
             for text, where in told.items()
         ),
-        *([] if marks is None else [marks]),
+        *(text for text in general if text is not None),
     ]
 
 

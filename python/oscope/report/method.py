@@ -75,8 +75,8 @@ def _settings(results: Results) -> Table:
     rows = [_settings_row(experiment) for experiment in results.experiments]
     note = (
         "A block is one pass over all points in random order, in a fresh probe process; the seed fixes "
-        "the order. Intervals resample whole blocks (or boots), since repetitions of one process are "
-        "not independent."
+        "the order, but where instructions are counted it is the same in every run. Intervals resample "
+        "whole blocks (or boots), since repetitions of one process are not independent."
     )
     return Table("What was run", columns, rows, frozenset({6, 7, 8}), note)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from oscope.digits import MISSING, format_value
+from oscope.digits import MISSING, format_count, format_share, format_value
 from oscope.report import plots
 from oscope.report.analysis import Analysed, label, measured
 from oscope.report.document import Figure, Table
 from oscope.report.tables import meaning
 from oscope.samples import ExperimentResults, Floats, PointSamples
-from oscope.statistics.attribution import FEWEST_SAMPLES, Attribution
+from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME, Attribution
 from oscope.statistics.entering import LEAST_SHARE
+from oscope.statistics.tail import Tail, TailCause
 
 NAMED = 6
 """Causes that get a colour of their own in the figure."""
@@ -22,6 +23,9 @@ PLAIN = {"process": "differences between processes", "drift": "a trend over the 
 SLOW_ROWS = 15
 SLOW_EACH = 3
 """Slow samples listed of one point at most, so that one point does not fill the list."""
+TAIL_POINTS = 15
+TAIL_EACH = 4
+"""Covariates listed of one point's tail at most."""
 OWN = "own CPU time, without a cause"
 
 
@@ -34,6 +38,8 @@ class Attributed:
     values: Floats
     """The values that were measured."""
     found: Attribution
+    units: Mapping[str, str] = field(default_factory=dict)
+    """Of the covariates."""
 
     @property
     def judged(self) -> bool:
@@ -46,7 +52,8 @@ def attributed(
 ) -> Attributed:
     """Attribute the variation of one metric at one point, which figures and tables call `name`."""
     found = results.attribution(experiment, point, metric)
-    return Attributed(name, experiment.metrics[metric].unit, measured(point, metric)[0], found)
+    units = {name: column.unit or "" for name, column in experiment.covariates.items()}
+    return Attributed(name, experiment.metrics[metric].unit, measured(point, metric)[0], found, units)
 
 
 def of_experiment(results: Analysed, experiment: ExperimentResults, metric: str) -> list[Attributed]:
@@ -163,9 +170,57 @@ def slow(every: Sequence[Attributed]) -> list[Table]:
     return [Table(title, columns, rows, frozenset({1, 3}))] if rows else []
 
 
+def tails(every: Sequence[Attributed]) -> list[Table]:
+    """List what differs in the upper tail of each point, the tails with most of the variance first.
+
+    Tails that hold little of the variance, and in which nothing differs, are left out.
+    """
+    found = [
+        (tail, each)
+        for each in every
+        if (tail := each.found.tail) is not None and (tail.causes or tail.share >= LEAST_EXTREME)
+    ]
+    found.sort(key=lambda pair: -pair[0].share)
+    rows = [row for tail, each in found[:TAIL_POINTS] for row in _tail_rows(tail, each)]
+    columns = ["point", "in the tail", "beyond", "of the variance [%]"]
+    columns += ["covariate", "tail", "others", "odds ratio", "p"]
+    note = (
+        "The slowest samples, which the shares above leave out, compared with all others: how many have the "
+        "covariate, or its median. p is corrected for the number of covariates."
+    )
+    title = "The upper tail, and what differs in it"
+    return [Table(title, columns, rows, frozenset({1, 2, 3, 5, 6, 7, 8}), note)] if rows else []
+
+
+def _tail_rows(tail: Tail, each: Attributed) -> list[list[str]]:
+    start = [
+        each.name,
+        f"{format_count(tail.n)} of {format_count(tail.of)}",
+        format_value(tail.limit, abs(tail.limit) / 100, each.unit),
+        _percent(tail.share),
+    ]
+    if not tail.causes:
+        return [[*start, "none beyond chance"]]
+    return [
+        [*start, cause.name, *_compared(cause, each.units), f"{cause.odds_ratio:.3g}", f"{cause.p:.2g}"]
+        for cause in tail.causes[:TAIL_EACH]
+    ]
+
+
+def _compared(cause: TailCause, units: Mapping[str, str]) -> tuple[str, str]:
+    if cause.measure == "share":
+        return f"{format_count(cause.having)} of {format_count(cause.known)}", format_share(cause.in_rest)
+    unit = units.get(cause.name, "")
+    if unit in ("", "count"):
+        return f"{cause.in_tail:.4g}", f"{cause.in_rest:.4g}"
+    size = max(abs(cause.in_tail), abs(cause.in_rest)) / 100
+    return format_value(cause.in_tail, size, unit), format_value(cause.in_rest, size, unit)
+
+
 def glossary(results: Analysed, every: Sequence[Attributed]) -> list[Table]:
     """Say what the covariates are that are named."""
     named = {name for each in every for cause in each.found.causes for name in cause.names}
+    named |= {cause.name for each in every if each.found.tail for cause in each.found.tail.causes}
     known = {name: column for each in results.experiments for name, column in each.covariates.items()}
     rows = [[name, column.unit or MISSING, column.doc] for name, column in known.items() if name in named]
     return [Table("What the named covariates are", ["name", "unit", "meaning"], rows)] if rows else []

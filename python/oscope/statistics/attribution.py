@@ -1,36 +1,41 @@
-"""Why it varied: which covariates go with the slow samples, and the share of the variance of each.
+"""Why it varied: which covariates are associated with the variance of a metric, and the share of each.
 
-The model is linear, since a delay adds to a cost. Covariates that go together are one group, which enters
-with its member that goes most with the metric. Groups enter step by step: of those that add to the ones
+The model is linear, since a delay adds to a cost. Collinear covariates are one group, which enters with the
+member that is most correlated with the metric. Groups enter step by step: of those that add to the ones
 already entered, beyond what flipping the signs of the blocks' scores gives the best of all candidates (a wild
 cluster score test with the smallest p of Westfall and Young 1993), the one that adds most. So no group
 masks another. The shares come from a fit of the entered covariates only: the mean gain in R² over all orders
-of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain. A covariate
-that another brings about (`oscope.statistics.candidates.TRACES`) enters after it. What differs
-between processes beyond that is a variance component of the remainder. Going together is not yet causing: the
-sentences say "goes with".
+of entry (Lindeman, Merenda and Gold 1980; the Shapley value of R²), less what noise would gain, in samples
+that did not select the covariate (`oscope.statistics.splitting`). A covariate that another brings about
+(`oscope.statistics.candidates.TRACES`) enters after it. What differs between processes beyond that is a
+variance component of the remainder; its share is corrected for selection only with `FEWEST_CLUSTERS`
+processes. Association is not yet a cause: the sentences say "goes with".
 
 A few extreme samples can hold most of the variance, and a share of it would then rest on them alone. So the
-most extreme ones (`RARE`, and `RARE_SHARE` of all) are drawn in to the next, the shares are of the variance
-that is left, `Attribution.extreme` says how much that took off, and the extreme ones are listed one by one.
+most extreme ones (`RARE`, and `RARE_SHARE` of all) are winsorized: set to the next value. The shares are of
+the variance that is left, and `Attribution.extreme` says how much that took off. The samples of the upper
+tail are explained by themselves (`Attribution.tail`, `oscope.statistics.tail`), and the slowest are listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from oscope import digits
 from oscope.samples import Floats, Ints
 from oscope.statistics import replication
 from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
-from oscope.statistics.decomposition import Moments, collinear_groups, moments, shapley
+from oscope.statistics.decomposition import Moments, collinear_groups, moments, products, shapley
 from oscope.statistics.entering import LEAST_SHARE, LEVEL, enter
+from oscope.statistics.processes import batches, by_block, differing_p, process_margins
 from oscope.statistics.slow import SlowSample, slow_samples
+from oscope.statistics.splitting import Halves, halves, held_out, margins, stability
+from oscope.statistics.tail import Measured, Tail, tail_of
 
 FEWEST_SAMPLES = 50
 MOST_SAMPLES = 20_000
@@ -41,7 +46,7 @@ LEAST_EXTREME = 0.1
 
 RARE = 5
 RARE_SHARE = 0.01
-"""Values beyond the fifth largest (and fifth smallest), and 1 % more, are drawn in: fewer samples are no
+"""Values beyond the fifth largest (and fifth smallest), and 1 % more, are winsorized: fewer samples are no
 evidence, and a host that takes a processor for a while now and then makes the most of a variance by them."""
 
 FEWEST_CLUSTERS = 20
@@ -60,12 +65,14 @@ class Cause:
     """Share of the variance, 0 to 1."""
     low: float
     high: float
-    """95 % interval of the share, by a bootstrap over blocks."""
+    """95 % interval of the share, by a bootstrap over blocks; it allows for the correction for selection."""
     direction: str
     """"more" if the metric rises with the covariate, "less" if it falls, "differs" for processes."""
     p: float
     """Corrected for the number of covariates looked at."""
     sentence: str
+    stability: float = float("nan")
+    """Share of random halves of the samples that would have named it, had all samples been like them."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -93,9 +100,11 @@ class Attribution:
     """Part of `unexplained` that goes with the CPU time of the measured code itself: that ran for longer, and
     nothing around it that is recorded says why. NaN where CPU times are not known."""
     extreme: float
-    """Share of the variance that drawing in the few most extreme samples took off, 0 to 1; NaN likewise."""
+    """Share of the variance that winsorizing the few most extreme samples took off, 0 to 1; NaN likewise."""
     slow: tuple[SlowSample, ...]
     sentence: str
+    tail: Tail | None = None
+    """The samples beyond the upper limit of the values used; None if there are none, or not `enough`."""
 
     def ranked(self) -> list[tuple[tuple[str, ...], float]]:
         """Return what the variation goes with, by its names, and its share, the largest first; with `OWN`."""
@@ -143,16 +152,19 @@ def attribute(
         enough = len(data) >= FEWEST_SAMPLES
         return Attribution(len(data), enough, (), nan, nan, nan, slow, f"No cause named: {why}.")
     chosen = np.linspace(0, len(data) - 1, min(len(data), MOST_SAMPLES)).astype(int)
-    drawn_in = _drawn_in(data[chosen])
-    thin = _formed(drawn_in, candidates(about, started, duration), chosen)
-    extreme = 1.0 - float(np.var(drawn_in) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
-    causes = _causes(drawn_in, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
+    winsorized = _winsorized(data[chosen])
+    thin = _formed(winsorized, candidates(about, started, duration), chosen)
+    extreme = 1.0 - float(np.var(winsorized) / np.var(data[chosen])) if np.ptp(data[chosen]) else 0.0
+    causes = _causes(winsorized, thin, replication.codes(np.asarray(block)[finite][chosen]), seed)
     causes = tuple(_turned(cause) for cause in causes) if turned else causes
     unexplained = max(0.0, 1.0 - sum(cause.share for cause in causes))
     ran = own_time_ns(about, duration)
-    own = _own(drawn_in, thin, causes, None if ran is None else ran[chosen]) * unexplained
+    own = _own(winsorized, thin, causes, None if ran is None else ran[chosen]) * unexplained
     sentence = _verdict(causes, unexplained, extreme)
-    return Attribution(len(data), True, causes, unexplained, own, extreme, slow, sentence)
+    code = replication.codes(np.asarray(block)[finite])
+    measured = Measured(data, told, np.flatnonzero(finite), about, plain, duration)
+    tail = tail_of(measured, _limits(data)[1], code, seed)
+    return Attribution(len(data), True, causes, unexplained, own, extreme, slow, sentence, tail)
 
 
 def _own(
@@ -188,34 +200,55 @@ def _causes(data: Floats, columns: Mapping[str, Floats], block_code: Ints, seed:
     later = [{i for i, other in enumerate(groups) if follows(other[0], group[0])} for group in groups]
     design = _stacked([columns[group[0]] for group in groups], len(data))
     cluster = _clusters(block_code)
-    # Twice, for the two families of tests: covariates and processes.
-    p = {j: min(1.0, 2 * each) for j, each in enter(response, design, cluster, later, random).items()}
+    sums = products(response, design, cluster)
+    half = halves(cluster, block_code, np.random.default_rng([seed, 1]))
+    steps = enter(sums, later, random)
+    beyond = {step.column: margins(sums, step, half) for step in steps}
     while True:
-        entered = list(p)
-        after = [{entered.index(i) for i in later[j] if i in p} for j in entered]
-        share, draws = _shares(moments(response, design[:, entered], cluster, block_code), after, random)
-        if not entered or share[:-1].min() >= LEAST_SHARE:
+        entered = [step.column for step in steps]
+        after = [{entered.index(i) for i in later[j] if i in entered} for j in entered]
+        found = moments(response, design[:, entered], cluster, block_code)
+        shares = _shares(found, after, half, random)
+        share = [shares.corrected(i, beyond[j]) for i, j in enumerate(entered)]
+        if not entered or min(share) >= LEAST_SHARE:
             break
-        del p[entered[int(share[:-1].argmin())]]
+        del steps[int(np.argmin(share))]
     causes = [
-        _cause(groups[j], _direction(design[:, j], response), _figures(share, draws, i), p[j])
-        for i, j in enumerate(entered)
+        # Twice, for the two families of tests: covariates and processes.
+        _cause(
+            groups[step.column],
+            _direction(design[:, step.column], response),
+            shares.figures(i, beyond[step.column]),
+            min(1.0, 2 * step.p),
+        )
+        for i, step in enumerate(steps)
     ]
-    process_p = min(1.0, 2 * _process_p(response, design[:, entered], block_code))
-    if process_p < LEVEL and share[-1] >= LEAST_SHARE:
-        causes.append(_cause(("process",), "differs", _figures(share, draws, -1), process_p))
+    batch, of_block = batches(_remainder(response, design[:, entered]), block_code)
+    process_p = min(1.0, 2 * differing_p(batch, of_block))
+    if process_p < LEVEL:
+        # Half of a few processes does not show how all of them differ.
+        margin = None
+        if len(np.unique(block_code)) >= FEWEST_CLUSTERS:
+            margin = process_margins(batch, of_block, by_block(half, cluster, block_code))
+        figures = shares.figures(-1, margin)
+        if figures.share >= LEAST_SHARE:
+            causes.append(_cause(("process",), "differs", figures, process_p))
     return tuple(sorted(causes, key=lambda cause: -cause.share))
 
 
-def _figures(share: Floats, draws: Floats, place: int) -> tuple[float, float, float]:
-    """Return a share with its interval."""
-    told = float(share[place])
-    low, high = np.quantile(draws[:, place], [0.025, 0.975])
-    return told, float(min(low, told)), float(max(high, told))
+class _Figures(NamedTuple):
+    """A share with its interval, and how many halves of the samples select its covariate."""
+
+    share: float
+    low: float
+    high: float
+    stability: float
 
 
-def _cause(group: tuple[str, ...], direction: str, figures: tuple[float, float, float], p: float) -> Cause:
-    return Cause(group[0], group[1:], *figures, direction, p, _sentence(group, direction, figures))
+def _cause(group: tuple[str, ...], direction: str, figures: _Figures, p: float) -> Cause:
+    share, low, high, stable = figures
+    sentence = _sentence(group, direction, (share, low, high))
+    return Cause(group[0], group[1:], share, low, high, direction, p, sentence, stable)
 
 
 def _turned(cause: Cause) -> Cause:
@@ -225,37 +258,47 @@ def _turned(cause: Cause) -> Cause:
     return replace(cause, direction=direction, sentence=sentence)
 
 
-def _shares(found: Moments, later: list[set[int]], random: np.random.Generator) -> tuple[Floats, Floats]:
-    """Return shares (covariates, then process) and their bootstrap draws, less what noise would gain."""
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of the covariates, then of the processes, each less what noise would gain."""
+
+    plain: Floats
+    """By all samples: too large where they were selected for it."""
+    draws: Floats
+    """By bootstrap resamples of the clusters."""
+    held: Floats
+    """By the half that did not select, for each split."""
+
+    def corrected(self, place: int, margin: Floats | None) -> float:
+        """Return the share that samples show which did not select the covariate; without margins, `plain`."""
+        if margin is None:
+            return float(self.plain[place])
+        return max(0.0, held_out(self.held[:, place], margin))
+
+    def figures(self, place: int, margin: Floats | None) -> _Figures:
+        """Return the corrected share. Its interval holds that of the draws before and after the correction.
+
+        The correction is itself an estimate, and the interval of the draws knows nothing of it.
+        """
+        share = self.corrected(place, margin)
+        moved = np.clip(self.draws[:, place] + share - self.plain[place], 0.0, 1.0)
+        ends = [np.quantile(draws, [0.025, 0.975]) for draws in (moved, self.draws[:, place])]
+        low, high = np.min(ends), np.max(ends)
+        stable = float("nan") if margin is None else stability(margin)
+        return _Figures(share, float(min(low, share)), float(max(high, share)), stable)
+
+
+def _shares(found: Moments, later: list[set[int]], half: Halves, random: np.random.Generator) -> _Shares:
     count = found.clusters
-    once = np.ones((1, count))
     drawn = random.multinomial(count, np.full(count, 1 / count), size=RESAMPLES).astype(float)
-    estimate = shapley(found, once, later)[0]
-    draws = shapley(found, drawn, later)
+    others = (~half).astype(float)
+    every = shapley(found, np.concatenate([np.ones((1, count)), drawn, others]), later)
+    estimate, draws, held = every[0], every[1 : RESAMPLES + 1], every[RESAMPLES + 1 :]
     # The bootstrap's own excess over the estimate is what sampling adds to a share (Efron and Tibshirani
-    # 1993, 10.6).
+    # 1993, 10.6); it is larger where there are fewer samples.
     excess = np.maximum(draws.mean(axis=0) - estimate, 0.0)
-    return np.maximum(estimate - excess, 0.0), np.maximum(draws - 2 * excess, 0.0)
-
-
-def _process_p(response: Floats, design: Floats, block_code: Ints) -> float:
-    """P of "processes do not differ" in what the covariates leave, by Kruskal-Wallis over batches.
-
-    Batches of neighbours, not samples, so that autocorrelated repetitions do not pass for differing
-    processes.
-    """
-    blocks = int(block_code.max()) + 1
-    if blocks < 2:
-        return 1.0
-    remainder = _remainder(response, design)
-    order = np.argsort(block_code, kind="stable")
-    parts = np.split(remainder[order], np.cumsum(np.bincount(block_code))[:-1])
-    groups = [
-        [float(np.median(batch)) for batch in np.array_split(part, min(4, len(part)))] for part in parts
-    ]
-    if sum(map(len, groups)) <= blocks:
-        return 1.0
-    return float(stats.kruskal(*groups).pvalue)
+    held = held - excess * (count / others.sum(axis=1, keepdims=True))
+    return _Shares(np.maximum(estimate - excess, 0.0), np.maximum(draws - 2 * excess, 0.0), held)
 
 
 def _remainder(response: Floats, design: Floats) -> Floats:
@@ -282,14 +325,19 @@ def _prepared(raw: Floats) -> Floats | None:
     known = np.isfinite(raw)
     if known.mean() < 0.5:
         return None
-    filled = _drawn_in(np.where(known, raw, np.median(raw[known])))
+    filled = _winsorized(np.where(known, raw, np.median(raw[known])))
     return _standard(filled) if np.ptp(filled) > 1e-12 * np.abs(filled).max() else None
 
 
-def _drawn_in(values: Floats) -> Floats:
+def _winsorized(values: Floats) -> Floats:
+    return np.clip(values, *_limits(values))
+
+
+def _limits(values: Floats) -> tuple[float, float]:
+    """Return the values beyond which the most extreme on either side are set to these."""
     ordered = np.sort(values)
     rare = min(RARE + int(len(values) * RARE_SHARE), len(values) // 4)
-    return np.clip(values, ordered[rare - 1], ordered[-rare])
+    return float(ordered[rare - 1]), float(ordered[-rare])
 
 
 def _standard(values: Floats) -> Floats:

@@ -9,7 +9,7 @@ time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from scipy import stats
@@ -105,8 +105,7 @@ def candidates(
         if name not in MEASURED_TIME and name != INJECTED
     }
     if duration_ns is not None:
-        counted = covariates.get(COUNTED)
-        time = duration_ns + _beside(covariates, duration_ns) if counted is None else counted
+        time = counted_time_ns(covariates, duration_ns)
         found |= {name: [_rate(covariates[name], time)] for name in GROWING & found.keys()}
         for name in TICKING & found.keys():
             found[name].append(_more_than_usual(covariates[name], time))
@@ -119,6 +118,25 @@ def candidates(
         found["migrations"].append(waits)
         found["run_delay_ns"] = [covariates["run_delay_ns"] - waits]
     return found
+
+
+def counted_time_ns(covariates: Mapping[str, Floats], duration_ns: Floats) -> Floats:
+    """Return for how long the counts of a CPU or of the machine (`GROWING`) were taken."""
+    counted = covariates.get(COUNTED)
+    return duration_ns + _beside(covariates, duration_ns) if counted is None else counted
+
+
+def excess_counts(
+    covariates: Mapping[str, Floats], names: Collection[str], duration_ns: Floats
+) -> dict[str, Floats]:
+    """Return how far each count (of `GROWING`) is above what its time brings on average, over its error.
+
+    These are Pearson residuals of a Poisson process, but for a common factor: a slow repetition that lasts
+    long counts more, and is not out of the ordinary for it.
+    """
+    time = counted_time_ns(covariates, duration_ns)
+    error = np.sqrt(np.where(time > 0, time, np.nan))
+    return {name: _more_than_usual(covariates[name], time) / error for name in names}
 
 
 def _waits_of_moves(covariates: Mapping[str, Floats]) -> Floats | None:

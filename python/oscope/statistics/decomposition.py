@@ -65,16 +65,18 @@ class Moments:
 def moments(response: Floats, design: Floats, cluster: Ints, block: Ints) -> Moments:
     """Sum over clusters, numbered from 0; a cluster is within one block or made of whole ones."""
     count = int(cluster.max()) + 1
-    rows = np.column_stack([np.ones(len(response)), design, response])
-    order = np.argsort(cluster, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(np.bincount(cluster, minlength=count))[:-1]])
-    width = rows.shape[1]
-    products = np.empty((count, width, width))
-    for i in range(width):
-        products[:, i, :] = np.add.reduceat(rows[order] * rows[order, i : i + 1], starts, axis=0)
-    full = rows[:, :-1]
+    full = np.column_stack([np.ones(len(response)), design])
     remainder = response - full @ np.linalg.lstsq(full, response, rcond=None)[0]
-    return Moments(products, *_between(remainder, cluster, block, count))
+    return Moments(products(response, design, cluster), *_between(remainder, cluster, block, count))
+
+
+def products(response: Floats, design: Floats, cluster: Ints) -> Floats:
+    """Return the sums over each cluster of the products of [1, covariates, response], two by two."""
+    count = int(cluster.max()) + 1
+    rows = np.column_stack([np.ones(len(response)), design, response])
+    rows = rows[np.argsort(cluster, kind="stable")]
+    ends = np.cumsum(np.bincount(cluster, minlength=count))[:-1]
+    return np.array([part.T @ part for part in np.split(rows, ends)])
 
 
 def _between(remainder: Floats, cluster: Ints, block: Ints, count: int) -> tuple[Floats, float]:
@@ -134,9 +136,11 @@ def _gains(correlation: Floats, later: Sequence[Collection[int]]) -> Floats:
     onward = dict.fromkeys(steps, 0) | {everyone: 1}
     for subset, entering in reversed(steps.items()):
         onward[subset] += sum(onward[subset | {j}] for j in entering)
-    explained = {subset: _explained(correlation, sorted(subset)) for subset, orders in into.items() if orders}
+    explained = _explained(correlation)
     gains = np.zeros((len(correlation), count))
     for subset, before in explained.items():
+        if not into[subset]:
+            continue
         for j in steps[subset]:
             orders = into[subset] * onward[subset | {j}]
             gains[:, j] += orders / into[everyone] * (explained[subset | {j}] - before)
@@ -147,11 +151,26 @@ def _may_enter(j: int, subset: Collection[int], later: Sequence[Collection[int]]
     return all(i in subset for i, after in enumerate(later) if j in after)
 
 
-def _explained(correlation: Floats, subset: list[int]) -> Floats:
-    """R² of the response on the covariates in `subset`."""
-    if not subset:
-        return np.zeros(len(correlation))
-    inner = correlation[:, subset][:, :, subset] + RIDGE * np.eye(len(subset))
-    outer = correlation[:, subset, -1]
-    solved = np.linalg.solve(inner, outer[:, :, None])[:, :, 0]
-    return np.asarray((outer * solved).sum(axis=1), dtype=float)
+def _explained(correlation: Floats) -> dict[frozenset[int], Floats]:
+    """R² of the response on each subset of the covariates.
+
+    Each subset is one more step of elimination from the subset without its last member (the sweep operator:
+    Goodnight, The American Statistician 33, 1979).
+    """
+    count = correlation.shape[1] - 1
+    ridge = np.diag([RIDGE] * count + [0.0])
+    explained = {frozenset[int](): np.zeros(len(correlation))}
+    # The matrices hold the covariates after a subset's last member, and the response, with its effect taken
+    # off.
+    left = [(frozenset[int](), 0, correlation + ridge)]
+    while left:
+        subset, first, matrix = left.pop()
+        for j in range(first, count):
+            row = matrix[:, j - first, :]
+            pivot = row[:, j - first, None]
+            larger = subset | {j}
+            explained[larger] = explained[subset] + row[:, -1] ** 2 / pivot[:, 0]
+            after = row[:, j - first + 1 :]
+            rest = matrix[:, j - first + 1 :, j - first + 1 :]
+            left.append((larger, j + 1, rest - after[:, :, None] * (after / pivot)[:, None, :]))
+    return explained

@@ -35,8 +35,10 @@ def section(results: Analysed) -> Section | None:
                 "with every sample (the mean gain in R² over all orders of entry), to differences "
                 "between processes, and to drift over the run. Covariates that rise and fall together "
                 "count as one, named after the one that goes most with the time; the others stand in "
-                "brackets. The few most extreme samples of a point are drawn in, lest one decide. What "
-                "goes together need not be cause and effect."
+                "brackets. Each share comes from samples that did not select the covariate, since those "
+                "that did show too large a share. The few most extreme samples of a point are winsorized "
+                "(set to the next value), lest one decide; the slowest are explained in a table of their "
+                "own. What goes together need not be cause and effect."
             ),
             *_inseparable(every),
             *_thin(every),
@@ -46,6 +48,7 @@ def section(results: Analysed) -> Section | None:
         tables=[
             guesses.table(results, {each.name: each.found for each in every}),
             variation.table(every),
+            *variation.tails(every),
             *variation.slow(every),
             *variation.glossary(results, every),
         ],
@@ -106,9 +109,9 @@ def _extreme(every: Sequence[Attributed]) -> list[str]:
     most = max(much, key=lambda each: each.found.extreme)
     return [
         (
-            f"At {counted(len(much), 'point')} of {len(every)} drawing in took off "
+            f"At {counted(len(much), 'point')} of {len(every)} winsorizing took off "
             f"{format_share(LEAST_EXTREME)} of the variance or more, most at “{most.name}” "
             f"({format_share(most.found.extreme)}): there the shares are of what is left, and "
-            "the slowest samples are listed one by one."
+            "the tail is explained by itself."
         )
     ]
