@@ -21,7 +21,7 @@ from oscope.calibration.running import measure
 from oscope.calibration.trials import Trial
 from oscope.calibration.wanted import SUBJECTS, WAYS, Wanted
 from oscope.cli.calibrate_shown import watching
-from oscope.labs.trust.answers import by_method, by_subject
+from oscope.labs.trust.answers import by_method_and_way, by_subject
 from oscope.statistics.rate import Rate
 
 PAIRS = 30
@@ -64,8 +64,8 @@ def errors(load: str, bench: Bench) -> Iterator[Figure]:
         wanted = Wanted((SYSTEM_CALL,), WAYS, pairs=1, effects=(EFFECT,), blocks=3, reps=2, load=load, seed=1)
     found = _measure(wanted)
     out = terminal.console()
-    terminal.print_table(by_subject(found), out)
-    terminal.print_table(by_method(found), out)
+    for table in (by_subject(found), *by_method_and_way(found)):
+        terminal.print_table(table, out)
     yield _share(ALARMS[load], trials.false_alarms(found))
     apart = "; ".join(f"{way} {trials.coverage(t for t in found if t.way == way)}" for way in WAYS)
     yield _share(COVERAGE[load], trials.coverage(found), apart)

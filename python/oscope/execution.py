@@ -58,7 +58,7 @@ def execute(
         import oscope.statistics  # noqa: F401
     # Before the first probe, which tells of the machine as it is measured.
     with tuned(plan.tuned) as held, Placement() as placement:
-        turns = make_turns(placement)
+        turns = make_turns(placement, find_probe())
         try:
             with Interruption(turns.interrupt), Disturbing(plan.injection, placement) as disturbing:
                 check_places(plan, turns)
@@ -75,10 +75,9 @@ def execute(
     return replace(outcome, stopped=turns.interrupted)
 
 
-def make_turns(placement: Placement) -> Turns:
+def make_turns(placement: Placement, path: Path, kind: type[Turns] = Turns) -> Turns:
     """Return who takes turns on this machine and in its guests. Raises ProbeError where no probe starts."""
-    path = find_probe()
-    turns = Turns(
+    turns = kind(
         path,
         placement,
         lambda guest, programs: guest_place(

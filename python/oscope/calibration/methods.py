@@ -1,42 +1,35 @@
-"""What Oscope says of a pair, and what common habits say of the same samples."""
+"""What Oscope says of a pair, and what other tools' rules and common habits say of the same samples."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
+from oscope.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
+from oscope.calibration.verdict import Verdict
 from oscope.samples import ExperimentResults, Floats
 from oscope.statistics import compare_results
 from oscope.statistics.compare import THRESHOLD
+
+__all__ = ["MEDIAN", "METHODS", "MINIMUM", "OSCOPE", "T_INTERVAL", "WITH_INTERVALS", "Verdict", "judge"]
 
 OSCOPE = "Oscope"
 T_INTERVAL = "means and t-interval"
 MINIMUM = "minimum of N"
 MEDIAN = "median of N"
-METHODS = (OSCOPE, T_INTERVAL, MINIMUM, MEDIAN)
-"""Welch's t-test takes all samples for independent. The minimum (lmbench's way) and the median have no test:
-those who use them take a difference of more than 1 % for one."""
+METHODS = (OSCOPE, T_INTERVAL, HYPERFINE, WELCH, CRITERION, PYPERF, MINIMUM, MEDIAN)
+"""In the order in which they are shown; calibrations of earlier versions have some of them.
 
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a method says of a pair, B against A."""
-
-    different: bool
-    ratio: float
-    low: float = float("nan")
-    """Ends of the 95 % interval of the ratio; NaN where the method has none."""
-    high: float = float("nan")
-
-    def holds(self, truth: float) -> bool:
-        """Say whether the interval holds `truth`."""
-        return self.low <= truth <= self.high
-
-    def finds(self, truth: float) -> bool:
-        """Say whether it tells a difference, in the right direction."""
-        return self.different and (self.ratio - 1) * (truth - 1) > 0
+Welch's t-test takes all samples for independent. The median and the minimum are lmbench's: it reports the
+median of 11 results (TRIES in src/bench.h, save_median in src/lib_timing.c), and the minimum in a few
+benchmarks (save_minimum: lat_mem_rd, stream). It has no rule to compare them. A difference of more than 1 %
+is taken for one here, since its intervals are chosen for an accuracy of 1 % (doc/lmbench3.ms). `perf bench`
+prints one figure and has no rule either.
+"""
+WITH_INTERVALS = (OSCOPE, T_INTERVAL, CRITERION)
+"""Methods with a 95 % interval of the ratio."""
+_FEWEST = 2
+"""Samples of a side without which no rule has a spread."""
 
 
 def judge(a: ExperimentResults, b: ExperimentResults) -> tuple[dict[str, Verdict], float]:
@@ -52,6 +45,7 @@ def judge(a: ExperimentResults, b: ExperimentResults) -> tuple[dict[str, Verdict
     return {
         OSCOPE: Verdict(row.different == "yes", row.ratio, *row.ci95),
         T_INTERVAL: _t_interval(first, second),
+        **_peers(first, second, is_rate=a.metrics[headline].better == "more"),
         MINIMUM: _by_one_percent(_best(a, first), _best(b, second)),
         MEDIAN: _by_one_percent(float(np.median(first)), float(np.median(second))),
     }, row.detectable
@@ -65,6 +59,16 @@ def _values(results: ExperimentResults) -> Floats:
 def _best(results: ExperimentResults, values: Floats) -> float:
     """Return the minimum of times; of what is better more, the maximum, which the shortest time gives."""
     return float(values.max() if results.metrics[results.headline].better == "more" else values.min())
+
+
+def _peers(a: Floats, b: Floats, *, is_rate: bool) -> dict[str, Verdict]:
+    """Return the verdicts of tools that compare times: a rate is the reciprocal of one, but for a factor."""
+    if is_rate:
+        a, b = (1 / values[values != 0] for values in (a, b))
+    if min(len(a), len(b)) < _FEWEST:
+        return dict.fromkeys(RULES, Verdict(different=False, ratio=float("nan")))
+    verdicts = {name: rule(a, b) for name, rule in RULES.items()}
+    return {name: one.inverted() for name, one in verdicts.items()} if is_rate else verdicts
 
 
 def _t_interval(a: Floats, b: Floats) -> Verdict:

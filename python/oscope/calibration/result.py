@@ -54,8 +54,11 @@ def calibrate(wanted: Wanted, listener: Listener | None = None, keep: Path | Non
 def in_brief(result: Mapping[str, Any], run_id: str) -> dict[str, Any]:
     """Return what the runs that come after a calibration carry of it: its date and its rates.
 
-    A rate is `{"count", "of"}`; `found` has one for each effect, a list of `{"effect", "count", "of"}`.
+    A rate is `{"count", "of"}`; `found` has one for each effect, a list of `{"effect", "count", "of"}`;
+    `certificate` has a member for each class of work (`oscope.calibration.certificate`).
     """
+    from oscope.calibration import certificate
+
     own = trials.from_object(result["trials"])
     alarms, held = trials.false_alarms(own), trials.coverage(own)
     return {
@@ -69,4 +72,5 @@ def in_brief(result: Mapping[str, Any], run_id: str) -> dict[str, Any]:
             for effect in trials.effects(own)
             for rate in [trials.found(own, effect)]
         ],
+        "certificate": certificate.to_object(certificate.entries(own)),
     }

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from oscope import catalogue, labs
+from oscope.calibration.certificate import observe
 from oscope.calibration.methods import judge
 from oscope.calibration.trials import Trial
 from oscope.calibration.wanted import Subject, Wanted, Way
@@ -60,7 +61,11 @@ def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Ite
         for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, effects)
         for _ in range(wanted.pairs)
     ]
-    random.shuffle(pairs)
+    if wanted.seconds is None:
+        random.shuffle(pairs)
+    else:
+        # In rounds: the runs of a subject are to lie as far apart as they can.
+        pairs = [pair for number in range(wanted.pairs) for pair in pairs[number :: wanted.pairs]]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_loaded(wanted))
         plans = {subject.name: _plan(subject, wanted, 0) for subject in wanted.subjects}
@@ -68,11 +73,11 @@ def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Ite
         for number, pair in enumerate(pairs):
             listener.trial(number, len(pairs), pair.subject.name)
             with _store(keep) as store:
-                if pair.subject.name not in times:
+                if wanted.effects and pair.subject.name not in times:
                     times[pair.subject.name] = _iteration_ns(_run(plans[pair.subject.name], store))
                 seed = int(random.integers(_SEEDS))
                 a = replace(plans[pair.subject.name], seed=seed)
-                yield _trial(pair, a, store, times[pair.subject.name])
+                yield _trial(pair, a, store, times.get(pair.subject.name, 0.0))
         listener.trial(len(pairs), len(pairs), "")
 
 
@@ -113,8 +118,10 @@ def _plan(subject: Subject, wanted: Wanted, seed: int) -> Plan:
     )
     (experiment,) = plan.experiments
     # The first point stands for an experiment of which no levels are named. Users' runs measure again, too.
-    experiments = (replace(experiment, points=experiment.points[:1], blocks=wanted.blocks),)
-    return replace(plan, experiments=experiments, again=True)
+    experiment = replace(experiment, points=experiment.points[:1], blocks=wanted.blocks)
+    if wanted.seconds is not None:
+        experiment = replace(experiment, reps=wanted.reps, blocks=None)
+    return replace(plan, experiments=(experiment,), again=True, budget_s=wanted.seconds)
 
 
 def _run(plan: Plan, store: Store) -> ExperimentResults:
@@ -175,4 +182,5 @@ def _trial(pair: _Pair, plan: Plan, store: Store, iteration_ns: float) -> Trial:
         detectable=detectable,
         seconds=seconds,
         verdicts=verdicts,
+        observed=observe(a, b, interleaved=pair.way == "interleaved"),
     )

@@ -10,6 +10,7 @@ from oscope.calibration.result import INSPECTION, calibrate, in_brief
 from oscope.calibration.running import Listener
 from oscope.calibration.wanted import Wanted
 from oscope.execution import begin, failing_told, finish, make_turns
+from oscope.locate import find_probe
 from oscope.placement import Placement
 from oscope.plan import Plan
 from oscope.progress import Silence
@@ -24,7 +25,7 @@ def calibrate_and_store(wanted: Wanted, store: Store, listener: Listener, keep: 
     inspection = labs.inspection(INSPECTION)
     plan = Plan(wanted.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    turns = make_turns(Placement())
+    turns = make_turns(Placement(), find_probe())
     try:
         begin(plan, store, turns, Silence())
         # The pairs have probes of their own.

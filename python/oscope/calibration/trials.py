@@ -16,6 +16,22 @@ SCHEMA = "oscope.calibration/1"
 
 
 @dataclass(frozen=True)
+class Observed:
+    """What a pair shows of how well a difference can be known: what certificates are made of."""
+
+    median: float
+    """Of side A, in the metric's unit."""
+    pairs: int
+    """Blocks that both sides have; 0 where they were not interleaved."""
+    pair_s: float
+    """Seconds from one pair of blocks to the next."""
+    pair_error: float
+    """Relative standard error of the interleaved difference, times the square root of the pairs."""
+    block_error: float
+    """Relative standard error of side A's median, times the square root of its blocks."""
+
+
+@dataclass(frozen=True)
 class Trial:
     """One pair: what was true of it, and what was said of it."""
 
@@ -31,6 +47,8 @@ class Trial:
     """That each side took, preparations included."""
     verdicts: Mapping[str, Verdict]
     """By the method's name."""
+    observed: Observed | None = None
+    """None in calibrations of earlier versions, and where a side has too few blocks to show it."""
 
 
 def false_alarms(trials: Iterable[Trial], method: str = OSCOPE) -> Rate:
@@ -91,6 +109,7 @@ def from_object(data: Iterable[Mapping[str, Any]]) -> tuple[Trial, ...]:
                     **each,
                     "detectable": _number(each["detectable"]),
                     "verdicts": {name: _verdict(one) for name, one in each["verdicts"].items()},
+                    "observed": Observed(**each["observed"]) if each.get("observed") else None,
                 }
             )
             for each in data

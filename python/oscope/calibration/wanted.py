@@ -20,6 +20,12 @@ LOADS = ("none", "sibling", "memory")
 EFFECTS = (0.01, 0.02, 0.05)
 _MOST_EFFECT = 10.0
 
+QUICK_PAIRS = 6
+"""Runs of each subject in a quick calibration, spread over its length: they show how much runs differ."""
+QUICK_SECONDS = 3.5
+QUICK_REPS = 5
+"""Samples of a side in a block; as few as `oscope ab` takes, since many pairs of blocks show more."""
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -63,6 +69,8 @@ class Wanted:
     reps: int = 10
     """Samples of each side in a block."""
     load: str = "none"
+    seconds: float | None = None
+    """What each interleaved pair of equal sides takes, in place of a number of blocks."""
     seed: int = 0
     """Decides the order of the pairs, and of all within them."""
 
@@ -74,6 +82,10 @@ class Wanted:
             raise UsageError(f"--blocks {self.blocks} shows no spread", remedy="give 2 or more")
         if self.reps < 1:
             raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
+        if self.seconds is not None and (self.ways != WAYS[:1] or self.effects or self.seconds <= 0):
+            raise UsageError(
+                "a time is given to interleaved pairs of equal sides only", remedy="give a number of blocks"
+            )
         if not (self.equal or self.effects):
             raise UsageError("neither equal sides nor an effect", remedy="name an effect such as 2%")
         for effect in self.effects:
@@ -93,5 +105,20 @@ class Wanted:
             "blocks": self.blocks,
             "reps": self.reps,
             "load": self.load,
+            "seconds": self.seconds,
             "seed": self.seed,
         }
+
+
+def quick(subjects: tuple[Subject, ...] = SUBJECTS, load: str = "none", seed: int = 0) -> Wanted:
+    """Return a calibration of two minutes: interleaved pairs of equal sides, a few of each subject."""
+    return Wanted(
+        subjects,
+        WAYS[:1],
+        pairs=QUICK_PAIRS,
+        effects=(),
+        reps=QUICK_REPS,
+        load=load,
+        seconds=QUICK_SECONDS,
+        seed=seed,
+    )

@@ -39,6 +39,13 @@ def calibrate(
         list[str] | None,
         typer.Option("--set", metavar="FACTOR=LEVEL", help="The point of the experiments named; repeatable."),
     ] = None,
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help="Two minutes: how small a difference is found here, by the time spent measuring.",
+        ),
+    ] = False,
     pairs: Annotated[
         int, whole_number("--pairs", most=MOST_PAIRS, help="Pairs for each experiment, way and effect.")
     ] = 20,
@@ -71,7 +78,7 @@ def calibrate(
         Output | None, output_file("--report", help="Write an HTML report; - is standard output.")
     ] = None,
 ) -> int:
-    """Tell how often verdicts are wrong here: false alarms, coverage of intervals, and power.
+    """Measure how often verdicts are wrong here: false positives, coverage of intervals, and power.
 
     Pairs of equal measurements are compared, and pairs of which one side waits a known time in its measured
     region. By default 800 pairs, about 10 minutes on an idle machine. The result is stored as a run, and
@@ -81,24 +88,41 @@ def calibrate(
     """
     targets = Targets(json, report)
     targets.check()
-    from oscope.calibration.wanted import WAYS, Wanted
+    from oscope.calibration import wanted as designs
     from oscope.plan import draw_seed
 
-    wanted = Wanted(
-        ways={"interleaved": WAYS[:1], "sequence": WAYS[1:], "both": WAYS}[way],
-        pairs=pairs,
-        effects=_effects(effects),
-        blocks=blocks,
-        reps=reps,
-        load=load,
-        seed=draw_seed() if seed is None else check_seed(seed),
-        subjects=_subjects(experiments or (), settings or ()),
+    drawn, subjects = (
+        draw_seed() if seed is None else check_seed(seed),
+        _subjects(experiments or (), settings or ()),
     )
+    if quick:
+        _refuse_beside_quick(context)
+        wanted = designs.quick(subjects, load, drawn)
+    else:
+        wanted = designs.Wanted(
+            ways={"interleaved": designs.WAYS[:1], "sequence": designs.WAYS[1:], "both": designs.WAYS}[way],
+            pairs=pairs,
+            effects=_effects(effects),
+            blocks=blocks,
+            reps=reps,
+            load=load,
+            seed=drawn,
+            subjects=subjects,
+        )
     wanted.check()
     call: Settings = context.obj
     inspected = _measure(wanted, call.store, keep)
     _tell(inspected, targets)
     return DONE
+
+
+def _refuse_beside_quick(context: typer.Context) -> None:
+    """Raise UsageError for options that a quick calibration decides itself."""
+    for name in ("pairs", "effects", "blocks", "reps", "way"):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name != "DEFAULT":
+            option = {"effects": "--effect"}.get(name, f"--{name}")
+            raise UsageError(f"--quick and {option} contradict each other", remedy="give one of them")
 
 
 def _effects(text: str) -> tuple[float, ...]:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from oscope.calibration import trials
 from oscope.calibration.running import Listener
-from oscope.labs.trust.answers import answer, by_method, by_subject
+from oscope.labs.trust.answers import answer, by_method_and_way, by_subject
 from oscope.terminal import console, print_prose, print_table
 
 
@@ -40,7 +40,7 @@ def watching() -> Iterator[Listener]:
 def print_calibration(result: Mapping[str, Any], run_id: str, out: Console) -> None:
     """Print the rates of a calibration, and where it is stored."""
     found = trials.from_object(result["trials"])
-    for table in (by_subject(found), by_method(found)):
+    for table in (by_subject(found), *by_method_and_way(found)):
         print_table(table, out)
     print_prose(answer(found), out, style="bold")
     if result["interrupted"]:

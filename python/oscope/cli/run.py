@@ -62,6 +62,15 @@ def run(
             help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
         ),
     ] = None,
+    detect: Annotated[
+        str | None,
+        typer.Option(
+            "--detect",
+            metavar="P",
+            help="Measure as much as it takes to show a difference of this size between two such runs (1%), "
+            "by the machine's certificate (oscope calibrate --quick).",
+        ),
+    ] = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="Time to measure at most, such as 90s or 5m.")
     ] = None,
@@ -177,6 +186,7 @@ def run(
             "--set": settings,
             "--reps": reps,
             "--precision": precision,
+            "--detect": detect,
             "--budget": budget,
             "--trace": trace,
             "--on": on,
@@ -213,6 +223,12 @@ def run(
         selection, experiments=placed.experiments, left_out=(*selection.left_out, *placed.left_out)
     )
     plan = injected(replace(plan, again=not no_again), inject or ())
+    if detect is not None:
+        from oscope.cli.detect import check_amounts, sized_run
+
+        check_amounts({"--reps": reps, "--precision": precision, "--budget": budget, "--trace": trace})
+        plan, notes = sized_run(plan, detect, call.store)
+        selection = replace(selection, left_out=(*selection.left_out, *notes))
     if tune:
         from oscope import tuning
 

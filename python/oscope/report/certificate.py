@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from oscope.clocks import clock_of
@@ -10,6 +10,7 @@ from oscope.digits import MISSING, format_share, format_value
 from oscope.report.document import Table
 from oscope.samples import ExperimentResults
 
+_SMALL = "as small as can be"
 _UNCALIBRATED = "not known on this machine: oscope calibrate finds it"
 
 
@@ -70,7 +71,22 @@ def _calibration(experiment: ExperimentResults | None) -> list[list[str]]:
     ]
     if found["coverage"]["of"]:
         rows.append(["intervals that hold the truth", rate(found["coverage"]), "95 %"])
-    return rows + [
+    rows += [
         [f"found of slow-downs of {format_share(one['effect'])}", rate(one), "as much as can be"]
         for one in found["found"]
     ]
+    return rows + _smallest(found.get("certificate", ()))
+
+
+def _smallest(data: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the smallest differences that 10 s of measuring find, over the classes of work calibrated."""
+    from oscope.calibration.certificate import from_object
+    from oscope.labs.trust import reach
+
+    entries = from_object(data)
+    if not entries:
+        return []
+    rows = [["smallest difference found in 10 s, interleaved", reach.interleaved(entries), _SMALL]]
+    if (apart := reach.separate(entries)) is not None:
+        rows.append(["smallest difference found between separate runs of 10 s each", apart, _SMALL])
+    return rows
