@@ -145,6 +145,7 @@ def test_list_tells_labs_experiments_factors_and_metrics(oscope: CommandLine) ->
         "  syscall.cost: ",
         "call        getpid, getppid, read, lseek, gethostid, clock_gettime; or nr:N",
         "metrics     time_ns [ns], cycles [cycles]",
+        "in a guest  with --clock instructions: instructions for time_ns, without\n",
         "size        4 KiB (not varied); or any from 0 B to 1 GiB",
         "quick       ",
     ):

@@ -262,6 +262,8 @@ def test_an_experiment_in_a_guest_is_recorded_with_kernel_accelerator_cpus_and_c
     assert metrics["instructions"]["unit"] == "instructions"
     first, second = metrics["instructions"]["values"]
     assert first == second
+    # By no seed: two runs of the same points are to agree.
+    assert record["settings"]["order"] == "fixed"
     assert "time_ns" not in metrics
     assert "instructions" in answer.out
     assert "time_ns" not in answer.out

@@ -24,6 +24,7 @@ from oscope.probe import Probe, Request
 from oscope.recorder import PointState
 from oscope.store import Store
 from oscope.wire import Sample
+from test_run import order_taken, planned_order
 
 GUEST = Guest("0123456789ab", "wall", 2)
 
@@ -82,6 +83,37 @@ def test_the_instructions_clock_renames_metrics_in_the_plan(catalogue: Catalogue
     assert planned.metrics[0] == "instructions"
     assert planned.workload.metrics[0].unit == "instructions"
     assert not any(name.endswith("_ns") for name in planned.metrics)
+
+
+class CountingGuests(FakeGuests):
+    """Guests that count: the same in each."""
+
+    def translate(self, sample: Sample, workload: str) -> Sample:
+        return dataclasses.replace(super().translate(sample, workload), metrics={"instructions": 236.0})
+
+
+def test_runs_that_count_instructions_have_the_same_order_by_every_seed(
+    fake_probe: Path, catalogue: Catalogue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guests = CountingGuests(fake_probe, itertools.repeat("tcg"))
+    monkeypatch.setattr(execution, "guest_place", lambda *_: guests)
+    experiments = [make_experiment({"size": (1, 2, 3, 4)}, reps=3, blocks=3)]
+    where = {"fake.experiment": Guest("0123456789ab", "instructions", 1)}
+    plans = [make_plan(experiments, catalogue, seed=seed, guests=where) for seed in (1, 2)]
+    older = Plan.from_object(without_order(plans[0].to_object()))
+    assert Plan.from_object(plans[0].to_object()) == plans[0]
+    runs = [store.results(execution.execute(plan, store).run_id).experiments[0] for plan in (*plans, older)]
+    taken = [order_taken(run) for run in runs]
+    assert taken == [planned_order(plan) for plan in (*plans, older)]
+    assert taken[0] == taken[1] != taken[2]
+    assert [run.settings.get("order") for run in runs] == ["fixed", "fixed", None]
+
+
+def without_order(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return a plan as it was stored before orders were fixed."""
+    for experiment in plan["experiments"]:
+        assert experiment.pop("order") == "fixed"
+    return plan
 
 
 def test_every_pass_is_a_boot_and_the_environment_is_the_guests(

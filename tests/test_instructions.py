@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from oscope import labs
 from oscope.catalogue import Catalogue, Metric, Workload, load
+from oscope.cli import listing
 from oscope.clocks import counted
-from oscope.instructions import translate_names, translate_sample, translate_workload
+from oscope.experiment import Experiment
+from oscope.instructions import describe_changes, translate_names, translate_sample, translate_workload
 from oscope.wire import Sample
 
 TIMES = frozenset({"ns", "us", "ms", "s", "cycles"})
@@ -110,3 +113,35 @@ def test_a_count_that_went_through_seconds_is_whole_again(count: int) -> None:
 def test_a_missing_value_stays_missing() -> None:
     times = workload(Metric("p99_ns", "ns", "less"))
     assert translate_sample(sample(p99_ns=None), times).metrics == {"p99_instructions": None}
+
+
+def test_the_changes_are_those_that_a_record_shows(catalogue: Catalogue) -> None:
+    many = workload(
+        Metric("time_ns", "ns", "less"),
+        Metric("time_s", "s", "less"),
+        Metric("cycles", "cycles", "less"),
+        Metric("calls_per_s", "calls/s", "more"),
+        Metric("xor", "1", None),
+    )
+    assert describe_changes(many) == (
+        "instructions for time_ns and time_s, calls_per_s [calls/Ginstr], without cycles"
+    )
+    assert describe_changes(workload(Metric("xor", "1", None))) == ""
+    for each in catalogue.workloads.values():
+        told = describe_changes(each)
+        for metric in translate_workload(each).metrics:
+            changed = metric not in each.metrics
+            named = re.search(rf"(^|, ){metric.name} (for|\[)", told) is not None
+            assert named == changed, (each.name, metric.name)
+
+
+def test_the_list_has_the_metrics_of_a_record(catalogue: Catalogue) -> None:
+    fork = labs.named("kernel.fork")
+    assert isinstance(fork, Experiment)
+    text = " ".join(listing.describe_experiment(fork, catalogue.workloads[fork.workload], width=500))
+    assert "metrics     child_instructions [instructions], parent_instructions [instructions]" in text
+    assert "cycles" not in text
+    traced = labs.named("trace.fault")
+    assert isinstance(traced, Experiment)
+    text = " ".join(listing.describe_experiment(traced, catalogue.workloads[traced.workload], width=500))
+    assert "--clock" not in text

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_orders_differ_between_blocks_seeds_and_experiments() -> None:
         schedule(other, other.experiments[0], 0),
     }
     assert len({tuple(turn.point for turn in order) for order in orders}) == 4
+
+
+def test_a_fixed_order_is_the_same_by_every_seed_and_for_good() -> None:
+    """Runs that count instructions agree only in the same order: if this fails, stored ones do no longer."""
+    plans = [plan_of(8, 4, 2, seed=seed) for seed in (1, 2)]
+    orders = [
+        [schedule(plan, replace(plan.experiments[0], order="fixed"), block) for block in range(2)]
+        for plan in plans
+    ]
+    assert orders[0] == orders[1]
+    taken = [[turn.point for turn in order] for order in orders[0]]
+    assert taken == [[6, 3, 1, 7, 5, 2, 0, 4], [2, 1, 3, 7, 5, 4, 0, 6]]
 
 
 def make(settings: dict[str, Any] | None = None, **amount: Any) -> Plan:

@@ -63,6 +63,24 @@ def translate_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(new for name in names if (new := _name(name)) is not None))
 
 
+def describe_changes(workload: Workload) -> str:
+    """Return in words which metrics `workload` has under the instructions clock, and which it has not."""
+    renamed: dict[str, list[str]] = {}
+    rates, dropped = [], []
+    for metric in workload.metrics:
+        found = _metric(metric)
+        if found is None:
+            dropped.append(metric.name)
+        elif found.name != metric.name:
+            renamed.setdefault(found.name, []).append(metric.name)
+        elif found.unit != metric.unit:
+            rates.append(f"{found.name} [{found.unit}]")
+    parts = [f"{new} for {' and '.join(old)}" for new, old in renamed.items()] + rates
+    if dropped:
+        parts.append(f"without {', '.join(dropped)}")
+    return ", ".join(parts)
+
+
 def translate_workload(workload: Workload) -> Workload:
     """Return `workload` with the metrics, units and texts that it has under the instructions clock."""
     metrics = tuple(found for metric in workload.metrics if (found := _metric(metric)) is not None)

@@ -110,6 +110,7 @@ def _assemble(
     covariates = {c.name: Column(c.name, c.unit, c.doc) for c in plan.covariates}
     # Counters that this machine has beyond those that every probe describes.
     covariates |= {name: Column(name, "") for p in points for name in p.covariates if name not in covariates}
+    duet = _duet(events, experiment.name)
     return ExperimentResults(
         run_id=run.id,
         experiment=experiment.name,
@@ -133,9 +134,13 @@ def _assemble(
             "min_time_ns": experiment.min_time_ns,
             "precision": plan.precision,
             "budget_s": plan.budget_s,
-            "again": plan.again,
+            # In a duet a side has nothing measured again without the other one.
+            "again": plan.again and not duet,
             "notes": list(events.get("note", ())),
+            # Only where it is not by the seed, as in records that are older than fixed orders.
+            **({} if experiment.order == "seeded" else {"order": experiment.order}),
             "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
+            **duet,
             "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
             **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
             # Only of runs that were disturbed on purpose.
@@ -149,6 +154,12 @@ def _assemble(
             for c in every
         },
     )
+
+
+def _duet(events: Mapping[str, list[Any]], experiment: str) -> dict[str, Any]:
+    """Return the settings of an experiment that two runs measured at the same time; none for others."""
+    found = events["duet"][-1] if events.get("duet") else {}
+    return {"way": "duet", "cpus": found["cpus"]} if experiment in found.get("experiments", ()) else {}
 
 
 def _marked(

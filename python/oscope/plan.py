@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from oscope import instructions
 from oscope.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
@@ -21,6 +21,9 @@ MOST_REPS = 2**32 - 1
 """Samples of a point; they would take years."""
 MOST_SEED = 2**63 - 1
 """What a database's largest integer holds."""
+
+Order = Literal["seeded", "fixed"]
+"""The order of the points in a block: by the plan's seed, or the same in every run (see `schedule`)."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,15 @@ class PlannedExperiment:
     """Every metric of the workload, the headline one first."""
     points: tuple[Factors, ...]
     reps: int
-    """Samples of each point; with a precision, samples of each point in a block."""
+    """Samples of each point; where no number of blocks is set, samples of each point in a block."""
     blocks: int | None
-    """None: as many as the precision needs."""
+    """None: as many as the precision needs, or the budget allows."""
     min_time_ns: int
     workload: Workload
     """With the metrics that are stored: by the instructions clock, counts in place of times."""
     guest: Guest | None = None
     """Where it is measured; None: on this machine."""
+    order: Order = "seeded"
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -103,8 +107,8 @@ class Plan:
 
     @property
     def total(self) -> int | None:
-        """Number of samples, or None where a precision decides."""
-        if self.precision is not None:
+        """Number of samples, or None where a precision or the time decides."""
+        if self.precision is not None or any(e.blocks is None for e in self.experiments):
             return None
         return sum(e.reps * len(e.points) for e in self.experiments)
 
@@ -128,6 +132,7 @@ class Plan:
                     "min_time_ns": e.min_time_ns,
                     "workload": e.workload.to_object(),
                     "guest": None if e.guest is None else e.guest.to_object(),
+                    **({} if e.order == "seeded" else {"order": e.order}),
                 }
                 for e in self.experiments
             ],
@@ -154,6 +159,8 @@ class Plan:
                 workload=Workload.from_object(e["workload"]),
                 # A run that is older than guests has none.
                 guest=Guest.from_object(e["guest"]) if e.get("guest") else None,
+                # A run that is older than fixed orders keeps its own when it is resumed.
+                order=e.get("order", "seeded"),
             )
             for e in data["experiments"]
         )
@@ -337,7 +344,7 @@ def _in_guest(planned: PlannedExperiment, experiment: Experiment, guest: Guest |
     workload = instructions.translate_workload(planned.workload)
     shown = instructions.translate_names(experiment.metrics)
     metrics = _order_metrics(replace(experiment, metrics=shown), workload)
-    return replace(planned, guest=guest, workload=workload, metrics=metrics)
+    return replace(planned, guest=guest, workload=workload, metrics=metrics, order="fixed")
 
 
 def _order_metrics(experiment: Experiment, workload: Workload) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from oscope import atomic_write
 from oscope.catalogue import read_conditions
 from oscope.errors import UsageError
 from oscope.samples import Column, ExperimentResults, Inspected, PointSamples, Results
-from oscope.statistics import summarise_point
+from oscope.statistics import carryover, summarise_point
 
 SCHEMA = "oscope.record/1"
 INSPECTION_SCHEMA = "oscope.inspection/1"
@@ -31,6 +31,7 @@ _REALS = ("raw", "correction")
 def to_record(results: ExperimentResults) -> dict[str, Any]:
     """Return the record of one experiment; numpy arrays in it stand for JSON arrays, NaN for null."""
     points = [p for p in results.points if len(p) or p.skipped is None]
+    moved = carryover.find(results) if results.settings.get("order") == "fixed" else {}
     return {
         "schema": SCHEMA,
         "id": results.run_id,
@@ -51,7 +52,7 @@ def to_record(results: ExperimentResults) -> dict[str, Any]:
             name: {"unit": c.unit, "better": c.better, "doc": c.doc} for name, c in results.metrics.items()
         },
         "covariates": {name: {"unit": c.unit, "doc": c.doc} for name, c in results.covariates.items()},
-        "points": [_point(results, p) for p in points],
+        "points": [_point(results, p, moved) for p in points],
         "skipped": [
             {"factors": dict(p.factors), "reason": p.skipped, "remedy": p.remedy, "notes": list(p.notes)}
             for p in results.points
@@ -217,10 +218,18 @@ def _key(factors: Mapping[str, Any]) -> str:
     return json.dumps(factors, sort_keys=True)
 
 
-def _point(results: ExperimentResults, point: PointSamples) -> dict[str, Any]:
+def _point(
+    results: ExperimentResults,
+    point: PointSamples,
+    moved: Mapping[tuple[carryover.Key, str], carryover.Range],
+) -> dict[str, Any]:
+    key = results.key(point)
     return {
         "factors": dict(point.factors),
-        "metrics": {name: _metric(results, point, name) for name in results.metrics},
+        "metrics": {
+            name: _metric(results, point, name) | _carryover(moved.get((key, name)))
+            for name in results.metrics
+        },
         "notes": list(point.notes),
         **({"traces": [dict(reading) for reading in point.traces]} if point.traces else {}),
         "samples": {
@@ -237,6 +246,10 @@ def _marks(point: PointSamples) -> dict[str, Any]:
         "disturbed": {str(index): name for index, name in point.disturbed},
         "again": list(point.again),
     }
+
+
+def _carryover(moved: carryover.Range | None) -> dict[str, Any]:
+    return {} if moved is None else {"carryover": [moved.low, moved.high]}
 
 
 def _metric(experiment: ExperimentResults, point: PointSamples, name: str) -> dict[str, Any]:

@@ -6,9 +6,10 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from oscope import catalogue, labs
+from oscope import catalogue, instructions, labs
 from oscope.catalogue import Parameter, Workload, bounded_below, format_level
 from oscope.experiment import Experiment, Lab, Level
+from oscope.trace.factor import TRACER
 
 _INDENT = " " * 4
 _NAME_WIDTH = 12
@@ -54,10 +55,14 @@ def describe_experiment(experiment: Experiment, workload: Workload | None, *, wi
         return
     for parameter in (bounded_below(each, experiment.least) for each in workload.parameters):
         yield from _wrapped(parameter.name, _levels(experiment, parameter), width=width)
-    metrics = {metric.name: metric.unit for metric in workload.metrics}
-    yield from _wrapped(
-        "metrics", ", ".join(f"{name} [{unit}]" for name, unit in metrics.items()), width=width
-    )
+    counted = experiment.guest is not None and experiment.guest.clock == "instructions"
+    shown = instructions.translate_workload(workload) if counted else workload
+    metrics = ", ".join(f"{metric.name} [{metric.unit}]" for metric in shown.metrics)
+    yield from _wrapped("metrics", metrics, width=width)
+    changes = instructions.describe_changes(workload)
+    # Under a tracer nothing is measured in a guest.
+    if changes and not counted and TRACER.name not in experiment.full.factors:
+        yield from _wrapped("in a guest", f"with --clock instructions: {changes}", width=width)
     if workload.needs:
         yield from _wrapped("needs", ", ".join(workload.needs), width=width)
     yield from _wrapped("quick", experiment.quick_share, width=width)

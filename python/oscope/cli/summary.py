@@ -19,6 +19,7 @@ from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics
 from oscope.report.build import answers
 from oscope.report.tables import fixed_levels, row_scale, shared_scale
 from oscope.samples import ExperimentResults, Inspected, PointSamples, Results
+from oscope.statistics import carryover
 from oscope.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 
 if TYPE_CHECKING:
@@ -214,9 +215,9 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
-    marks = disturbed.told(experiment)
-    if marks is not None:
-        yield f"note: {marks}"
+    for told in (disturbed.told(experiment), carryover.told(experiment)):
+        if told is not None:
+            yield f"note: {told}"
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:

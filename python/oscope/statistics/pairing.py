@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from oscope.errors import UsageError
 from oscope.experiment import Level
 from oscope.samples import ExperimentResults, PointSamples
+from oscope.statistics import carryover
 from oscope.statistics.machines import KERNEL, MACHINE, refuse, refuse_other_machine
 
 ALLOWED = frozenset({KERNEL, MACHINE})
@@ -63,6 +64,12 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
         b.workload_version,
         "measure both with the same version of Oscope",
     )
+    refuse(
+        "way of measuring (duet: beside the other side)",
+        a.settings.get("way", "alone"),
+        b.settings.get("way", "alone"),
+        "compare two runs that were measured alike",
+    )
     caveats = []
     clocks = _clock_kind(a), _clock_kind(b)
     if None in clocks:
@@ -76,13 +83,27 @@ def refuse_unlike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[s
             b.metrics[name].shown_unit,
             "measure both with the same version",
         )
-    return [*caveats, *refuse_other_machine(a, b, allow)]
+    return [*caveats, *refuse_other_machine(a, b, allow), *carryover.caveats(a, b)]
+
+
+def is_alike(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str] = frozenset()) -> bool:
+    """Say whether figures of `a` and `b` mean the same."""
+    try:
+        refuse_unlike(a, b, allow)
+    except UsageError:
+        return False
+    return True
 
 
 def interleaved(a: ExperimentResults, b: ExperimentResults) -> bool:
-    """Say whether these are runs whose blocks took turns: equal block numbers are neighbours in time."""
+    """Say whether equal block numbers are pairs: blocks that took turns, and so are neighbours in time.
+
+    So are boots that count instructions and measured the same points in the same order, at any time: a count
+    does not drift, and only the system itself can make them differ.
+    """
     names = a.settings.get("interleaved") or ()
-    return names == b.settings.get("interleaved") and {a.run_id, b.run_id} <= set(names)
+    took_turns = names == b.settings.get("interleaved") and {a.run_id, b.run_id} <= set(names)
+    return took_turns or carryover.same_order(a, b)
 
 
 def _clock_kind(results: ExperimentResults) -> str | None:
