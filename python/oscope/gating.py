@@ -29,6 +29,7 @@ from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.effect import LEVEL, Estimate
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 from oscope.statistics.multiplicity import quantity
+from oscope.statistics.quantiles import TailDifference
 
 SCHEMA = "oscope.gate/1"
 MOST_CLUSTERS = 1000
@@ -77,6 +78,15 @@ class Missing:
 
 
 @dataclass(frozen=True)
+class Tail:
+    """A quantile of the slow tail of an experiment that differs."""
+
+    experiment: ExperimentResults
+    """The baseline's."""
+    found: TailDifference
+
+
+@dataclass(frozen=True)
 class Gate:
     """The answers, worst first, and what to keep in mind about them."""
 
@@ -87,6 +97,8 @@ class Gate:
     baseline: tuple[str, ...]
     """Ids of the runs compared with."""
     runs: tuple[str, ...]
+    tails: tuple[Tail, ...] = ()
+    """The slow tails that differ: reported, never judged."""
 
     @property
     def regressed(self) -> tuple[Judged, ...]:
@@ -128,7 +140,7 @@ def judge(
     pairs, missing = _pair(baseline, run)
     pairs = _only(pairs, frozenset(metrics))
     counts = [_tests(a, b) for a, b in pairs]
-    rows, caveats = [], []
+    rows, tails, caveats = [], [], []
     for (a, b), (headlines, others) in zip(pairs, counts, strict=True):
         missing += _missing_points(a, b)
         beside = sum(own for own, _ in counts) - headlines
@@ -138,12 +150,14 @@ def judge(
             _judged(a, row, limit, family[quantity(row.metric) == quantity(a.headline)])
             for row in comparison.rows
         ]
+        tails += [Tail(a, found) for found in comparison.tails if found.different]
         caveats += [f"{a.experiment}: {caveat}" for caveat in comparison.caveats]
         caveats += [f"{s.experiment}: run {s.run_id} is {s.status}" for s in (a, b) if s.status != "done"]
     order = {verdict: place for place, verdict in enumerate(_WORST_FIRST)}
     rows.sort(key=lambda each: (order[each.verdict], -each.worse if isfinite(each.worse) else -float("inf")))
     ids = [tuple(dict.fromkeys(side.run_id for side in sides)) for sides in zip(*pairs, strict=True)]
-    return Gate(limit, tuple(rows), tuple(missing), tuple(dict.fromkeys(caveats)), ids[0], ids[1])
+    notes = tuple(dict.fromkeys(caveats))
+    return Gate(limit, tuple(rows), tuple(missing), notes, ids[0], ids[1], tuple(tails))
 
 
 def to_object(gate: Gate) -> dict[str, Any]:
@@ -161,6 +175,28 @@ def to_object(gate: Gate) -> dict[str, Any]:
             for m in gate.missing
         ],
         "caveats": list(gate.caveats),
+        "tails": [_tail_object(tail) for tail in gate.tails],
+    }
+
+
+def _tail_object(tail: Tail) -> dict[str, Any]:
+    found = tail.found
+    return {
+        "experiment": tail.experiment.experiment,
+        "factors": dict(found.factors),
+        "metric": found.metric,
+        "unit": found.unit,
+        "quantile": found.quantile,
+        "ratio": found.ratio,
+        "difference": found.difference,
+        "ci95": list(found.ci95),
+        "p": found.p,
+        "p_corrected": found.p_corrected,
+        "value_baseline": found.value_a,
+        "value_run": found.value_b,
+        "beyond_baseline": found.beyond_a,
+        "beyond_run": found.beyond_b,
+        "method": found.method,
     }
 
 

@@ -16,7 +16,7 @@ from oscope.errors import OscopeError, UsageError
 from oscope.units import format_share
 
 if TYPE_CHECKING:
-    from oscope.gating import Gate, Judged, Missing
+    from oscope.gating import Gate, Judged, Missing, Tail
     from oscope.samples import Results
 
 _MOST_NAMED = 5
@@ -148,6 +148,12 @@ def row_name(judged: Judged) -> str:
     """Return `syscall.cost getppid loop time_ns`."""
     levels = " ".join(str(level) for level in judged.row.factors.values())
     return " ".join(filter(None, [judged.experiment.experiment, levels, judged.row.metric]))
+
+
+def tail_name(tail: Tail) -> str:
+    """Return `syscall.cost getppid loop time_ns`."""
+    levels = " ".join(str(level) for level in tail.found.factors.values())
+    return " ".join(filter(None, [tail.experiment.experiment, levels, tail.found.metric]))
 
 
 def missing_name(missing: Missing) -> str:

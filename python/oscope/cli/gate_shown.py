@@ -10,15 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from oscope import digits
-from oscope.cli.gate import missing_name, take_more
+from oscope.cli.gate import missing_name, tail_name, take_more
 from oscope.gating import Gate, Judged
 from oscope.report.analysis import levels
+from oscope.statistics.wording import tail_sentence
 from oscope.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
 from oscope.units import format_share
 
 
 def print_gate(gate: Gate, out: Console) -> None:
-    """Print the rows, worst first, what is missing, what cannot be told, caveats, and the sum of all."""
+    """Print the rows, worst first, what is missing, slow tails, what cannot be told, and the sum of all."""
     title = f": {', '.join(gate.runs)} against {', '.join(gate.baseline)}, limit {format_share(gate.limit)}"
     out.print(Text.assemble(("gate", "bold"), title))
     # All that needs a person's eye, however many; of the others as many as there is room for.
@@ -30,6 +31,8 @@ def print_gate(gate: Gate, out: Console) -> None:
         print_prose(hidden, out, style="dim")
     for missing in gate.missing:
         print_prose(f"missing in the run: {missing_name(missing)}", out)
+    for tail in gate.tails:
+        print_prose(f"slow tail of {tail_name(tail)}: {tail_sentence(tail.found)}", out)
     for caveat in gate.caveats:
         print_prose(f"note: {caveat}", out)
     if gate.blind:

@@ -14,6 +14,7 @@ from oscope.clocks import counted
 from oscope.report.analysis import label, levels
 from oscope.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.wording import tail_sentence
 from oscope.terminal import aligned, grid, print_prose, table_width
 from oscope.units import format_share
 
@@ -22,7 +23,10 @@ LARGEST_RATIO = 100
 
 
 def print_comparison(experiment: ExperimentResults, comparison: Comparison, out: Console) -> None:
-    """Print a row for each metric and point, then the differences in words, the verdict, and caveats."""
+    """Print a row for each metric and point, then the differences in words, the verdict, and caveats.
+
+    Of the slow tail there is a line for each quantile that differs, and nothing where none does.
+    """
     title = f": B ({comparison.label_b}) against A ({comparison.label_a})"
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     rows = comparison.rows
@@ -32,6 +36,10 @@ def print_comparison(experiment: ExperimentResults, comparison: Comparison, out:
         # The other metrics of a point mostly say the same; the table has them.
         if row.different == "yes" and row.metric == experiment.headline:
             print_prose(f"{label(experiment, row.factors, varied) or row.metric}: {row.sentence}", out)
+    for tail in comparison.tails:
+        if tail.different:
+            where = label(experiment, tail.factors, varied) or tail.metric
+            print_prose(f"slow tail of {where}: {tail_sentence(tail)}", out)
     print_prose(verdict(comparison), out, style="bold")
     for caveat in comparison.caveats:
         print_prose(f"note: {caveat}", out)
@@ -46,11 +54,7 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
     """Return the table of a comparison: always the answers, and the figures behind them that fit."""
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
-    medians = [
-        aligned([side, *(_median(row, value) for row, value in zip(rows, values, strict=True))])
-        for side, values in (("A", [row.median_a for row in rows]), ("B", [row.median_b for row in rows]))
-    ]
-    columns += medians
+    columns += _medians(rows)
     columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
@@ -86,6 +90,21 @@ def verdict(comparison: Comparison) -> str:
     if unsure:
         told.append(f"whether a difference exceeds {threshold} cannot be told for {unsure}")
     return "; ".join(told)
+
+
+def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
+    """Return the columns of both sides' medians and of their unit, which stands once where both have it."""
+    sides = [[_median(row, value) for value in (row.median_a, row.median_b)] for row in rows]
+    units = []
+    for row, pair in zip(rows, sides, strict=True):
+        numbers, names = zip(*(text.rpartition(" ")[::2] for text in pair), strict=True)
+        shared = names[0] if names[0] == names[1] and all(numbers) else ""
+        # What counts the metric's own name needs no unit.
+        units.append("" if shared == row.metric else shared)
+        if shared:
+            pair[:] = numbers
+    a, b = ([pair[side] for pair in sides] for side in (0, 1))
+    return [aligned(["A", *a]), aligned(["B", *b]), ["unit", *units]]
 
 
 def _median(row: ComparedMetric, value: float) -> str:

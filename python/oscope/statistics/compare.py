@@ -29,8 +29,9 @@ from oscope.statistics.interrupted import Tallies, undisturbed
 from oscope.statistics.machines import label
 from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, is_alike, match_points, refuse_unlike
+from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
 from oscope.statistics.sides import measure
-from oscope.statistics.wording import runs_apart, sentence
+from oscope.statistics.wording import runs_apart, sentence, tail_sentence
 
 Answer = Literal["yes", "no", "cannot tell"]
 
@@ -77,19 +78,26 @@ class Comparison:
     threshold: float
     label_a: str
     label_b: str
+    tails: tuple[TailDifference, ...] = ()
+    """Every quantile of the headline's slow tail that was judged, whether it differs or not."""
 
     @property
     def text(self) -> tuple[str, ...]:
-        """Lines for people: one a row, then the caveats."""
+        """Lines for people: one a row, then tails that differ, then the caveats."""
         lines = [f"{_name(row.factors, row.metric)}: {row.sentence}" for row in self.rows]
-        return (*lines, *(f"note: {caveat}" for caveat in self.caveats))
+        tails = [
+            f"{_name(tail.factors, tail.metric)}: {tail_sentence(tail)}"
+            for tail in self.tails
+            if tail.different
+        ]
+        return (*lines, *tails, *(f"note: {caveat}" for caveat in self.caveats))
 
 
-Known = Callable[[Match, Column], Floats]
-"""Returns the medians of a metric at a point in earlier runs."""
+Known = Callable[[Match, Column, float], Floats]
+"""Returns a quantile of a metric at a point in earlier runs; 0.5 is the median."""
 
 
-def _nothing_known(_: Match, __: Column) -> Floats:
+def _nothing_known(_: Match, __: Column, ___: float) -> Floats:
     return np.zeros(0)
 
 
@@ -119,7 +127,7 @@ def compare_results(
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
     sides, told = (label(a), label(b)), [*caveats, *missing]
-    known = partial(_earlier_medians, a, _comparable_runs(a, b, earlier))
+    known = partial(_earlier_quantiles, a, _comparable_runs(a, b, earlier))
     found = _compare(
         matches,
         metrics,
@@ -183,18 +191,18 @@ def _comparable_runs(
     return [run for run in runs if run.run_id not in {a.run_id, b.run_id} and is_alike(a, run)]
 
 
-def _earlier_medians(
-    a: ExperimentResults, earlier: Sequence[ExperimentResults], match: Match, metric: Column
+def _earlier_quantiles(
+    a: ExperimentResults, earlier: Sequence[ExperimentResults], match: Match, metric: Column, quantile: float
 ) -> Floats:
-    """Return the medians of a point in earlier runs."""
-    medians = []
+    """Return a quantile of a point in earlier runs."""
+    found = []
     for run in earlier:
         key = a.key(match.a, run)
         point = next((point for point in run.points if run.key(point, a) == key), None)
         values = point.metrics.get(metric.name) if point is not None else None
         if values is not None and np.isfinite(values).any():
-            medians.append(float(np.nanmedian(values)))
-    return np.array(medians)
+            found.append(float(np.nanquantile(values, quantile)))
+    return np.array(found)
 
 
 def _comparable(results: ExperimentResults) -> list[Column]:
@@ -225,7 +233,9 @@ def _compare(
                 notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
                 continue
             kept = replace(match, a=a, b=b)
-            result, said = estimate_difference(kept, metric, sides, known(match, metric), same_run=same_run)
+            result, said = estimate_difference(
+                kept, metric, sides, known(match, metric, 0.5), same_run=same_run
+            )
             results.append(result)
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
@@ -243,7 +253,25 @@ def _compare(
         _row(result, float(p), threshold, families[own] + (beside if own else 0))
         for result, p, own in zip(results, corrected, first, strict=True)
     )
-    return Comparison(rows, tuple(notes), threshold, *labels)
+    return Comparison(rows, tuple(notes), threshold, *labels, tails=_tails(results, rows, headline, known))
+
+
+def _tails(
+    results: Sequence[Result], rows: Sequence[ComparedMetric], headline: str, known: Known
+) -> tuple[TailDifference, ...]:
+    """Judge the slow tail of the headline at every point."""
+    return correct_tails(
+        [
+            tail
+            for result, row in zip(results, rows, strict=True)
+            if row.metric == headline
+            for tail in tail_differences(
+                result,
+                partial(known, result.match, result.metric),
+                medians_differ=row.different == "yes",
+            )
+        ]
+    )
 
 
 def _row(result: Result, p_holm: float, threshold: float, tests: int) -> ComparedMetric:

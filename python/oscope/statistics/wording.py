@@ -9,6 +9,7 @@ import numpy as np
 from oscope import clocks, digits
 from oscope.statistics import between_runs, effect
 from oscope.statistics.estimating import Result
+from oscope.statistics.quantiles import TailDifference
 
 _MATTERS: Mapping[str, str] = {
     "yes": "it matters",
@@ -52,6 +53,30 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     if unit == clocks.UNIT and not result.logarithmic:
         change = f"{digits.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
     return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
+
+
+def tail_sentence(tail: TailDifference) -> str:
+    """Say by how much a quantile of the slow tail differs, and how many samples are slower than A's."""
+    low, high = tail.ci95
+    half = (high - low) / 2
+    if np.isnan(tail.ratio):
+        change = f"{digits.format_interval(tail.difference, low, high, tail.unit)} more than A's"
+    else:
+        figure, *ends = (digits.format_value(each, min(half, 1.0), "") for each in (tail.ratio, low, high))
+        change = f"{figure} times A's (95 % interval {' to '.join(ends)})"
+    medians = "though no difference of the medians was found"
+    if tail.medians_differ:
+        medians = "which the difference of the medians does not explain"
+    where = "above" if tail.quantile > 0.5 else "below"
+    return (
+        f"{tail.name} is {change}, {medians}: {_one_in(tail.beyond_b)} of B's samples is {where} A's "
+        f"{tail.name}, {_one_in(tail.beyond_a)} of A's"
+    )
+
+
+def _one_in(share: float) -> str:
+    """Return `1 in 32`, to two digits; `none` of a share of 0."""
+    return f"1 in {float(f'{1 / share:.2g}'):.12g}" if share > 0 else "none"
 
 
 def _quality(ratio: float, better: str | None) -> str:
