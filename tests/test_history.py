@@ -13,10 +13,11 @@ import pytest
 import null_changes
 from cli_driver import CommandLine, described
 from invented_runs import ENVIRONMENT, run
+from oscope.cli.history_shown import autocorrelation
 from oscope.errors import UsageError
 from oscope.history import collect, environment_changes, to_object
-from oscope.statistics import summarise_point
-from oscope.statistics.changes import enough, find_changes
+from oscope.statistics import effect, summarise_point
+from oscope.statistics.changes import enough, find_changes, search
 from oscope.statistics.summary import median_of_point
 
 PLAIN = null_changes.Scenario("plain")
@@ -93,9 +94,60 @@ def test_false_alarms_stay_at_their_nominal_level(series: int) -> None:
     assert stats.binomtest(alarms, 200).proportion_ci(method="wilson").low <= 0.06
 
 
-def test_a_shift_of_two_deviations_is_found_mostly() -> None:
-    found = list(null_changes.outcomes(replace(PLAIN, shift=2), 100, 6))
-    assert sum(each.first(2) is not None for each in found) >= 75
+@pytest.mark.parametrize("correlation", [0.3, 0.6])
+def test_a_level_that_wanders_is_no_change(correlation: float) -> None:
+    from scipy import stats
+
+    scenario = replace(PLAIN, correlation=correlation)
+    alarms = sum(each.any for each in null_changes.outcomes(scenario, 200, 5))
+    assert stats.binomtest(alarms, 200).proportion_ci(method="wilson").low <= 0.08
+
+
+@pytest.mark.parametrize(("shift", "runs", "least"), [(2, 20, 50), (3, 20, 70), (3, 40, 98)])
+def test_a_shift_is_found_mostly(shift: float, runs: int, least: int) -> None:
+    found = list(null_changes.outcomes(replace(PLAIN, shift=shift, runs=runs), 100, 6))
+    assert sum(each.first(2) is not None for each in found) >= least
+
+
+def test_a_large_step_of_a_level_that_wanders_is_found() -> None:
+    scenario = replace(PLAIN, runs=40, shift=5, correlation=0.6)
+    found = list(null_changes.outcomes(scenario, 50, 7))
+    assert sum(each.first(2) is not None for each in found) >= 40
+
+
+def test_a_level_that_steps_up_and_down_again_is_found() -> None:
+    table = step(40, 13, 0.1)
+    table[0, 26:] /= 1.1
+    (found,) = find_changes(table)
+    assert [change.at for change in found] == [13, 26]
+
+
+def test_series_that_wander_are_reported() -> None:
+    wandering = null_changes.simulate(replace(PLAIN, runs=40, correlation=0.8), np.random.default_rng(1))
+    steady = step(40, 40, 0.0, seed=2)
+    (one,), (other,) = search(wandering), search(steady)
+    assert one.is_autocorrelated
+    assert one.r > 0.4
+    assert not other.is_autocorrelated
+    lines = collect([run({"read": float(value)}, place) for place, value in enumerate(wandering[0])])
+    (series,) = to_object("syscall.cost", lines)["lines"][0]["series"]
+    assert series["autocorrelated"]
+    assert series["autocorrelation"] > 0.4
+    sentence = (
+        f"runs are autocorrelated (r = {series['autocorrelation']:.1f}): only larger steps can be found"
+    )
+    assert autocorrelation(lines[0]) == sentence
+
+
+def test_the_interval_of_a_step_is_wider_where_runs_are_autocorrelated() -> None:
+    wandering = null_changes.simulate(replace(PLAIN, runs=40, correlation=0.7), np.random.default_rng(1))
+    wandering[0, 20:] *= 1.2
+    (found,) = search(wandering)
+    (change,) = found.changes
+    independent = effect.welch(*(np.log(wandering[0, side]) for side in (slice(20), slice(20, 40))))
+    assert change.at == 20
+    assert found.r > 0.3
+    assert change.estimate.error > 1.3 * independent.error
 
 
 def test_the_median_is_that_of_the_summary() -> None:

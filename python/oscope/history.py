@@ -16,9 +16,9 @@ import numpy as np
 from oscope.errors import UsageError
 from oscope.experiment import Level, meaningful
 from oscope.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics.changes import Change, enough, find_changes
+from oscope.statistics.changes import Change, enough, search
 from oscope.statistics.machines import KERNEL, kernel_name, kernel_parts, told_apart
-from oscope.statistics.pairing import refuse_unlike
+from oscope.statistics.pairing import is_alike
 from oscope.statistics.summary import median_of_point
 
 SCHEMA = "oscope.history/1"
@@ -76,6 +76,10 @@ class Series:
     changes: tuple[Change, ...]
     is_searched: bool
     """Whether there were runs enough for a change to be found."""
+    r: float = float("nan")
+    """Correlation of a run with the one before, changes apart; NaN where not searched."""
+    is_autocorrelated: bool = False
+    """Whether `r` is larger than independent runs give."""
 
 
 @dataclass
@@ -169,7 +173,7 @@ def _unlike(a: Mapping[str, str], b: Mapping[str, str]) -> dict[str, tuple[str, 
 def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
     """Add a run to the line that it may be compared with, or begin another."""
     bare = replace(run, points=())
-    line = next((line for line in lines if _is_alike(line.runs[0], bare)), None)
+    line = next((line for line in lines if is_alike(line.runs[0], bare, frozenset({KERNEL}))), None)
     if line is None:
         line = Line([])
         lines.append(line)
@@ -179,14 +183,6 @@ def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
         if len(point):
             value = Value(*median_of_point(run, point, metric))
             _values(line, point, metric)[place] = value
-
-
-def _is_alike(first: ExperimentResults, run: ExperimentResults) -> bool:
-    try:
-        refuse_unlike(first, run, frozenset({KERNEL}))
-    except UsageError:
-        return False
-    return True
 
 
 def _values(line: Line, point: PointSamples, metric: str) -> dict[int, Value]:
@@ -213,9 +209,17 @@ def _series(line: Line, looks: int) -> Iterator[Series]:
     if not rows:
         return
     table = np.array([[value.median for value in values] for _, _, values in rows])
-    for (factors, metric, values), changes in zip(rows, find_changes(table, looks=looks), strict=True):
+    for (factors, metric, values), found in zip(rows, search(table, looks=looks), strict=True):
         count = sum(np.isfinite(value.median) for value in values)
-        yield Series(factors, _column(line.runs, metric), values, changes, enough(int(count), looks))
+        yield Series(
+            factors,
+            _column(line.runs, metric),
+            values,
+            found.changes,
+            enough(int(count), looks),
+            found.r,
+            found.is_autocorrelated,
+        )
 
 
 def _column(runs: Sequence[ExperimentResults], metric: str) -> Column:
@@ -258,6 +262,8 @@ def _series_object(line: Line, series: Series) -> dict[str, Any]:
         "ci95": [value.ci95 for value in series.values],
         "n": [value.n for value in series.values],
         "enough_runs": series.is_searched,
+        "autocorrelation": series.r if np.isfinite(series.r) else None,
+        "autocorrelated": series.is_autocorrelated,
         "changes": [
             {
                 "run": line.runs[change.at].run_id,

@@ -44,14 +44,14 @@ def history(
 ) -> int:
     """Show the stored runs of EXPERIMENT in order of time, and where they changed.
 
-    Runs that may not be compared are never in one series. A change is told with its size, the run it began
-    with, and what had changed in the environment there.
+    Runs that may not be compared are never in one series. A change is reported with its size, the run it
+    began with, and what had changed in the environment there; so is a level that wanders from run to run.
     """
     _check(json, figure)
     begin = None if since is None else _date(since)
     wanted = [_level(text) for text in point or ()]
     from oscope import record, terminal
-    from oscope.cli.history_shown import changes, print_history
+    from oscope.cli.history_shown import autocorrelation, changes, print_history
     from oscope.history import collect, to_object
     from oscope.store import Store
 
@@ -65,7 +65,8 @@ def history(
     if figure is not None:
         from oscope.report.history import encode
 
-        texts = [text for line in lines for text in changes(line)]
+        texts = [text for line in lines for text in changes(line)] or ["No change was found."]
+        texts += filter(None, map(autocorrelation, lines))
         figure.write(encode(experiment, lines, texts, Path(figure.name).suffix))
         terminal.print_written(figure, out)
     return DONE

@@ -44,6 +44,9 @@ def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> Non
             print_prose("no change found", out, style="bold")
         for text in told:
             print_prose(text, out, style="bold")
+        wandering = autocorrelation(line)
+        if wandering:
+            print_prose(wandering, out)
         for place, text in kernels.items():
             print_prose(f"kernel changed at {_when(line.runs[place])}: {text}", out)
 
@@ -59,6 +62,17 @@ def changes(line: Line) -> Iterator[str]:
                 f"change: {name}: {_size(series, change)}, from {_when(line.runs[change.at])} on; "
                 f"changed there: {what or 'nothing that is recorded'}"
             )
+
+
+def autocorrelation(line: Line) -> str:
+    """Return a sentence on series whose runs are autocorrelated; empty where there are none."""
+    found = sorted(series.r for series in line.series if series.is_autocorrelated)
+    if not found:
+        return ""
+    low, high = (f"{each:.1f}" for each in (found[0], found[-1]))
+    which = "" if len(found) == len(line.series) else f" in {len(found)} of {len(line.series)} series"
+    r = f"r = {low}" if low == high else f"r = {low} to {high}"
+    return f"runs are autocorrelated{which} ({r}): only larger steps can be found"
 
 
 def _print_series(line: Line, series: Series, kernels: dict[int, str], out: Console) -> None:
