@@ -283,3 +283,20 @@ def test_a_figure_in_several_units_is_one_test() -> None:
         time, cycles = same.rows
         assert time.p_holm == time.p
         assert cycles.p_holm == max(time.p, cycles.p)
+
+
+def test_separate_runs_are_told_what_interleaving_would_find() -> None:
+    a, b = (synthetic.cost(seed=seed, reps=400, blocks=80) for seed in (1, 2))
+    a, b = (replace(each, run_id=f"run{i}", points=each.points[:1]) for i, each in enumerate((a, b)))
+    (note,) = [each for each in compare_results(a, b).caveats if each.startswith("two separate runs")]
+    assert "the store has no other run of this machine" in note
+    assert note.endswith(f": oscope ab PROBE_A PROBE_B {a.experiment}")
+    others = [replace(a, run_id=f"other{i}") for i in range(12)]
+    (note,) = [e for e in compare_results(a, b, earlier=others).caveats if e.startswith("two separate runs")]
+    assert "by the 12 newest runs of this machine" in note
+    guests = [
+        replace(each, environment={**each.environment, "guest": {"kernel": {"name": "k"}}}) for each in (a, b)
+    ]
+    assert any(each.endswith(f"oscope kernel ab {a.experiment}") for each in compare_results(*guests).caveats)
+    together = [replace(each, settings={**each.settings, "interleaved": ["run0", "run1"]}) for each in (a, b)]
+    assert not any(each.startswith("two separate runs") for each in compare_results(*together).caveats)

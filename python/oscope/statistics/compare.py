@@ -31,7 +31,7 @@ from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, is_alike, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
 from oscope.statistics.sides import measure
-from oscope.statistics.wording import runs_apart, sentence, tail_sentence
+from oscope.statistics.wording import sentence, separate_runs, tail_sentence
 
 Answer = Literal["yes", "no", "cannot tell"]
 
@@ -138,6 +138,7 @@ def compare_results(
         headline=a.headline,
         known=known,
         beside=beside,
+        command=_interleaved_command(a),
     )
     rows, depend = carryover.judge(found.rows, a, b, paired=paired)
     return replace(found, rows=rows, caveats=(*found.caveats, *depend))
@@ -184,6 +185,13 @@ def compare_points(
     return _compare([match], [metric], sides, threshold, [], same_run=same_run, headline=metric.name).rows[0]
 
 
+def _interleaved_command(a: ExperimentResults) -> str:
+    """Return the command that measures such sides interleaved."""
+    if a.environment.get("guest"):
+        return f"oscope kernel ab {a.experiment}"
+    return f"oscope ab PROBE_A PROBE_B {a.experiment}"
+
+
 def _comparable_runs(
     a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]
 ) -> list[ExperimentResults]:
@@ -221,6 +229,7 @@ def _compare(
     headline: str,
     known: Known = _nothing_known,
     beside: int = 0,
+    command: str = "oscope ab",
 ) -> Comparison:
     if not threshold > 0:
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
@@ -245,7 +254,7 @@ def _compare(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
     notes.update(dict.fromkeys(tallies.notes))
-    notes.update(dict.fromkeys(runs_apart(results)))
+    notes.update(dict.fromkeys(separate_runs(results, command)))
     first = [quantity(result.metric.name) == quantity(headline) for result in results]
     corrected = correct([result.estimate.p for result in results], tests, first, beside)
     families = {own: len({test for test, of in zip(tests, first, strict=True) if of == own}) for own in first}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -86,33 +86,49 @@ def _quality(ratio: float, better: str | None) -> str:
     return f", {'better' if (ratio < 1) == (better == 'less') else 'worse'}"
 
 
-def runs_apart(results: Sequence[Result]) -> Iterator[str]:
-    """Say how much runs differ that lie apart, and what sides measured in turns would have shown."""
+def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
+    """Report how much separate runs differ here, and what interleaved sides would have found.
+
+    `command` is the one that measures the sides interleaved.
+    """
     own = [result for result in results if result.between != between_runs.NONE]
     if not own:
         return
     spreads = [result.between for result in own]
-    deviations = [spread.deviation for spread in spreads]
-    span = " to ".join(dict.fromkeys(map(digits.format_share, (min(deviations), max(deviations)))))
     fewest = min(spread.runs for spread in spreads)
-    if fewest >= between_runs.ASSUMED_RUNS:
-        source = f"as the {fewest} newest of this machine show"
-    else:
-        have = f"only {fewest}" if fewest else "no"
-        source = f"as these two wander; the store has {have} others of this machine to show it"
-    yield f"the runs lie apart, and runs differ by {span} for that alone ({source})"
-    turns = [share for result in own if (share := _in_turns(result)) is not None]
-    if turns:
-        found = digits.format_share(float(np.median(turns)))
-        yield f"measured in turns, as by `oscope ab`, a difference of about {found} would be found"
+    source = f"the {fewest} newest runs of this machine"
+    if fewest < between_runs.ASSUMED_RUNS:
+        others = "no other run" if not fewest else f"only {fewest} other run{'s' if fewest > 1 else ''}"
+        source = f"how much these two wander; the store has {others} of this machine"
+    text = f"two separate runs: runs differ by {_span(spread.deviation for spread in spreads)} here"
+    text += f" though nothing was changed (by {source})"
+    both = [
+        (interleaved, result.ratio(result.estimate.detectable(effect.LEVEL)) - 1)
+        for result in own
+        if (interleaved := _interleaved(result)) is not None
+    ]
+    # Where each block alone is as uncertain as runs are, interleaving promises nothing.
+    if both and (better := float(np.median([x for x, _ in both]))) < (
+        now := float(np.median([x for _, x in both]))
+    ):
+        text += (
+            f"; interleaved, the same time would find {digits.format_share(better)} "
+            f"in place of {digits.format_share(now)}: {command}"
+        )
+    yield text
 
 
-def _in_turns(result: Result) -> float | None:
-    """Return the relative difference that as many pairs of neighbouring blocks would have told, or None."""
+def _span(shares: Iterable[float]) -> str:
+    found = [float(f"{share:.2g}") for share in shares]
+    return " to ".join(dict.fromkeys(map(digits.format_share, (min(found), max(found)))))
+
+
+def _interleaved(result: Result) -> float | None:
+    """Return the relative difference that as many pairs of neighbouring blocks would have found, or None."""
     values = result.a.value if len(result.a.value) <= len(result.b.value) else result.b.value
     pairs = len(values) // 2
     if pairs < effect.SIGNS_FROM or not result.logarithmic:
         return None
     found = effect.paired(values[1 : 2 * pairs : 2] - values[: 2 * pairs : 2])
-    # Neighbours of one run are half as many pairs as two such runs would have had in turns.
+    # Neighbours of one run are half as many pairs as two such runs would have had interleaved.
     return float(np.expm1(found.detectable(effect.LEVEL) / np.sqrt(2)))
