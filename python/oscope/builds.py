@@ -1,12 +1,14 @@
-"""The same measurement by two builds of the probe, their blocks in turns: what a change of the probe does."""
+"""The same measurement by two builds of the probe, in turns or as a duet: what a change of the probe does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from oscope import catalogue
+from oscope.duet_cpus import DuetPlacement, is_possible, why_not
 from oscope.errors import UsageError
 from oscope.experiment import Experiment, Level
 from oscope.plan import Plan, draw_seed, make_plan
@@ -14,6 +16,60 @@ from oscope.plan import Plan, draw_seed, make_plan
 BLOCK_REPS = 5
 """Samples of each point in a block: a process starts in milliseconds, and many pairs tell more than long
 ones."""
+
+BuildsWay = Literal["auto", "interleaved", "duet"]
+"""How both builds are measured; auto: what finds a smaller difference, by the machine's certificate."""
+
+_USUAL_S = 10.0
+"""Measuring time at which the ways are compared where none is given."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """How two builds are measured."""
+
+    duet: frozenset[str] = frozenset()
+    """The experiments that both measure at the same time."""
+    notes: tuple[str, ...] = ()
+    """For people: what was chosen, and why."""
+
+
+def choose_way(
+    plan: Plan, way: BuildsWay, calibrated: Mapping[str, Any] | None = None, seconds: float | None = None
+) -> Chosen:
+    """Choose for each experiment of `plan` whether it is measured as a duet; else it is interleaved.
+
+    `calibrated` is the machine's newest calibration in brief, which decides where `way` is auto: by what
+    either finds in `seconds`, shared by all points. Raises UsageError where a duet is demanded and this
+    process may use too few CPUs.
+    """
+    if way == "duet":
+        # Raises where it cannot be.
+        DuetPlacement()
+        reasons = {each.name: why_not(each) for each in plan.experiments}
+        return Chosen(
+            frozenset(name for name, reason in reasons.items() if reason is None),
+            tuple(f"{name} is measured interleaved: {reason}" for name, reason in reasons.items() if reason),
+        )
+    if way == "interleaved" or calibrated is None or not is_possible():
+        return Chosen()
+    from oscope.calibration import certificate
+
+    entries = certificate.from_object(calibrated.get("certificate", ()))
+    points = sum(len(each.points) for each in plan.experiments)
+    share = (_USUAL_S if seconds is None else seconds) / points
+    chosen = frozenset(
+        each.name
+        for each in plan.experiments
+        if why_not(each) is None and certificate.duet_is_better(entries, each.name, share)
+    )
+    return Chosen(
+        chosen,
+        tuple(
+            f"{name}: both builds at the same time (duet), which finds smaller differences on this machine"
+            for name in sorted(chosen)
+        ),
+    )
 
 
 def find_build(text: str) -> Path:

@@ -1,19 +1,22 @@
 """Carries out several plans of the same measurements at once, so that drift hits all of them alike.
 
-Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block. By
-the wall clock every side runs the iterations that the first to measure a point decided on; by the
-instructions clock each probe decides alike. So the sides differ in nothing but where they are measured.
+Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block;
+those of a duet are measured at the same time, on two CPUs (`oscope.duet`). By the wall clock every side runs
+the iterations that the first to measure a point decided on; by the instructions clock each probe decides
+alike. So the sides differ in nothing but where they are measured.
 """
 
 from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from oscope.duet import Duet, DuetSide, check_duet
+from oscope.duet_cpus import Cpus, DuetPlacement
 from oscope.errors import UsageError
 from oscope.execution import Outcome, begin, check_places, failing_told, finish, make_turns
 from oscope.injection.during import Disturbing
@@ -33,24 +36,33 @@ def execute_side_by_side(
     listener: Listener | None = None,
     *,
     builds: Sequence[Path] | None = None,
+    duet: Collection[str] = (),
+    cpus: Cpus | None = None,
 ) -> tuple[Outcome, ...]:
     """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
 
     The plans are alike but for the guests of their experiments, and for delays that are injected into their
-    measured regions. `builds` are the probes that measure them; None: the usual one for all. A budget holds
-    for all sides together, and ends them after a block that all have measured. The first SIGINT or SIGTERM
-    ends all runs early, with everything measured kept. Raises UsageError where the plans are not alike, and
-    what `oscope.execution.execute` raises.
+    measured regions. `builds` are the probes that measure them; None: the usual one for all. `duet` names
+    the experiments that both of two sides measure at the same time, on `cpus`; None: the two that suit best
+    and leave one to the laboratory. A budget holds for all sides together, and ends them after a block that
+    all have measured. The first SIGINT or SIGTERM ends all runs early, with everything measured kept.
+
+    Raises UsageError where the plans are not alike, or where there can be no duet, and what
+    `oscope.execution.execute` raises.
     """
     _check_alike(plans)
+    check_duet(plans, duet)
     paths = [find_probe()] * len(plans) if builds is None else builds
     with ExitStack() as stack:
-        placement = stack.enter_context(Placement())
+        seats = DuetPlacement(cpus) if duet else None
+        placement = stack.enter_context(seats or Placement())
         sides: list[Turns] = []
         for plan, path in zip(plans, paths, strict=True):
-            sides.append(make_turns(placement, path))
+            sides.append(make_turns(placement, path, DuetSide if duet else Turns))
             stack.callback(sides[-1].kill)
             check_places(plan, sides[-1])
+        partners = [side for side in sides if isinstance(side, DuetSide)]
+        both = None if seats is None else stack.enter_context(Duet(partners, seats.cpus))
         stack.enter_context(Interruption(lambda: _interrupt(sides)))
         shown = _Together(listener or Silence(), plans)
         with ExitStack() as begun:
@@ -59,20 +71,30 @@ def execute_side_by_side(
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
                 begun.enter_context(failing_told(turns))
                 begun.enter_context(Disturbing(plan.injection, placement).of(turns))
-            names = [turns.recorder.run_id for turns in sides]
-            for turns in sides:
-                turns.recorder.add_event("interleaved", names)
+            _mark(sides, seats, duet)
             budget_s, count = plans[0].budget_s, len(plans[0].experiments)
             end = None if budget_s is None else time.monotonic() + budget_s
             for number in range(count):
                 # Each with an equal share of what is left.
                 now = time.monotonic()
                 deadline = float("inf") if end is None else now + (end - now) / (count - number)
-                _measure([plan.experiments[number] for plan in plans], plans, sides, deadline)
+                own = [plan.experiments[number] for plan in plans]
+                _measure(own, plans, sides, deadline, both if own[0].name in duet else None)
         outcomes = [finish(turns) for turns in sides]
     return tuple(
         replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
     )
+
+
+def _mark(sides: Sequence[Turns], seats: DuetPlacement | None, duet: Collection[str]) -> None:
+    """Record how the runs belong together."""
+    names = [turns.recorder.run_id for turns in sides]
+    for turns in sides:
+        turns.recorder.add_event("interleaved", names)
+        if seats is not None:
+            turns.recorder.add_event("duet", {"cpus": list(seats.cpus), "experiments": sorted(duet)})
+            if seats.note is not None:
+                turns.note(seats.note)
 
 
 def _interrupt(sides: Sequence[Turns]) -> None:
@@ -107,6 +129,7 @@ def _measure(
     plans: Sequence[Plan],
     sides: Sequence[Turns],
     deadline: float,
+    duet: Duet | None,
 ) -> None:
     """Measure all blocks of an experiment on all sides, or those begun before the deadline."""
     blocks = experiments[0].blocks
@@ -118,19 +141,26 @@ def _measure(
         )
         # The first that is interrupted is the last.
         if not all(
-            _take(ones[side], experiments[side], sides, side)
+            duet.take(ones[0], experiments, [plans[0].seed, block, number])
+            if duet is not None
+            else _take_in_turns(ones, experiments, sides, [plans[0].seed, block, number])
             for number, ones in enumerate(together)
-            for side in _order(plans[0].seed, block, number, len(sides))
         ):
             break
     for turns in sides:
         turns.end()
 
 
-def _order(seed: int, block: int, number: int, count: int) -> list[int]:
+def _take_in_turns(
+    ones: Sequence[Pass],
+    experiments: Sequence[PlannedExperiment],
+    sides: Sequence[Turns],
+    source: Sequence[int],
+) -> bool:
     import numpy as np
 
-    return [int(side) for side in np.random.default_rng([seed, block, number]).permutation(count)]
+    order = np.random.default_rng(source).permutation(len(sides))
+    return all(_take(ones[side], experiments[side], sides, side) for side in map(int, order))
 
 
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[Turns], side: int) -> bool:

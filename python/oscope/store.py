@@ -6,6 +6,7 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `environment`, `environment_after`, `laboratory`: objects, at each start and end;
 - `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
 - `interleaved`: ids of the runs, itself among them, whose blocks took turns;
+- `duet`: `{"cpus", "experiments"}`, names of those that the two runs measured at the same time on these CPUs;
 - `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
   (where each cause acted, or null) and the `phases` of each (see `oscope.injection`);
 - `calibration`: the rates of error that `oscope calibrate` found, with the `machine` that it was (see

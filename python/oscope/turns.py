@@ -63,6 +63,8 @@ class Turns:
         self.interrupted = False
         self.make_inject: Callable[[], Mapping[str, object] | None] = lambda: None
         """Returns what the next request injects into its measured region."""
+        self.cpu: int | None = None
+        """The CPU that requests are pinned to; None: the one that the probe takes."""
         self.recorder: Recorder
         self.listener: Listener
         self._probe = self._local.start()
@@ -241,23 +243,32 @@ class Turns:
 
         A tracer watches processes by their numbers, and shall see a new one begin; a guest is booted anew.
         """
+        error = self._try_renewal()
+        if error is not None:
+            self._stop_renewing(error)
+
+    def _stop_renewing(self, error: ProbeError) -> None:
+        if self.interrupted:
+            raise error
+        self._kill_process()
+        self._may_renew = False
+        self.note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
+
+    def _try_renewal(self) -> ProbeError | None:
+        """Renew or end the process, and return why that failed. Nothing is stored: any thread may do it."""
         probe, self._used = self._probe, False
         if probe is None:
-            return
+            return None
         can = probe.hello.renews and self._may_renew and self._place is self._local
         if not can or self._attachment.tracing:
             self.end_process()
-            return
+            return None
         try:
             self._local.renew(probe)
         except ProbeError as error:
-            if self.interrupted:
-                raise
-            self._kill_process()
-            self._may_renew = False
-            self.note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
-        else:
-            self.recorder.begin_process(self._place.environment(probe))
+            return error
+        self.recorder.begin_process(self._place.environment(probe))
+        return None
 
     def _hold(self, probe: Probe) -> None:
         """Have a signal end a probe that has not greeted yet, such as a guest that boots."""
@@ -292,19 +303,9 @@ class Turns:
         probe = self._begin_process(point, block)
         if probe is None:
             return
-        self._requests += 1
-        request = Request(
-            id=self._requests,
-            workload=point.experiment.workload.name,
-            params={name: level for name, level in point.factors.items() if name != TRACER.name},
-            reps=point.missing(block),
-            # Where instructions are counted the probe decides alike each time, and boots do the same.
-            iterations=None if counts_instructions(point.experiment) else point.iterations,
-            min_time_ns=point.experiment.min_time_ns,
-            inject=self.make_inject(),
-        )
+        request = self._next_request(point, point.missing(block))
         self._tell_progress(point, block)
-        answers = probe.run(request, silence_limit_s=self._place.slowness * _silence_limit_s(point, request))
+        answers = probe.run(request, silence_limit_s=self._patience_s(point, request))
         try:
             if self._attachment.tracing:
                 # Believed only once it is known that the tracer was there to the end.
@@ -314,6 +315,23 @@ class Turns:
                     self._store(point, block, events)
         except ProbeError as error:
             self._lose(point, block, error)
+
+    def _next_request(self, point: PointState, reps: int) -> Request:
+        self._requests += 1
+        return Request(
+            id=self._requests,
+            workload=point.experiment.workload.name,
+            params={name: level for name, level in point.factors.items() if name != TRACER.name},
+            reps=reps,
+            # Where instructions are counted the probe decides alike each time, and boots do the same.
+            iterations=None if counts_instructions(point.experiment) else point.iterations,
+            min_time_ns=point.experiment.min_time_ns,
+            cpu=self.cpu,
+            inject=self.make_inject(),
+        )
+
+    def _patience_s(self, point: PointState, request: Request) -> float:
+        return self._place.slowness * _silence_limit_s(point, request)
 
     def _take_traced(self, point: PointState, block: int, answers: list[tuple[Event, ...]]) -> None:
         lost = self._attachment.lost()

@@ -5,6 +5,7 @@ of equal measurements show (`Observed`), for each class of work:
 
 - interleaved: the standard error of the median of the pairs' differences falls with the square root of the
   pairs. Where the trials scatter by more than their own errors say, it is larger by that much.
+- duet: as interleaved, but both sides of a pair are measured at the same time, on two CPUs.
 - separate runs: the medians of runs differ, though nothing was changed, by a deviation that more time within
   the runs does not lower. It rests on as many runs as the calibration made.
 
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from oscope.calibration.trials import Observed, Trial
+from oscope.calibration.wanted import DUET, WAYS
 from oscope.samples import ExperimentResults
 from oscope.statistics import effect
 from oscope.statistics.effect import Estimate
@@ -31,6 +33,7 @@ from oscope.statistics.sides import measure
 POWER = 0.9
 TIMES_S = (1.0, 10.0, 60.0, 600.0)
 """Measuring times of a curve, both sides together."""
+INTERLEAVED = WAYS[0]
 FEWEST_PAIRS = 5
 FEWEST_RUNS = 3
 """Fewer runs do not show how much runs differ."""
@@ -45,14 +48,16 @@ class Entry:
     subject: str
     metric: str
     pair_s: float
-    """Seconds from one interleaved pair of blocks to the next."""
+    """Seconds from one pair of blocks to the next."""
     pair_error: float
-    """Relative standard error of the interleaved difference, times the square root of the pairs."""
+    """Relative standard error of the pairs' difference, times the square root of the pairs."""
     block_error: float
     """Relative standard error of the median of a run, times the square root of its blocks."""
     run_deviation: float
     """Relative standard deviation of the medians of separate runs; NaN where there were too few."""
     runs: int
+    way: str = INTERLEAVED
+    """How the pairs were measured: interleaved or duet."""
 
     @property
     def experiment(self) -> str:
@@ -60,11 +65,14 @@ class Entry:
         return self.subject.split(" ", 1)[0]
 
     def pairs_in(self, seconds: float) -> int:
-        """Return how many interleaved pairs so much time holds."""
+        """Return how many pairs so much time holds."""
         return int(seconds / self.pair_s)
 
     def interleaved(self, seconds: float) -> float:
-        """Return the smallest relative effect found in so many seconds, both sides together; inf: none."""
+        """Return the smallest relative effect found in so many seconds, both sides together; inf: none.
+
+        Of an entry whose way is duet: by a duet.
+        """
         return self._of_pairs(self.pairs_in(seconds))
 
     def separate(self, seconds: float) -> float:
@@ -77,7 +85,7 @@ class Entry:
         return _reach(sqrt(2) * max(within, between), freedom)
 
     def pairs_for(self, wanted: float) -> int | None:
-        """Return how many interleaved pairs find an effect of `wanted`; None: more than days hold."""
+        """Return how many pairs find an effect of `wanted`; None: more than days hold."""
         low, high = FEWEST_PAIRS, FEWEST_PAIRS
         while self._of_pairs(high) > wanted:
             low, high = high, 2 * high
@@ -135,16 +143,18 @@ def observe(a: ExperimentResults, b: ExperimentResults, *, interleaved: bool) ->
 
 def entries(trials: Iterable[Trial]) -> tuple[Entry, ...]:
     """Return what trials show of each class of work, the pairs of equal sides."""
-    by_subject: dict[tuple[str, str], list[tuple[Trial, Observed]]] = {}
+    by_subject: dict[tuple[str, str, str], list[tuple[Trial, Observed]]] = {}
     for trial in trials:
         if not trial.effect and trial.observed is not None:
-            own = by_subject.setdefault((trial.subject, trial.metric), [])
+            # Separate runs of one side show what those of interleaved ones do: nothing ran beside them.
+            way = DUET if trial.way == DUET else INTERLEAVED
+            own = by_subject.setdefault((trial.subject, trial.metric, way), [])
             own.append((trial, trial.observed))
     return tuple(_entries(by_subject))
 
 
-def _entries(by_subject: Mapping[tuple[str, str], list[tuple[Trial, Observed]]]) -> Iterator[Entry]:
-    for (subject, metric), seen in by_subject.items():
+def _entries(by_subject: Mapping[tuple[str, str, str], list[tuple[Trial, Observed]]]) -> Iterator[Entry]:
+    for (subject, metric, way), seen in by_subject.items():
         together = [(trial, one) for trial, one in seen if one.pairs >= FEWEST_PAIRS]
         if not together:
             continue
@@ -160,6 +170,7 @@ def _entries(by_subject: Mapping[tuple[str, str], list[tuple[Trial, Observed]]])
             block_error=sqrt(float(np.mean([one.block_error**2 for _, one in seen]))),
             run_deviation=deviation,
             runs=len(medians),
+            way=way,
         )
 
 
@@ -192,8 +203,9 @@ def to_object(found: Iterable[Entry]) -> list[dict[str, Any]]:
                 **{
                     way: reach if np.isfinite(reach) else None
                     for way, reach in (
-                        ("interleaved", entry.interleaved(seconds)),
-                        ("separate", entry.separate(seconds)),
+                        (entry.way, entry.interleaved(seconds)),
+                        # Runs that had a partner beside them show nothing of those that have none.
+                        *((("separate", entry.separate(seconds)),) if entry.way == INTERLEAVED else ()),
                     )
                 },
             }
@@ -218,17 +230,33 @@ def from_object(data: Iterable[Mapping[str, Any]]) -> tuple[Entry, ...]:
             number(each, "block_error"),
             number(each, "run_deviation"),
             each["runs"],
+            each.get("way", INTERLEAVED),
         )
         for each in data
     )
 
 
-def entry_for(found: Iterable[Entry], experiment: str) -> tuple[Entry, bool] | None:
+def duet_is_better(found: Iterable[Entry], experiment: str, seconds: float) -> bool:
+    """Say whether a duet finds a smaller effect in so many seconds than interleaved sides.
+
+    By the worst of the classes of work of this experiment that were measured in both ways; False: none was.
+    """
+    reach: dict[str, dict[str, float]] = {DUET: {}, INTERLEAVED: {}}
+    for entry in found:
+        if entry.experiment == experiment:
+            reach[entry.way][entry.subject] = entry.interleaved(seconds)
+    both = reach[DUET].keys() & reach[INTERLEAVED].keys()
+    return bool(both) and max(reach[DUET][each] for each in both) < max(
+        reach[INTERLEAVED][each] for each in both
+    )
+
+
+def entry_for(found: Iterable[Entry], experiment: str, way: str = INTERLEAVED) -> tuple[Entry, bool] | None:
     """Return what holds for an experiment, and whether that was measured; else the worst of the others.
 
-    None where nothing was calibrated.
+    None where nothing was calibrated in this way.
     """
-    every = tuple(found)
+    every = tuple(entry for entry in found if entry.way == way)
     own = [entry for entry in every if entry.experiment == experiment]
     if own:
         return max(own, key=lambda entry: entry.pair_error), True

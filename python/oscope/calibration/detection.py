@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from oscope.calibration import certificate
-from oscope.calibration.certificate import POWER, TIMES_S, Entry
-from oscope.calibration.wanted import QUICK_REPS
+from oscope.calibration.certificate import INTERLEAVED, POWER, TIMES_S, Entry
+from oscope.calibration.wanted import DUET, QUICK_REPS
 from oscope.digits import format_share
 from oscope.errors import UsageError
 from oscope.plan import Plan, PlannedExperiment, counts_instructions
@@ -45,14 +45,18 @@ def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) ->
     return Sized(replace(plan, experiments=tuple(sized)), tuple(notes))
 
 
-def size_interleaved(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) -> Sized:
+def size_interleaved(
+    plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None, duet: Collection[str] = ()
+) -> Sized:
     """Return the plan of one of two interleaved sides, with the time in which `wanted` is found as budget.
 
-    Raises UsageError where there is no calibration, or where no such time is reasonable.
+    `duet` names the experiments that both sides measure at the same time. Raises UsageError where there is no
+    calibration, or where no such time is reasonable.
     """
     total, notes = 0.0, []
     for experiment in plan.experiments:
-        entry, assumed = _entry(experiment, calibrated)
+        way = DUET if experiment.name in duet else INTERLEAVED
+        entry, assumed = _entry(experiment, calibrated, way)
         pairs = entry.pairs_for(wanted)
         if pairs is None:
             raise UsageError(
@@ -62,7 +66,7 @@ def size_interleaved(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | 
         seconds = pairs * entry.pair_s * len(experiment.points)
         total += seconds
         notes.append(
-            f"{experiment.name}: {pairs} interleaved pairs of blocks at each of {_points(experiment)}, "
+            f"{experiment.name}: {pairs} {way} pairs of blocks at each of {_points(experiment)}, "
             f"{about(seconds)}; a difference of {format_share(wanted)} is found in {POWER:.0%} of "
             f"cases{assumed}"
         )
@@ -77,17 +81,20 @@ def about(seconds: float) -> str:
     return f"about {max(seconds, 0.1):.2g} s" if seconds < 100 else f"about {seconds:.0f} s"
 
 
-def _entry(experiment: PlannedExperiment, calibrated: Mapping[str, Any] | None) -> tuple[Entry, str]:
+def _entry(
+    experiment: PlannedExperiment, calibrated: Mapping[str, Any] | None, way: str = INTERLEAVED
+) -> tuple[Entry, str]:
     if counts_instructions(experiment):
         raise UsageError(
             f"{experiment.name} counts instructions, which repeat: --detect has nothing to choose",
             remedy="give --reps",
         )
     entries = certificate.from_object((calibrated or {}).get("certificate", ()))
-    found = certificate.entry_for(entries, experiment.name)
+    found = certificate.entry_for(entries, experiment.name, way)
     if found is None:
         raise UsageError(
-            "--detect needs to know how measurements vary on this machine, and it was not calibrated",
+            f"--detect needs to know how {'duet ' if way == DUET else ''}measurements vary on this machine, "
+            "and it was not calibrated",
             remedy="run `oscope calibrate --quick`, which takes 2 minutes",
         )
     entry, own = found

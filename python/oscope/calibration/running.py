@@ -17,7 +17,9 @@ from oscope import catalogue, labs
 from oscope.calibration.certificate import observe
 from oscope.calibration.methods import judge
 from oscope.calibration.trials import Trial
-from oscope.calibration.wanted import Subject, Wanted, Way
+from oscope.calibration.wanted import DUET, Subject, Wanted, Way
+from oscope.duet import doubled
+from oscope.duet_cpus import Cpus, why_not
 from oscope.errors import OscopeError
 from oscope.execution import Outcome, execute
 from oscope.injection.during import Disturbing
@@ -45,20 +47,27 @@ class _Pair:
     subject: Subject
     way: Way
     effect: float
+    cpus: Cpus | None
+    """Of a duet."""
 
 
-def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Iterator[Trial]:
+def measure(
+    wanted: Wanted, listener: Listener, keep: Path | None = None, *, cpus: Cpus | None = None
+) -> Iterator[Trial]:
     """Measure the pairs in random order, and yield each one as it is judged.
 
-    The runs go into the store `keep`, or into one that is deleted. Raises KeyboardInterrupt after a signal,
-    OscopeError where a pair cannot be measured.
+    The runs go into the store `keep`, or into one that is deleted. `cpus` are those of the sides of duets;
+    None: those that suit best. Work that cannot be measured as a duet is left out of these. Raises
+    KeyboardInterrupt after a signal, OscopeError where a pair cannot be measured.
     """
     wanted.check()
     random = np.random.default_rng(wanted.seed)
+    plans = {subject.name: _plan(subject, wanted, 0) for subject in wanted.subjects}
     effects = (*((0.0,) if wanted.equal else ()), *wanted.effects)
     pairs = [
-        _Pair(subject, way, effect)
+        _Pair(subject, way, effect, cpus)
         for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, effects)
+        if way != DUET or why_not(plans[subject.name].experiments[0]) is None
         for _ in range(wanted.pairs)
     ]
     if wanted.seconds is None:
@@ -68,7 +77,6 @@ def measure(wanted: Wanted, listener: Listener, keep: Path | None = None) -> Ite
         pairs = [pair for number in range(wanted.pairs) for pair in pairs[number :: wanted.pairs]]
     with contextlib.ExitStack() as stack:
         stack.enter_context(_loaded(wanted))
-        plans = {subject.name: _plan(subject, wanted, 0) for subject in wanted.subjects}
         times: dict[str, float] = {}
         for number, pair in enumerate(pairs):
             listener.trial(number, len(pairs), pair.subject.name)
@@ -162,8 +170,11 @@ def _trial(pair: _Pair, plan: Plan, store: Store, iteration_ns: float) -> Trial:
         # Both by the code that can delay, so that they differ in the delay alone.
         plan, slowed = _delayed(plan, 0.0), _delayed(plan, pair.effect * iteration_ns)
     begun = time.monotonic()
-    if pair.way == "interleaved":
-        outcomes = execute_side_by_side([plan, slowed], store)
+    paired = pair.way in ("interleaved", DUET)
+    if paired:
+        names = [each.name for each in plan.experiments] if pair.way == DUET else []
+        sides = [doubled(side, names) for side in (plan, slowed)]
+        outcomes = execute_side_by_side(sides, store, duet=names, cpus=pair.cpus)
         a, b = (_results(outcome, store) for outcome in outcomes)
     elif plan.seed % 2:
         a, b = _run(plan, store), _run(slowed, store)
@@ -182,5 +193,5 @@ def _trial(pair: _Pair, plan: Plan, store: Store, iteration_ns: float) -> Trial:
         detectable=detectable,
         seconds=seconds,
         verdicts=verdicts,
-        observed=observe(a, b, interleaved=pair.way == "interleaved"),
+        observed=observe(a, b, interleaved=paired),
     )

@@ -9,10 +9,13 @@ from typing import Any, Literal
 from oscope.errors import UsageError
 from oscope.experiment import Level
 
-Way = Literal["interleaved", "in sequence"]
+Way = Literal["interleaved", "in sequence", "duet"]
 
 WAYS: tuple[Way, ...] = ("interleaved", "in sequence")
 """How the two sides of a pair are measured: their blocks in turns, or one run after the other."""
+
+DUET: Way = "duet"
+"""Or both at the same time, on two CPUs (`oscope.duet`), where the machine has enough of them."""
 
 LOADS = ("none", "sibling", "memory")
 """What else the machine does meanwhile: nothing, or what `oscope inject` calls so, in phases."""
@@ -23,6 +26,8 @@ _MOST_EFFECT = 10.0
 QUICK_PAIRS = 6
 """Runs of each subject in a quick calibration, spread over its length: they show how much runs differ."""
 QUICK_SECONDS = 3.5
+QUICK_BOTH_SECONDS = 2.5
+"""Where duets are measured as well."""
 QUICK_REPS = 5
 """Samples of a side in a block; as few as `oscope ab` takes, since many pairs of blocks show more."""
 
@@ -82,7 +87,8 @@ class Wanted:
             raise UsageError(f"--blocks {self.blocks} shows no spread", remedy="give 2 or more")
         if self.reps < 1:
             raise UsageError(f"--reps {self.reps} measures nothing", remedy="give 1 or more")
-        if self.seconds is not None and (self.ways != WAYS[:1] or self.effects or self.seconds <= 0):
+        paired = {*self.ways} <= {WAYS[0], DUET}
+        if self.seconds is not None and (not paired or self.effects or self.seconds <= 0):
             raise UsageError(
                 "a time is given to interleaved pairs of equal sides only", remedy="give a number of blocks"
             )
@@ -110,15 +116,25 @@ class Wanted:
         }
 
 
-def quick(subjects: tuple[Subject, ...] = SUBJECTS, load: str = "none", seed: int = 0) -> Wanted:
-    """Return a calibration of two minutes: interleaved pairs of equal sides, a few of each subject."""
+def quick(
+    subjects: tuple[Subject, ...] = SUBJECTS, load: str = "none", seed: int = 0, duet: bool | None = None
+) -> Wanted:
+    """Return a calibration of two minutes: interleaved pairs of equal sides, a few of each subject.
+
+    With `duet` of three minutes, as many pairs measured as duets besides; None: where the machine can.
+    """
+    if duet is None:
+        # A load takes a CPU of its own.
+        from oscope.duet_cpus import is_possible
+
+        duet = load == "none" and is_possible()
     return Wanted(
         subjects,
-        WAYS[:1],
+        (*WAYS[:1], *((DUET,) if duet else ())),
         pairs=QUICK_PAIRS,
         effects=(),
         reps=QUICK_REPS,
         load=load,
-        seconds=QUICK_SECONDS,
+        seconds=QUICK_BOTH_SECONDS if duet else QUICK_SECONDS,
         seed=seed,
     )

@@ -1,8 +1,9 @@
-"""`oscope ab`: two builds of the probe, measured in turns."""
+"""`oscope ab`: two builds of the probe, measured in turns or at the same time."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,9 +14,10 @@ from oscope.errors import OscopeError, UsageError
 from oscope.plan import MOST_SEED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from oscope.builds import Chosen
     from oscope.plan import Plan
     from oscope.samples import ExperimentResults, Results
     from oscope.statistics import Comparison
@@ -56,6 +58,14 @@ def ab(
             help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
         ),
     ] = None,
+    way: Annotated[
+        Literal["auto", "interleaved", "duet"],
+        typer.Option(
+            "--way",
+            help="Measure the builds in turns, or both at the same time on two CPUs; auto: whichever finds "
+            "smaller differences, by the machine's certificate.",
+        ),
+    ] = "auto",
     seed: Annotated[
         int | None, whole_number("--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn]")
     ] = None,
@@ -69,7 +79,8 @@ def ab(
     """Measure by two builds of the probe in turns, and tell whether they differ.
 
     Each block is a fresh process of either build, in random order: what the machine does meanwhile hits both
-    alike, so that far smaller differences are found than between two runs.
+    alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at
+    the same time on two CPUs, which they swap: that takes 3 CPUs.
     """
     from oscope import builds
     from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
@@ -88,17 +99,19 @@ def ab(
     paths = [builds.find_build(text) for text in (a, b)]
     plans = builds.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
     call: Settings = context.obj
+    known = _known(way, detect, call.store)
+    chosen = builds.choose_way(plans[0], way, known, None if detect is not None else budget_s)
     if detect is not None:
         from oscope.calibration.detection import size_interleaved
-        from oscope.cli.detect import check_amounts, newest_calibration
+        from oscope.cli.detect import check_amounts
 
         check_amounts({"--budget": budget})
-        wanted, known = parse_share("--detect", detect), newest_calibration(call.store)
-        sized = [size_interleaved(plan, wanted, known) for plan in plans]
+        wanted = parse_share("--detect", detect)
+        sized = [size_interleaved(plan, wanted, known, chosen.duet) for plan in plans]
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
         notes = ()
-    sides = _measure(plans, paths, call.store, notes)
+    sides = _measure(plans, paths, call.store, replace(chosen, notes=(*chosen.notes, *notes)))
     compared = _tell(sides, limit, targets)
     found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
@@ -106,19 +119,31 @@ def ab(
     return DONE
 
 
+def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any] | None:
+    """Return the machine's newest calibration in brief where it decides anything; else None."""
+    from oscope.cli.detect import newest_calibration
+    from oscope.duet_cpus import is_possible
+
+    if detect is None and (way != "auto" or not is_possible()):
+        return None
+    return newest_calibration(place)
+
+
 def _measure(
-    plans: Sequence[Plan], paths: Sequence[Path], place: str | None, notes: Sequence[str]
+    plans: Sequence[Plan], paths: Sequence[Path], place: str | None, chosen: Chosen
 ) -> list[Results]:
     """Measure both sides, and return what they gave."""
     from oscope.cli.progress import display
+    from oscope.duet import doubled
     from oscope.side_by_side import execute_side_by_side
     from oscope.store import Store
 
     with Store.open(place) as store:
         with display() as shown:
-            for text in notes:
+            for text in chosen.notes:
                 shown.note(text)
-            outcomes = execute_side_by_side(plans, store, shown, builds=paths)
+            sides = [doubled(plan, chosen.duet) for plan in plans]
+            outcomes = execute_side_by_side(sides, store, shown, builds=paths, duet=chosen.duet)
         if failures := [failure for outcome in outcomes for failure in outcome.failures]:
             more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
             raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
