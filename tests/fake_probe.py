@@ -252,6 +252,8 @@ def main() -> None:
         if request == {"renew": True}:
             if renews == "die":
                 die()
+            # Like the real one it greets once it is spoken to.
+            sys.stdin.readline()
             say(event="hello", **hello)
         else:
             answer(request)

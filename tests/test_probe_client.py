@@ -131,7 +131,8 @@ def test_a_renewed_process_takes_over_what_the_one_before_found(real_probe: Path
         for _ in range(3):
             # What another program leaves it does not outlast the block.
             os.sched_setaffinity(client.pid, {min(os.sched_getaffinity(0))})
-            local.renew(client)
+            local.begin_renewal(client)
+            client.finish_renewal()
             assert os.sched_getaffinity(client.pid) == os.sched_getaffinity(0)
             assert client.hello.pid == client.pid
             environments.append(dict(client.hello.environment))

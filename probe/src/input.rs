@@ -72,6 +72,38 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The same lines, after what another reader of the source had read of it but not used.
+    pub fn after(mut self, unused: Vec<u8>) -> Self {
+        self.pending = unused;
+        self
+    }
+
+    /// What was read and not used; nothing of it is given again.
+    pub fn take_unused(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Wait busily from now on.
+    pub fn wait_busily(&mut self) {
+        self.wait = Wait::Busily;
+    }
+
+    /// Wait until there is input; false at its end or once the probe is to stop.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn wait(&mut self) -> io::Result<bool> {
+        while self.pending.is_empty() {
+            if cancel::requested() || self.ended {
+                return Ok(false);
+            }
+            if wait_readable(self.source, self.wait)? {
+                self.read_more()?;
+            }
+        }
+        Ok(true)
+    }
+
     fn read_more(&mut self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         // SAFETY: the buffer is as long as said, and the descriptor is borrowed, so open.

@@ -160,9 +160,17 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
 /// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
 fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
     cancel::install()?;
+    let input = io::stdin();
+    let mut lines = input::Lines::new(&input, Wait::Asleep);
     let (instrument, environment) = match renewed {
         Some(descriptor) => {
-            let (clock, environment) = renewal::take_over(descriptor, wanted)?;
+            let left = renewal::take_over(descriptor)?;
+            lines = lines.after(left.unused_input);
+            // What the process before this had is free by now. Taken at once, it would be the same pages again for the length of a run.
+            if !lines.wait()? {
+                return Ok(());
+            }
+            let (clock, environment) = renewal::read(&left.environment, wanted)?;
             (Instrument::new(clock)?, environment)
         }
         None => {
@@ -171,15 +179,15 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
             (instrument, environment)
         }
     };
-    let wait = match instrument.clock.kind {
-        ClockKind::Instructions => Wait::Busily,
-        ClockKind::Tsc | ClockKind::MonotonicRaw => Wait::Asleep,
-    };
-    let input = io::stdin();
-    let mut lines = input::Lines::new(&input, wait);
+    if instrument.clock.kind == ClockKind::Instructions {
+        lines.wait_busily();
+    }
     match session::serve(&instrument, &environment, &mut lines, &mut io::stdout())? {
         session::End::Over => Ok(()),
-        session::End::Renewal => Err(renewal::replace_process(&environment, wanted).into()),
+        session::End::Renewal => {
+            let unused = lines.take_unused();
+            Err(renewal::replace_process(&environment, &unused, wanted).into())
+        }
     }
 }
 

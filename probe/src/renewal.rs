@@ -35,9 +35,19 @@ struct KnownClock {
     hz: f64,
 }
 
-/// Execute this program anew, with the same standard streams, as `oscope-probe run` that takes over `environment`. Returns only where that fails.
-pub fn replace_process(environment: &Value, wanted: Wanted) -> Failure {
-    match prepare(environment) {
+/// What a process leaves to the one that takes its place.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Left {
+    /// Its environment, as JSON.
+    pub environment: Vec<u8>,
+    /// What it had read of its input, but not used.
+    pub unused_input: Vec<u8>,
+}
+
+/// Execute this program anew, with the same standard streams, as `oscope-probe run` that takes over `environment` and `unused_input`. Returns only
+/// where that fails.
+pub fn replace_process(environment: &Value, unused_input: &[u8], wanted: Wanted) -> Failure {
+    match prepare(environment, unused_input) {
         Ok(file) => {
             let clock = wanted.to_possible_value().expect("no clock is skipped");
             let error = Command::new(program())
@@ -50,8 +60,8 @@ pub fn replace_process(environment: &Value, wanted: Wanted) -> Failure {
     }
 }
 
-/// A file in memory with the environment, which alone, beside the standard streams, stays open when another program is executed.
-fn prepare(environment: &Value) -> io::Result<File> {
+/// A file in memory with what is left, which alone, beside the standard streams, stays open when another program is executed.
+fn prepare(environment: &Value, unused_input: &[u8]) -> io::Result<File> {
     // SAFETY: it marks descriptors and closes none.
     let marked = unsafe {
         libc::close_range(
@@ -64,7 +74,11 @@ fn prepare(environment: &Value) -> io::Result<File> {
         return Err(io::Error::last_os_error());
     }
     let mut file = File::from(memfd_create("oscope-environment", MFdFlags::empty())?);
-    file.write_all(&serde_json::to_vec(environment)?)?;
+    let mut text = serde_json::to_vec(environment)?;
+    // JSON that is written compactly is one line.
+    text.push(b'\n');
+    text.extend_from_slice(unused_input);
+    file.write_all(&text)?;
     file.seek(SeekFrom::Start(0))?;
     Ok(file)
 }
@@ -72,7 +86,10 @@ fn prepare(environment: &Value) -> io::Result<File> {
 /// The path of this program, so that the process keeps its name; where another file is there by now, what is running.
 fn program() -> PathBuf {
     let same = |path: &PathBuf| {
-        let (named, own) = (path.metadata().ok()?, PathBuf::from(THIS_PROGRAM).metadata().ok()?);
+        let (named, own) = (
+            path.metadata().ok()?,
+            PathBuf::from(THIS_PROGRAM).metadata().ok()?,
+        );
         Some((named.dev(), named.ino()) == (own.dev(), own.ino()))
     };
     std::env::current_exe()
@@ -81,23 +98,35 @@ fn program() -> PathBuf {
         .unwrap_or_else(|| THIS_PROGRAM.into())
 }
 
-/// The clock, with what reading it costs measured anew, and the environment to greet with, from the file at `descriptor`, which is closed.
+/// What the process before left in the file at `descriptor`, which is closed.
 ///
 /// # Errors
-/// `Failure::Request` if that is no file with the environment of a probe with this clock.
-pub fn take_over(descriptor: RawFd, wanted: Wanted) -> Result<(Clock, Value), Failure> {
+/// `Failure::Request` if that is no such file.
+pub fn take_over(descriptor: RawFd) -> Result<Left, Failure> {
     if descriptor <= libc::STDERR_FILENO {
         return Err(Failure::request("renewed", "is a standard stream"));
     }
     // SAFETY: whoever executed this program left the descriptor to it, and nothing else here knows of it.
     let mut file = File::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)
+    let mut environment = Vec::new();
+    file.read_to_end(&mut environment)
         .map_err(|error| Failure::request("renewed", error.to_string()))?;
-    read(&text, wanted)
+    let end = environment
+        .iter()
+        .position(|&byte| byte == b'\n')
+        .ok_or_else(|| Failure::request("renewed", "has no line"))?;
+    let unused_input = environment.split_off(end + 1);
+    Ok(Left {
+        environment,
+        unused_input,
+    })
 }
 
-fn read(text: &[u8], wanted: Wanted) -> Result<(Clock, Value), Failure> {
+/// The clock, with what reading it costs measured anew, and the environment to greet with.
+///
+/// # Errors
+/// `Failure::Request` if `text` is no environment of a probe with this clock.
+pub fn read(text: &[u8], wanted: Wanted) -> Result<(Clock, Value), Failure> {
     let wrong = |error: serde_json::Error| Failure::request("renewed", error.to_string());
     let mut environment: Value = serde_json::from_slice(text).map_err(wrong)?;
     let Known { clock } = Known::deserialize(&environment).map_err(wrong)?;
@@ -108,6 +137,8 @@ fn read(text: &[u8], wanted: Wanted) -> Result<(Clock, Value), Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::IntoRawFd;
+
     use super::*;
 
     fn environment(clock: &Clock) -> Value {
@@ -118,11 +149,11 @@ mod tests {
     fn the_frequency_is_taken_over_and_the_cost_of_reading_is_not() {
         let mut former = Clock::open(Wanted::Monotonic).expect("there is always one");
         former.overhead = 1e6;
-        let file = prepare(&environment(&former)).expect("there is memory");
-        let descriptor = OwnedFd::from(file);
-        let number = descriptor.as_raw_fd();
-        std::mem::forget(descriptor);
-        let (clock, environment) = take_over(number, Wanted::Monotonic).expect("an environment");
+        let file = prepare(&environment(&former), b"\nmore").expect("there is memory");
+        let left = take_over(file.into_raw_fd()).expect("what was left");
+        assert_eq!(left.unused_input, b"\nmore");
+        let (clock, environment) =
+            read(&left.environment, Wanted::Monotonic).expect("an environment");
         assert_eq!((clock.kind, clock.hz), (former.kind, former.hz));
         assert!(clock.overhead < 1e5);
         assert_eq!(environment["clock"], json!(clock));
@@ -135,7 +166,8 @@ mod tests {
         for number in 0..200 {
             let ratio = 1.0 + f64::from(number) / 3e9;
             let text = json!({"clock": clock, "ratio": ratio}).to_string();
-            let (_, environment) = read(text.as_bytes(), Wanted::Monotonic).expect("an environment");
+            let (_, environment) =
+                read(text.as_bytes(), Wanted::Monotonic).expect("an environment");
             assert_eq!(environment["ratio"].as_f64(), Some(ratio));
         }
     }
@@ -143,7 +175,7 @@ mod tests {
     #[test]
     fn what_is_no_environment_of_this_clock_is_refused() {
         assert!(read(b"{}", Wanted::Monotonic).is_err());
-        assert!(take_over(0, Wanted::Monotonic).is_err());
+        assert!(take_over(0).is_err());
         let clock = Clock::open(Wanted::Monotonic).expect("there is always one");
         let other = Clock {
             hz: f64::NAN,

@@ -79,8 +79,8 @@ class DuetSide(Turns):
     """One of the two sides: takes turns like any other, or answers at the same time as the other one."""
 
     def renew(self) -> ProbeError | None:
-        """Put a fresh process in the place of a used one; return why that failed. Any thread may do it."""
-        return self._try_renewal() if self._used else None
+        """Wait for the process that takes a used one's place; return why there is none, on any thread."""
+        return self._finish_renewal()
 
     def take_renewed(self, error: ProbeError | None) -> None:
         """Go on with the renewed process, or without renewing from now on."""
@@ -126,7 +126,7 @@ class DuetSide(Turns):
 
     def end_half(self) -> None:
         """Have a fresh process take what comes next."""
-        self._used = True
+        self.retire_process()
 
 
 class Duet:

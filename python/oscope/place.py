@@ -50,10 +50,10 @@ class Local:
         with self._placement.starting():
             return Probe([self._path, "run"], begun=begun)
 
-    def renew(self, probe: Probe) -> None:
-        """Put a fresh process in the probe's place, on all CPUs again. Raises ProbeError."""
+    def begin_renewal(self, probe: Probe) -> None:
+        """Begin to put a fresh process in the probe's place, on all CPUs again. Raises ProbeError."""
         self._placement.release(probe.pid)
-        probe.renew()
+        probe.begin_renewal()
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""

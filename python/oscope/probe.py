@@ -101,12 +101,16 @@ class Probe(Child):
             if ended and not answered:
                 raise self._death()
 
-    def renew(self) -> None:
-        """Have a fresh process take this one's place, with an address space of its own; ProbeError if it fails.
+    def begin_renewal(self) -> None:
+        """Have the process give back what it has, and a fresh one take its place; ProbeError if it is gone.
 
-        Only where `hello.renews`, and between requests.
+        Only where `hello.renews`, and between requests; `finish_renewal` before the next request.
         """
         self._send(b'{"renew": true}\n')
+
+    def finish_renewal(self) -> None:
+        """Have the fresh process get ready, and wait for its greeting; ProbeError where none comes."""
+        self._send(b"\n")
         self.hello = self._greet(HELLO_LIMIT_S)
 
     def close(self) -> None:

@@ -49,8 +49,8 @@ class Turns:
         self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
         self._place: Place = self._local
         self._probe: Probe | None = None
-        self._used = False
-        """Whether the process measured a pass already, so that the next one takes a fresh one."""
+        self._renewing = False
+        """Whether a fresh process is taking the place of the one that measured the last pass."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
@@ -111,9 +111,7 @@ class Turns:
         # Without a number of blocks, none knows how much room a tracer needs.
         if not self._attachment.lasts or experiment.blocks is None:
             self._detach()
-        # A fresh process a pass: memory layout and the like differ from process to process, and shall vary
-        # within a run.
-        self._used = True
+        self.retire_process()
         return not self.interrupted
 
     def _take_again(self, one: Pass, experiment: PlannedExperiment, late: Callable[[], bool]) -> None:
@@ -186,7 +184,7 @@ class Turns:
         if self._probe is not None:
             self._probe.close()
             self._probe = None
-        self._used = False
+        self._renewing = False
 
     def end(self) -> None:
         """End the process and the tracer under way, and keep what the tracer found."""
@@ -219,8 +217,8 @@ class Turns:
         self.listener.note(text if point is None else f"{point.label}: {text}")
 
     def _process(self, experiment: PlannedExperiment) -> Probe:
-        if self._used:
-            self._renew_process()
+        if (error := self._finish_renewal()) is not None:
+            self._stop_renewing(error)
         if self._probe is None:
             try:
                 self._probe = self._place.start(self._hold)
@@ -238,14 +236,30 @@ class Turns:
                 self._probe.terminate()
         return self._probe
 
-    def _renew_process(self) -> None:
-        """Have a fresh process take the place of the one under way, or end that where there is no such way.
+    def retire_process(self) -> None:
+        """Have what measured a pass give back all it has, so that the next one gets a fresh process.
 
-        A tracer watches processes by their numbers, and shall see a new one begin; a guest is booted anew.
+        Memory layout and the like differ from process to process, and shall vary within a run. Physical pages
+        go to whichever process needs some next, of any side: a side that kept its own for the length of a run
+        would differ from an equal one. A tracer watches processes by their numbers, and shall see a new one
+        begin; a guest is booted anew.
         """
-        error = self._try_renewal()
-        if error is not None:
-            self._stop_renewing(error)
+        probe = self._probe
+        if probe is None:
+            return
+        can = probe.hello.renews and self._may_renew and self._place is self._local
+        if not can or self._attachment.tracing:
+            self.end_process()
+            return
+        try:
+            self._local.begin_renewal(probe)
+        except ProbeError as error:
+            if self.interrupted:
+                self._kill_process()
+            else:
+                self._stop_renewing(error)
+        else:
+            self._renewing = True
 
     def _stop_renewing(self, error: ProbeError) -> None:
         if self.interrupted:
@@ -254,17 +268,14 @@ class Turns:
         self._may_renew = False
         self.note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
 
-    def _try_renewal(self) -> ProbeError | None:
-        """Renew or end the process, and return why that failed. Nothing is stored: any thread may do it."""
-        probe, self._used = self._probe, False
-        if probe is None:
-            return None
-        can = probe.hello.renews and self._may_renew and self._place is self._local
-        if not can or self._attachment.tracing:
-            self.end_process()
+    def _finish_renewal(self) -> ProbeError | None:
+        """Wait for the fresh process; return why there is none. Nothing is stored: any thread may do it."""
+        probe, renewing = self._probe, self._renewing
+        self._renewing = False
+        if probe is None or not renewing:
             return None
         try:
-            self._local.renew(probe)
+            probe.finish_renewal()
         except ProbeError as error:
             return error
         self.recorder.begin_process(self._place.environment(probe))

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::support::{Probe, description, fits_the_wire, parameters, text, workloads};
+use crate::support::{PATIENCE, Probe, description, fits_the_wire, parameters, text, workloads};
 
 #[test]
 fn the_description_fits_and_names_are_unique() {
@@ -123,6 +123,7 @@ fn a_renewed_probe_is_a_fresh_process_that_greets_with_what_it_found() {
     for _ in 0..3 {
         assert_eq!(probe.ask(&request).last().unwrap()["event"], "done");
         probe.say(r#"{"renew": true}"#);
+        probe.say("");
         let mut after = probe.event().unwrap();
         // What reading the clock costs is measured by each process; the rest is taken over.
         assert_eq!(
@@ -152,9 +153,40 @@ fn a_renewed_probe_is_a_fresh_process_that_greets_with_what_it_found() {
 fn a_renewed_probe_keeps_its_clock_and_its_manners() {
     let mut probe = Probe::start_with(&["--clock", "monotonic"]);
     probe.say(r#"{"renew": true}"#);
+    probe.say("");
     let hello = probe.event().unwrap();
     assert_eq!(hello["environment"]["clock"]["kind"], "monotonic_raw");
     probe.signal(libc::SIGTERM);
+    assert!(probe.ends_clean().success());
+}
+
+#[test]
+fn a_renewed_probe_takes_no_memory_until_it_is_spoken_to() {
+    let resident = |pid: &Value| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+        let pages: u64 = status.split(' ').nth(1).unwrap().parse().unwrap();
+        pages
+    };
+    let mut probe = Probe::start();
+    let pid = probe.hello["pid"].clone();
+    let before = resident(&pid);
+    probe.say(r#"{"renew": true}"#);
+    let latest = std::time::Instant::now() + PATIENCE;
+    // The memory of the old process is gone once the new one waits for a line.
+    while resident(&pid) + 256 > before {
+        assert!(
+            std::time::Instant::now() < latest,
+            "{} pages",
+            resident(&pid)
+        );
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    probe.say("");
+    assert_eq!(probe.event().unwrap()["event"], "hello");
+    assert!(resident(&pid) + 256 > before);
+    // The end of the input ends one that waits, too.
+    probe.say(r#"{"renew": true}"#);
+    probe.close();
     assert!(probe.ends_clean().success());
 }
 
