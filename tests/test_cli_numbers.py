@@ -12,6 +12,7 @@ from oscope.cli.options import WholeNumber
 from oscope.errors import UsageError
 
 LINES = {
+    "ab": "ab missing missing syscall.cost",
     "calibrate": "calibrate",
     "compare": "compare a b",
     "disk fast": "disk fast file",

@@ -32,7 +32,7 @@ const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Asked {
     /// A measurement.
-    Request(Request),
+    Request(Box<Request>),
     /// `{"renew": true}`: a fresh process in the place of this one.
     Renewal,
 }
@@ -98,7 +98,7 @@ pub fn parse(line: &[u8]) -> Result<Asked, Refused> {
         return Ok(Asked::Renewal);
     }
     let id = fields.get("id").and_then(Value::as_u64);
-    let read = from_fields(&mut fields).map(Asked::Request);
+    let read = from_fields(&mut fields).map(|request| Asked::Request(Box::new(request)));
     read.map_err(|failure| match failure {
         Failure::Request { ref field, .. } => Refused {
             id,

@@ -134,7 +134,10 @@ fn instrument() -> Instrument {
 fn ask(mut fields: Value) -> (Result<Outcome, Failure>, Vec<Event>) {
     fields["id"] = json!(1);
     fields["workload"] = json!("broken");
-    let request = protocol::parse(fields.to_string().as_bytes()).unwrap();
+    let protocol::Asked::Request(request) = protocol::parse(fields.to_string().as_bytes()).unwrap()
+    else {
+        panic!("no request");
+    };
     let mut events = Vec::new();
     let outcome = run::<Broken>(&request, &instrument(), &mut |event| events.push(event));
     (outcome, events)

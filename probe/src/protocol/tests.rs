@@ -13,7 +13,7 @@ fn refused(line: &str) -> Refused {
 
 fn request(line: &[u8]) -> Result<Request, Refused> {
     parse(line).map(|asked| match asked {
-        Asked::Request(request) => request,
+        Asked::Request(request) => *request,
         Asked::Renewal => panic!("no request"),
     })
 }

@@ -11,7 +11,7 @@ from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.targets import Output, Targets, output_file
 from oscope.errors import OscopeError, UsageError
-from oscope.plan import MOST_SEED
+from oscope.plan import MOST_SEED, check_seed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,15 +84,18 @@ def ab(
     """
     from oscope import builds
     from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
-    from oscope.cli.request import parse_settings, parse_share, select
-    from oscope.units import parse_duration
+    from oscope.cli.detect import check_amounts
+    from oscope.cli.request import parse_amount, parse_settings, parse_share, select
 
     targets = Targets(json, report)
     targets.check()
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
-    budget_s = DEFAULT_BUDGET_S if budget is None else parse_duration(budget)
-    if not budget_s:
-        raise UsageError(f"--budget {budget} leaves no time to measure", remedy="give a time such as 10s")
+    budget_s = parse_amount(None, None, budget).budget_s or DEFAULT_BUDGET_S
+    wanted = None if detect is None else parse_share("--detect", detect)
+    if wanted is not None:
+        check_amounts({"--budget": budget})
+    if seed is not None:
+        check_seed(seed)
     selection = select(names, "quick")
     for inspection in selection.inspections:
         raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
@@ -100,13 +103,10 @@ def ab(
     plans = builds.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
     call: Settings = context.obj
     known = _known(way, detect, call.store)
-    chosen = builds.choose_way(plans[0], way, known, None if detect is not None else budget_s)
-    if detect is not None:
+    chosen = builds.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
+    if wanted is not None:
         from oscope.calibration.detection import size_interleaved
-        from oscope.cli.detect import check_amounts
 
-        check_amounts({"--budget": budget})
-        wanted = parse_share("--detect", detect)
         sized = [size_interleaved(plan, wanted, known, chosen.duet) for plan in plans]
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:

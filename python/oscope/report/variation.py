@@ -183,7 +183,7 @@ def tails(every: Sequence[Attributed]) -> list[Table]:
     found.sort(key=lambda pair: -pair[0].share)
     rows = [row for tail, each in found[:TAIL_POINTS] for row in _tail_rows(tail, each)]
     columns = ["point", "in the tail", "beyond", "of the variance [%]"]
-    columns += ["covariate", "tail", "others", "odds ratio", "p"]
+    columns += ["covariate", "value in the tail", "value in the others", "odds ratio", "p"]
     note = (
         "The slowest samples, which the shares above leave out, compared with all others: how many have the "
         "covariate, or its median. p is corrected for the number of covariates."
