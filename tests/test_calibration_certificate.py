@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from math import inf, sqrt
 
 import numpy as np
 import pytest
+from rich.console import Console
 from scipy import stats
 
 import synthetic
@@ -21,8 +23,10 @@ from oscope.calibration.methods import METHODS, Verdict
 from oscope.calibration.trials import Observed, Trial
 from oscope.calibration.wanted import Wanted, quick
 from oscope.catalogue import Catalogue
+from oscope.cli.calibrate_shown import print_calibration
 from oscope.errors import UsageError
 from oscope.labs.trust import reach
+from oscope.labs.trust.answers import section
 from oscope.plan import Plan, make_plan
 from oscope.samples import ExperimentResults
 
@@ -168,7 +172,7 @@ def test_what_no_run_can_show_is_refused_with_the_way_that_can(catalogue: Catalo
 def test_interleaved_sides_get_the_time_that_an_effect_takes(catalogue: Catalogue) -> None:
     sized = detection.size_interleaved(planned(catalogue, 3), 0.001, brief([ENTRY]))
     pairs = ENTRY.pairs_for(0.001)
-    assert sized.plan.budget_s == pytest.approx(3 * (pairs or 0) * ENTRY.pair_s)
+    assert sized.plan.budget_s == round(3 * (pairs or 0) * ENTRY.pair_s, 1)
     with pytest.raises(UsageError, match="would take days"):
         detection.size_interleaved(planned(catalogue), 1e-9, brief([ENTRY]))
 
@@ -194,6 +198,20 @@ def test_the_table_and_the_figure_show_each_class() -> None:
     names = [trace["name"] for trace in reach.figure(found).traces]
     assert names == ["e.cost getppid, interleaved", "e.cost getppid, separate runs", "e.other x, interleaved"]
     assert "two separate runs of 10 s each" in reach.sentence(found)
+
+
+def test_a_calibration_shows_its_certificate() -> None:
+    found = json.loads(record.dump(trials.to_object([trial(1.0, observed(100.0 + i)) for i in range(4)])))
+    result = {"wanted": quick().to_object(), "interrupted": False, "ended": "", "trials": found}
+    made = section("Title", result)
+    assert made.tables[0].title == reach.TITLE
+    assert made.figures[0].title == reach.TITLE
+    assert made.answer.startswith("10 s of interleaved measuring find a difference of")
+    out = Console(file=io.StringIO(), width=110)
+    print_calibration(result, "run", out)
+    text = " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
+    assert reach.TITLE in text
+    assert reach.sentence(entries(trials.from_object(found))) in text
 
 
 def test_a_quick_calibration_is_one_of_times() -> None:

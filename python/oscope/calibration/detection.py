@@ -70,7 +70,7 @@ def size_interleaved(
             f"{about(seconds)}; a difference of {format_share(wanted)} is found in {POWER:.0%} of "
             f"cases{assumed}"
         )
-    return Sized(replace(plan, budget_s=total), tuple(notes))
+    return Sized(replace(plan, budget_s=round(total, 1) or 0.1), tuple(notes))
 
 
 def about(seconds: float) -> str:

@@ -9,7 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from oscope.calibration import trials
+from oscope.calibration.certificate import entries
 from oscope.calibration.running import Listener
+from oscope.labs.trust import reach
 from oscope.labs.trust.answers import answer, by_method_and_way, by_subject
 from oscope.terminal import console, print_prose, print_table
 
@@ -40,7 +42,10 @@ def watching() -> Iterator[Listener]:
 def print_calibration(result: Mapping[str, Any], run_id: str, out: Console) -> None:
     """Print the rates of a calibration, and where it is stored."""
     found = trials.from_object(result["trials"])
-    for table in (by_subject(found), *by_method_and_way(found)):
+    certified = entries(found)
+    # Without an injected difference, methods differ in false positives alone: a few pairs say little of them.
+    rates = (by_subject(found), *by_method_and_way(found)) if trials.effects(found) else ()
+    for table in (*rates, *([reach.table(certified)] if certified else [])):
         print_table(table, out)
     print_prose(answer(found), out, style="bold")
     if result["interrupted"]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oscope.calibration import trials
+from oscope.calibration.certificate import entries
 from oscope.calibration.method_rates import MethodRates, method_rates
 from oscope.calibration.methods import METHODS, OSCOPE, T_INTERVAL
 from oscope.calibration.peers import WELCH
@@ -15,6 +16,7 @@ from oscope.calibration.result import INSPECTION
 from oscope.calibration.trials import Trial
 from oscope.digits import MISSING, format_share
 from oscope.labs import looked
+from oscope.labs.trust import reach
 from oscope.report import plots
 from oscope.report.document import Figure, Section, Table
 from oscope.samples import Results
@@ -43,18 +45,21 @@ def sections(results: Results) -> list[Section]:
 def section(title: str, result: Mapping[str, Any]) -> Section:
     """Return the rates of one calibration, `oscope.calibration/1`."""
     found = trials.from_object(result["trials"])
+    certified = entries(found)
     return Section(
         title=title,
         answer=answer(found),
         text=[_told(result, found)],
-        tables=[by_subject(found), by_method(found)],
-        figures=[_figure(found)],
+        tables=[*([reach.table(certified)] if certified else []), by_subject(found), by_method(found)],
+        figures=[*([reach.figure(certified)] if certified else []), _figure(found)],
     )
 
 
 def answer(found: Sequence[Trial]) -> str:
     """Tell the rates in a few sentences."""
-    parts = [f"Equal sides were told to differ in {trials.false_alarms(found)} pairs; {NOMINAL}."]
+    certified = entries(found)
+    parts = [reach.sentence(certified)] if certified else []
+    parts.append(f"Equal sides were told to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
     if effects := trials.effects(found):
         parts.append(f"Intervals held a known difference in {trials.coverage(found)}.")
         parts += [
