@@ -245,7 +245,8 @@ class Turns:
         begin; a guest is booted anew.
         """
         probe = self._probe
-        if probe is None:
+        # A pass of which nothing was missing, as of a resumed run, has used no process.
+        if probe is None or self._renewing:
             return
         can = probe.hello.renews and self._may_renew and self._place is self._local
         if not can or self._attachment.tracing:
