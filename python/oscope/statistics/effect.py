@@ -1,4 +1,4 @@
-"""The size of a difference between medians and its doubt: of pairs, or of two separate sets of samples.
+"""The size of a difference between medians and its uncertainty: of pairs, or of two separate sets of samples.
 
 The location is the median everywhere, at every number of samples, as `summary` gives it.
 
