@@ -72,9 +72,10 @@ static-probe:
 notebooks:
 	$(PYTHON) tools/notebooks.py
 
+# Extras stay in the lock: pip before 23.3 resolves 'coverage[toml]' apart from 'coverage', takes the newest version there is, and then misses its hash.
 lock:
 	$(PYTHON) -m pip install --quiet uv
-	.venv/bin/uv pip compile pyproject.toml --all-extras --generate-hashes --no-header --no-annotate --universal --quiet -o requirements.lock
+	.venv/bin/uv pip compile pyproject.toml --all-extras --generate-hashes --no-header --no-annotate --universal --no-strip-extras --quiet -o requirements.lock
 
 clean:
 	rm -rf target .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
