@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import synthetic
+from cli_driver import CommandLine
 from conftest import make_experiment
 from injected import living, processes_below
 from oscope import catalogue as catalogues
@@ -342,3 +343,22 @@ def test_a_calibration_measures_duets() -> None:
         (SUBJECTS[0].name, "interleaved"),
     ]
     assert all(each.observed is not None and each.observed.pairs == 6 for each in found)
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_calibration_of_duets_alone_refuses_work_that_is_none() -> None:
+    wanted = Wanted((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
+    with pytest.raises(UsageError, match="ipc.latency cannot be measured as a duet: ipc.latency uses other"):
+        next(measure(wanted, Silence(), cpus=CPUS))
+
+
+def test_a_calibration_of_duets_says_how_many_cpus_it_needs(oscope: CommandLine) -> None:
+    former = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(former)})
+    try:
+        answer = oscope("calibrate", "--way", "duet", "--pairs", "1")
+    finally:
+        os.sched_setaffinity(0, former)
+    assert answer.code == 2
+    assert "duet needs 3 CPUs" in answer.err
+    assert oscope.runs() == []

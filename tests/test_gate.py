@@ -182,6 +182,36 @@ def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscop
     assert bool(answer.out) == (code != 2)
 
 
+def test_the_gate_shows_what_its_machine_can_find(oscope: CommandLine) -> None:
+    from oscope.calibration.certificate import Entry
+    from oscope.calibration.certificate import to_object as entry_object
+
+    entry = Entry("syscall.cost read", "time_ns", 0.01, 0.02, 0.02, 0.01, 6)
+    known = {
+        "run": "20260101-110000-aaaa",
+        "ended": "2026-01-01T11:00:00+00:00",
+        "load": "none",
+        **{rate: {"count": 0, "of": 30} for rate in ("false_alarms", "coverage")},
+        "found": [],
+        "certificate": entry_object([entry]),
+    }
+    base, later = run(BASE), run(BASE, 1)
+    names = [
+        write(each, oscope.folder / f"{number}.json")
+        for number, each in enumerate(
+            [base, later, replace(later, settings={**later.settings, "calibrated": known})]
+        )
+    ]
+    answer = oscope("gate", names[0], names[2], "--json", "gate.json")
+    found = json.loads((oscope.folder / "gate.json").read_text())["calibrated"]
+    assert found["certificate"][0]["subject"] == "syscall.cost read"
+    text = " ".join(answer.out.split())
+    assert "certificate: 10 s of interleaved measuring find a difference of 0.2" in text
+    assert "two separate runs of 10 s each" in text
+    assert "Calibrated 2026-01-01" in text
+    assert "oscope calibrate --quick makes it" in " ".join(oscope("gate", names[0], names[1]).out.split())
+
+
 def test_json_on_standard_output_leaves_it_to_json(oscope: CommandLine) -> None:
     names = [write(invented(name), oscope.folder / f"{name}.json") for name in ("base", "slow")]
     answer = oscope("gate", *names, "--json", "-")

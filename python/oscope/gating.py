@@ -99,6 +99,8 @@ class Gate:
     runs: tuple[str, ...]
     tails: tuple[Tail, ...] = ()
     """The slow tails that differ: reported, never judged."""
+    calibrated: Mapping[str, Any] | None = None
+    """The newest calibration that the judged run carries, in brief; None where its machine had none."""
 
     @property
     def regressed(self) -> tuple[Judged, ...]:
@@ -157,7 +159,17 @@ def judge(
     rows.sort(key=lambda each: (order[each.verdict], -each.worse if isfinite(each.worse) else -float("inf")))
     ids = [tuple(dict.fromkeys(side.run_id for side in sides)) for sides in zip(*pairs, strict=True)]
     notes = tuple(dict.fromkeys(caveats))
-    return Gate(limit, tuple(rows), tuple(missing), notes, ids[0], ids[1], tuple(tails))
+    return Gate(
+        limit,
+        tuple(rows),
+        tuple(missing),
+        notes,
+        ids[0],
+        ids[1],
+        tuple(tails),
+        # One for all experiments of a run.
+        calibrated=next((found for _, b in pairs if (found := b.settings.get("calibrated"))), None),
+    )
 
 
 def to_object(gate: Gate) -> dict[str, Any]:
@@ -176,6 +188,7 @@ def to_object(gate: Gate) -> dict[str, Any]:
         ],
         "caveats": list(gate.caveats),
         "tails": [_tail_object(tail) for tail in gate.tails],
+        "calibrated": gate.calibrated,
     }
 
 

@@ -20,7 +20,7 @@ from oscope.calibration.trials import Trial
 from oscope.calibration.wanted import DUET, Subject, Wanted, Way
 from oscope.duet import doubled
 from oscope.duet_cpus import Cpus, why_not
-from oscope.errors import OscopeError
+from oscope.errors import OscopeError, UsageError
 from oscope.execution import Outcome, execute
 from oscope.injection.during import Disturbing
 from oscope.injection.wanted import Injection
@@ -64,10 +64,14 @@ def measure(
     random = np.random.default_rng(wanted.seed)
     plans = {subject.name: _plan(subject, wanted, 0) for subject in wanted.subjects}
     effects = (*((0.0,) if wanted.equal else ()), *wanted.effects)
+    reasons = {name: why_not(plan.experiments[0]) for name, plan in plans.items()}
+    if {*wanted.ways} == {DUET} and all(reasons.values()):
+        name, reason = next(iter(reasons.items()))
+        raise UsageError(f"{name} cannot be measured as a duet: {reason}", remedy="use --way interleaved")
     pairs = [
         _Pair(subject, way, effect, cpus)
         for subject, way, effect in itertools.product(wanted.subjects, wanted.ways, effects)
-        if way != DUET or why_not(plans[subject.name].experiments[0]) is None
+        if way != DUET or reasons[subject.name] is None
         for _ in range(wanted.pairs)
     ]
     if wanted.seconds is None:

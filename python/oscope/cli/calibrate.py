@@ -16,7 +16,7 @@ from oscope.plan import MOST_SEED, check_seed
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oscope.calibration.wanted import Subject, Wanted
+    from oscope.calibration.wanted import Subject, Wanted, Way
     from oscope.samples import Inspected
 
 MOST_PAIRS = 100_000
@@ -57,8 +57,12 @@ def calibrate(
         int, whole_number("--reps", most=MOST_BLOCK_REPS, help="Samples of each side in a block.")
     ] = 10,
     way: Annotated[
-        Literal["interleaved", "sequence", "both"],
-        typer.Option("--way", help="Measure the sides in turns, or one after the other."),
+        Literal["interleaved", "duet", "sequence", "both"],
+        typer.Option(
+            "--way",
+            help="Measure the sides in turns, at the same time on two CPUs (duet: needs 3), one after the "
+            "other, or in turns and one after the other (both).",
+        ),
     ] = "both",
     load: Annotated[
         Literal["none", "sibling", "memory"],
@@ -100,7 +104,7 @@ def calibrate(
         wanted = designs.quick(subjects, load, drawn)
     else:
         wanted = designs.Wanted(
-            ways={"interleaved": designs.WAYS[:1], "sequence": designs.WAYS[1:], "both": designs.WAYS}[way],
+            ways=_ways(way),
             pairs=pairs,
             effects=_effects(effects),
             blocks=blocks,
@@ -123,6 +127,22 @@ def _refuse_beside_quick(context: typer.Context) -> None:
         if source is not None and source.name != "DEFAULT":
             option = {"effects": "--effect"}.get(name, f"--{name}")
             raise UsageError(f"--quick and {option} contradict each other", remedy="give one of them")
+
+
+def _ways(name: str) -> tuple[Way, ...]:
+    from oscope.calibration.wanted import DUET, WAYS
+    from oscope.duet_cpus import DuetPlacement
+
+    if name == DUET:
+        # It says before anything is measured what the machine lacks.
+        DuetPlacement()
+    chosen: dict[str, tuple[Way, ...]] = {
+        "interleaved": WAYS[:1],
+        DUET: (DUET,),
+        "sequence": WAYS[1:],
+        "both": WAYS,
+    }
+    return chosen[name]
 
 
 def _effects(text: str) -> tuple[float, ...]:

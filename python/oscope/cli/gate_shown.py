@@ -10,8 +10,11 @@ from rich.console import Console
 from rich.text import Text
 
 from oscope import digits
+from oscope.calibration import certificate
 from oscope.cli.gate import missing_name, tail_name, take_more
+from oscope.clocks import clock_of
 from oscope.gating import Gate, Judged
+from oscope.labs.trust import reach
 from oscope.report.analysis import levels
 from oscope.statistics.wording import tail_sentence
 from oscope.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
@@ -35,6 +38,8 @@ def print_gate(gate: Gate, out: Console) -> None:
         print_prose(f"slow tail of {tail_name(tail)}: {tail_sentence(tail.found)}", out)
     for caveat in gate.caveats:
         print_prose(f"note: {caveat}", out)
+    if (known := _certificate(gate)) is not None:
+        print_prose(f"certificate: {known}", out)
     if gate.blind:
         print_prose(_blindness(gate), out, style="bold red")
     print_prose(summary(gate), out, style="bold")
@@ -54,6 +59,16 @@ def summary(gate: Gate) -> str:
             f"a regression of {digits.format_share(gate.provable)} would have failed"
         )
     return f"{', '.join(told)}; {power}"
+
+
+def _certificate(gate: Gate) -> str | None:
+    """Say how small a difference the machine shows at all; None where instructions are counted: they repeat."""
+    if all(clock_of(judged.experiment.environment) == "instructions" for judged in gate.rows):
+        return None
+    entries = certificate.from_object((gate.calibrated or {}).get("certificate", ()))
+    if gate.calibrated is None or not entries:
+        return "not known for this machine: oscope calibrate --quick makes it in two minutes, for later runs"
+    return f"{reach.sentence(entries)} Calibrated {gate.calibrated['ended']}."
 
 
 def _blindness(gate: Gate) -> str:
