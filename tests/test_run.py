@@ -3,13 +3,15 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from conftest import make_experiment
-from oscope import turns
+from oscope import execution, labs, turns
 from oscope.catalogue import Catalogue, load
 from oscope.errors import ProbeError, UsageError
 from oscope.execution import Outcome, execute
@@ -17,7 +19,7 @@ from oscope.plan import Amount, Plan, make_plan
 from oscope.precision import MINIMUM_BLOCKS
 from oscope.progress import Progress
 from oscope.samples import ExperimentResults
-from oscope.schedule import schedule
+from oscope.schedule import Pass, passes, schedule
 from oscope.store import Store
 
 
@@ -82,6 +84,35 @@ def test_blocks_have_processes_of_their_own_also_where_the_probe_renews_itself(
     scratch = [note for note in ear.notes if "from scratch" in note]
     # Told once, however often.
     assert len(scratch) == (renews == "die")
+
+
+@pytest.mark.usefixtures("probe")
+def test_a_pass_with_nothing_to_measure_leaves_the_waiting_process_to_the_next(
+    store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a resumed run has the pass already."""
+
+    def with_empty_ones(*arguments: Any) -> Iterator[Pass]:
+        for one in passes(*arguments):
+            yield from (one, dataclasses.replace(one, turns=()), dataclasses.replace(one, turns=()))
+
+    monkeypatch.setattr(execution, "passes", with_empty_ones)
+    plan = make_plan(
+        [labs.experiment("syscall.cost")],
+        load(),
+        profile="quick",
+        settings={"call": ["getppid"], "style": ["loop"]},
+        amount=Amount(reps=6),
+    )
+    (experiment,) = plan.experiments
+    plan = dataclasses.replace(
+        plan, experiments=(dataclasses.replace(experiment, points=experiment.points[:1], blocks=3),)
+    )
+    outcome = execute(plan, store, ear)
+    assert (outcome.status, outcome.samples, outcome.failures) == ("done", 6, ())
+    assert not [note for note in ear.notes if "from scratch" in note]
+    (point,) = store.results(outcome.run_id).experiments[0].points
+    assert point.process.tolist() == [1, 1, 2, 2, 3, 3]
 
 
 def test_samples_are_taken_in_the_order_of_the_schedule(catalogue: Catalogue, store: Store, ear: Ear) -> None:
