@@ -170,6 +170,15 @@ def test_runs_that_may_not_be_compared_are_in_lines_of_their_own() -> None:
     assert len({line.name for line in lines}) == 4
 
 
+def test_counts_in_another_order_of_the_points_are_a_line_of_their_own() -> None:
+    """They may differ for what was measured before them, though nothing changed."""
+    runs = [run({"read": 240.0}, number) for number in range(4)]
+    runs[2:] = [replace(each, settings={**each.settings, "order": "fixed"}) for each in runs[2:]]
+    lines = collect(runs)
+    assert [len(line.runs) for line in lines] == [2, 2]
+    assert ["order of the points fixed" in line.name for line in lines] == [False, True]
+
+
 def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> None:
     newer = {**ENVIRONMENT, "kernel": {**ENVIRONMENT["kernel"], "release": "6.2.0"}, "boot_id": "boot-2"}
     runs = [

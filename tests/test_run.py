@@ -115,6 +115,35 @@ def test_a_pass_with_nothing_to_measure_leaves_the_waiting_process_to_the_next(
     assert point.process.tolist() == [1, 1, 2, 2, 3, 3]
 
 
+def test_blocks_are_spread_over_the_time_asked_for(catalogue: Catalogue, store: Store, ear: Ear) -> None:
+    plan = make_plan(
+        [make_experiment({"do": ("ok",)}, reps=4, blocks=4)], catalogue, amount=Amount(spread_s=0.8)
+    )
+    assert Plan.from_object(plan.to_object()) == plan
+    outcome = execute(plan, store, ear)
+    assert (outcome.status, outcome.samples) == ("done", 4)
+    results = store.results(outcome.run_id).experiments[0]
+    assert results.settings["spread_s"] == 0.8
+    # What takes time in between, such as starting a process, shortens a pause.
+    started = results.points[0].started_ns
+    assert started[-1] - started[0] > 3 * 0.1e9
+
+
+def test_a_pause_ends_with_the_run(catalogue: Catalogue, store: Store) -> None:
+    plan = make_plan(
+        [make_experiment({"do": ("ok",)}, reps=2, blocks=2)], catalogue, amount=Amount(spread_s=86_400.0)
+    )
+
+    class Interrupter(Ear):
+        def progress(self, progress: Progress) -> None:
+            super().progress(progress)
+            if progress.finished:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    outcome = execute(plan, store, Interrupter())
+    assert (outcome.status, outcome.stopped, outcome.samples) == ("interrupted", True, 1)
+
+
 def test_samples_are_taken_in_the_order_of_the_schedule(catalogue: Catalogue, store: Store, ear: Ear) -> None:
     plan = make_plan([make_experiment({"size": tuple(range(6))}, reps=4, blocks=2)], catalogue, seed=3)
     results = store.results(execute(plan, store, ear).run_id).experiments[0]

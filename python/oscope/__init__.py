@@ -32,6 +32,7 @@ def run(
     reps: int | None = None,
     precision: float | str | None = None,
     budget: float | str | None = None,
+    spread: float | str | None = None,
     seed: int | None = None,
     trace: Sequence[str] = (),
     on: str | None = None,
@@ -45,7 +46,8 @@ def run(
     """Measure the experiment or lab called `name` and return the run.
 
     `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
-    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`. With `trace` (some
+    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`, and so is `spread`,
+    the time over which the blocks are spread with pauses. With `trace` (some
     of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
     `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
     `memory` (bytes, or a text such as `"1G"`). What others have disturbed is measured `again`. `store` is a
@@ -54,7 +56,7 @@ def run(
     """
     from oscope.api import Request, measure
 
-    request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory, again)
+    request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory, again, spread)
     return measure(name, request, store, factors)
 
 

@@ -43,6 +43,7 @@ class Request:
     cpus: int | None = None
     memory: int | str | None = None
     again: bool = True
+    spread: float | str | None = None
 
     def where(self) -> Where:
         """Return where it is to be measured, with texts converted."""
@@ -52,8 +53,10 @@ class Request:
     def amount(self) -> Amount:
         """Return it with texts converted."""
         precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return Amount(self.reps, precision, budget)
+        budget, spread = (
+            parse_duration(time) if isinstance(time, str) else time for time in (self.budget, self.spread)
+        )
+        return Amount(self.reps, precision, budget, spread)
 
 
 class Run:

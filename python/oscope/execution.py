@@ -16,6 +16,7 @@ from oscope.injection.during import Disturbing
 from oscope.inspecting import inspect_all
 from oscope.interruption import Interruption
 from oscope.locate import find_probe
+from oscope.pauses import Pauses
 from oscope.place import Place
 from oscope.placement import Placement
 from oscope.plan import Plan, PlannedExperiment
@@ -178,20 +179,31 @@ def _measure(plan: Plan, turns: Turns, end: float | None) -> None:
                 continue
             deadline = time.monotonic() + left / (len(plan.experiments) - index)
         if plan.precision is None:
-            _measure_blocks(plan, experiment, turns, deadline)
+            spread_s = (plan.spread_s or 0.0) / len(plan.experiments)
+            _measure_blocks(plan, experiment, turns, deadline, spread_s)
         else:
             _measure_to_precision(plan, experiment, turns, deadline)
         turns.end()
 
 
-def _measure_blocks(plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float) -> None:
-    """Measure all blocks, or those begun before the budget ran out: none is left half done for it."""
+def _measure_blocks(
+    plan: Plan, experiment: PlannedExperiment, turns: Turns, deadline: float, spread_s: float
+) -> None:
+    """Measure all blocks, or those begun before the budget ran out: none is left half done for it.
+
+    They are spread over `spread_s` seconds, or follow each other if they take longer.
+    """
     blocks = experiment.blocks or 0
     begun: set[int] = set()
     late = _passed(deadline)
+    pauses = Pauses(blocks, spread_s)
+    points = turns.recorder.points[experiment.name]
     for one in passes(plan, experiment, range(blocks)):
         if one.block not in begun and begun and late():
             continue
+        # What a resumed run has already takes no time.
+        if one.block not in begun and any(point.missing(one.block) for point in points):
+            pauses.wait(lambda: turns.interrupted or late())
         begun.add(one.block)
         if not turns.take(one, experiment, lambda: False, late):
             return

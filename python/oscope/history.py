@@ -101,6 +101,7 @@ class Line:
             f"machine {first.environment.get('machine') or 'unknown'}",
             f"guest, {guest.get('accelerator')}" if guest else "",
             f"clock {(first.environment.get('clock') or {}).get('kind') or 'unknown'}",
+            f"order of the points {order}" if (order := first.settings.get("order")) else "",
             f"{first.workload} version {first.workload_version}",
         ]
         return ", ".join(filter(None, parts))
@@ -173,7 +174,7 @@ def _unlike(a: Mapping[str, str], b: Mapping[str, str]) -> dict[str, tuple[str, 
 def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
     """Add a run to the line that it may be compared with, or begin another."""
     bare = replace(run, points=())
-    line = next((line for line in lines if is_alike(line.runs[0], bare, frozenset({KERNEL}))), None)
+    line = next((line for line in lines if _belongs(bare, line.runs[0])), None)
     if line is None:
         line = Line([])
         lines.append(line)
@@ -183,6 +184,15 @@ def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
         if len(point):
             value = Value(*median_of_point(run, point, metric))
             _values(line, point, metric)[place] = value
+
+
+def _belongs(run: ExperimentResults, first: ExperimentResults) -> bool:
+    """Say whether a run may be compared with the first one of a line.
+
+    Counts of instructions may depend on the order of the points, which older runs drew from their seed.
+    """
+    orders = (run.settings.get("order"), first.settings.get("order"))
+    return is_alike(first, run, frozenset({KERNEL})) and orders[0] == orders[1]
 
 
 def _values(line: Line, point: PointSamples, metric: str) -> dict[int, Value]:

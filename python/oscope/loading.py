@@ -134,6 +134,8 @@ def _assemble(
             "min_time_ns": experiment.min_time_ns,
             "precision": plan.precision,
             "budget_s": plan.budget_s,
+            # Only of runs whose blocks have pauses between them.
+            **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
             # In a duet a side has nothing measured again without the other one.
             "again": plan.again and not duet,
             "notes": list(events.get("note", ())),

@@ -36,6 +36,8 @@ class Amount:
     """Half-width of the headline's 95 % interval over its median, at which a point is finished."""
     budget_s: float | None = None
     """What the whole run may take."""
+    spread_s: float | None = None
+    """Time over which the blocks are spread, with pauses; None: they follow each other."""
 
     def check(self) -> None:
         """Raise UsageError where the amounts make no sense."""
@@ -51,6 +53,15 @@ class Amount:
             raise UsageError(
                 f"a budget of {self.budget_s:g} s leaves no time to measure",
                 remedy="give a duration like 10s or 2m",
+            )
+        if self.spread_s is not None and not 0 < self.spread_s < float("inf"):
+            raise UsageError(
+                f"blocks cannot be spread over {self.spread_s:g} s", remedy="give a duration like 5m or 1h"
+            )
+        if self.spread_s is not None and self.precision is not None:
+            raise UsageError(
+                "--spread and --precision contradict each other: the number of blocks is not known",
+                remedy="give --reps",
             )
         if self.reps is not None and self.precision is not None:
             raise UsageError("--reps and --precision contradict each other", remedy="give one of them")
@@ -104,6 +115,8 @@ class Plan:
     """Settings of the machine that are held meanwhile (see `oscope.tuning`): name -> value."""
     again: bool = False
     """Whether what was disturbed is measured again (see `oscope.disturbed`)."""
+    spread_s: float | None = None
+    """Time over which the blocks are spread, with pauses; None: they follow each other."""
 
     @property
     def total(self) -> int | None:
@@ -141,6 +154,7 @@ class Plan:
             **({} if self.injection is None else {"injection": dict(self.injection)}),
             **({"tuned": dict(self.tuned)} if self.tuned else {}),
             **({"again": True} if self.again else {}),
+            **({} if self.spread_s is None else {"spread_s": self.spread_s}),
         }
 
     @classmethod
@@ -178,6 +192,7 @@ class Plan:
             data.get("injection"),
             data.get("tuned", {}),
             data.get("again", False),
+            data.get("spread_s"),
         )
 
 
@@ -228,6 +243,7 @@ def make_plan(
         experiments=planned,
         covariates=catalogue.covariates,
         inspections=tuple(inspection.name for inspection in inspections),
+        spread_s=amount.spread_s,
     )
 
 

@@ -62,7 +62,7 @@ def summary(gate: Gate) -> str:
 
 
 def _certificate(gate: Gate) -> str | None:
-    """Say how small a difference the machine shows at all; None where instructions are counted: they repeat."""
+    """Say how small a difference the machine shows; None where instructions are counted: they repeat."""
     if all(clock_of(judged.experiment.environment) == "instructions" for judged in gate.rows):
         return None
     entries = certificate.from_object((gate.calibrated or {}).get("certificate", ()))

@@ -68,12 +68,15 @@ def parse_settings(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     return settings
 
 
-def parse_amount(reps: int | None, precision: str | None, budget: str | None) -> Amount:
+def parse_amount(
+    reps: int | None, precision: str | None, budget: str | None, spread: str | None = None
+) -> Amount:
     """Read how much is to be measured; UsageError naming the option that is wrong."""
     amount = Amount(
         reps=reps,
         precision=None if precision is None else parse_option("--precision", units.parse_share, precision),
         budget_s=None if budget is None else parse_option("--budget", units.parse_duration, budget),
+        spread_s=None if spread is None else parse_option("--spread", units.parse_duration, spread),
     )
     amount.check()
     return amount

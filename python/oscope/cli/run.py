@@ -74,6 +74,15 @@ def run(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="Time to measure at most, such as 90s or 5m.")
     ] = None,
+    spread: Annotated[
+        str | None,
+        typer.Option(
+            "--spread",
+            metavar="T",
+            help="Spread the blocks over this time, with pauses, such as 10m: the run then shows how much "
+            "the machine drifts meanwhile.",
+        ),
+    ] = None,
     profile: Annotated[
         Literal["quick", "full"] | None,
         typer.Option(
@@ -188,6 +197,7 @@ def run(
             "--precision": precision,
             "--detect": detect,
             "--budget": budget,
+            "--spread": spread,
             "--trace": trace,
             "--on": on,
             "--clock": clock,
@@ -213,7 +223,7 @@ def run(
         catalogue.load(),
         profile=chosen_profile,
         settings=parse_settings(settings or ()),
-        amount=parse_amount(reps, precision, budget),
+        amount=parse_amount(reps, precision, budget, spread),
         trace=parse_trace(trace),
         seed=seed,
         guests=placed.guests,

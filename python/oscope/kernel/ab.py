@@ -196,6 +196,12 @@ def to_object(
             for verdict in verdicts
             for row, layout in zip(verdict.comparison.rows, verdict.layout(), strict=True)
         ],
+        "tails": [
+            {"experiment": verdict.base.experiment, **asdict(tail)}
+            for verdict in verdicts
+            for tail in verdict.comparison.tails
+            if tail.different
+        ],
         "without_verdict": [{"experiment": name, "reason": reason} for name, reason in missed.items()],
         "caveats": [caveat for verdict in verdicts for caveat in verdict.comparison.caveats],
         "records": [to_record(experiment) for result in results for experiment in result.experiments],
