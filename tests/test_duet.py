@@ -348,7 +348,7 @@ def test_a_calibration_measures_duets() -> None:
 @pytest.mark.usefixtures("probe")
 def test_a_calibration_of_duets_alone_refuses_work_that_is_none() -> None:
     wanted = Wanted((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
-    with pytest.raises(UsageError, match="cannot be measured as a duet: ipc.latency uses other"):
+    with pytest.raises(UsageError, match=r"cannot be measured as a duet: ipc\.latency uses other"):
         next(measure(wanted, Silence(), cpus=CPUS))
 
 
