@@ -217,12 +217,12 @@ def interval_of(values: Sequence[float]) -> tuple[float, float] | None:
     if min(values) == max(values):
         return float(values[0]), float(values[0])
     # It takes a second to load, of which most processes here need none.
-    from scipy import stats
+    import scipy
 
     with warnings.catch_warnings():
         # That it has no answer shows in what it returns.
         warnings.simplefilter("ignore")
-        found = stats.bootstrap((np.asarray(values),), np.median, rng=np.random.default_rng(1))
+        found = scipy.stats.bootstrap((np.asarray(values),), np.median, rng=np.random.default_rng(1))
     low, high = map(float, found.confidence_interval)
     # BCa has no answer where leaving any one value out changes nothing.
     return (low, high) if math.isfinite(low) and math.isfinite(high) else (min(values), max(values))

@@ -18,16 +18,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bars import Bar, Bench, Effort, Figure, Part, share
-from oscope import catalogue, labs
-from oscope.execution import execute
-from oscope.experiment import Level
-from oscope.injection import causes
-from oscope.injection.wanted import Injection
-from oscope.plan import Amount, Plan, make_plan
-from oscope.report.analysis import Analysed
+from oscope import labs
+from oscope.figures.analysed import Analysed
+from oscope.model.factors import Level
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.probe import catalogue
+from oscope.runner.execution import execute
+from oscope.runner.injection import causes
+from oscope.runner.injection.spec import Injection
 from oscope.statistics.attribution import OWN, Attribution
 from oscope.statistics.rate import Rate
-from oscope.store import Store
+from oscope.storage.store import Store
 
 TRIES = 20
 WANTED = 0.9

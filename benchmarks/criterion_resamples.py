@@ -3,7 +3,8 @@
     python benchmarks/criterion_resamples.py [--pairs 8000] [--seed 1]
 
 Simulated pairs of sides with skewed samples and runs that differ, without a difference and with the effects
-of a calibration, are judged by `oscope.calibration.peers.criterion` and by intervals of 100 000 resamples.
+of a calibration, are judged by `oscope.analysis.calibration.peers.criterion` and by intervals of 100 000
+resamples.
 Prints both shares of differences reported; 1 if they differ by more than 0.1 % of the pairs.
 """
 
@@ -13,10 +14,10 @@ import argparse
 import sys
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.calibration.peers import LEVEL, NOISE, RESAMPLES, criterion
-from oscope.samples import Floats
+from oscope.analysis.calibration.peers import LEVEL, NOISE, RESAMPLES, criterion
+from oscope.model.samples import Floats
 
 SAMPLES = 100
 MANY = 100_000
@@ -45,7 +46,7 @@ class Reference:
         means = [weights @ values for weights, values in zip(self._weights, (a, b), strict=True)]
         low, high = np.quantile(means[1] / means[0], (0.025, 0.975)) - 1
         # Where the interval is beyond 1 % the test's p-value is far below its level, bootstrapped or not.
-        p = stats.ttest_ind(a, b, equal_var=False).pvalue
+        p = scipy.stats.ttest_ind(a, b, equal_var=False).pvalue
         return bool((low > NOISE or high < -NOISE) and p < LEVEL)
 
 

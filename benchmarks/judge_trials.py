@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sa
 
-from oscope import schema, terminal
-from oscope.calibration.methods import judge
-from oscope.calibration.trials import Trial
-from oscope.errors import OscopeError
+from oscope.analysis.calibration.methods import judge
+from oscope.analysis.calibration.trials import Trial
 from oscope.labs.trust.answers import by_method_and_way, by_subject
-from oscope.samples import ExperimentResults
-from oscope.store import Store
+from oscope.model.errors import OscopeError
+from oscope.model.samples import ExperimentResults
+from oscope.report import terminal
+from oscope.storage import schema
+from oscope.storage.store import Store
 
 PILOT_SEED = 0
 """Of the run that shows how long an iteration of a subject takes: no side of a pair."""

@@ -15,15 +15,15 @@ from typing import Any, Literal
 
 from bars import Bar, Bench, Figure, Part, median
 from measuring import BIN, ROOT
-from oscope.guest import CPUS, Guest
-from oscope.guest.place import GuestPlace
-from oscope.kernel import find
 from oscope.labs.kernel import LAB
-from oscope.locate import find_probe
-from oscope.placement import Placement
-from oscope.probe import Request
-from oscope.record import read
-from oscope.wire import Sample
+from oscope.model.guest import CPUS, Guest
+from oscope.probe.locate import find_probe
+from oscope.probe.process import Request
+from oscope.probe.wire import Sample
+from oscope.storage.record import read
+from oscope.targets.affinity import Placement
+from oscope.targets.guest.place import GuestPlace
+from oscope.targets.kernel import find
 
 PATCHES = ROOT / "tests" / "patches"
 PATCHED = ("my_precious", "reclaim-policy")
@@ -171,7 +171,7 @@ def first_sample(clock: Clock) -> float:
         place = GuestPlace(guest, (), find_probe(), placement, None)
         begin = time.monotonic()
         with closing(place.start()) as probe:
-            # As Turns asks: a guest's request may be silent for long.
+            # As PointRunner asks: a guest's request may be silent for long.
             for events in probe.run(Request(1, "syscall.cost"), silence_limit_s=LIMIT_S):
                 if any(isinstance(event, Sample) for event in events):
                     return time.monotonic() - begin

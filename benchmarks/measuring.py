@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from oscope.probe import Probe, Request
-from oscope.wire import Refusal, Sample
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Refusal, Sample
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

@@ -15,7 +15,7 @@ from typing import Any
 
 from bars import Bar, Bench, Effort, Figure, Part
 from measuring import BIN, ROOT, compile_program
-from oscope.locate import find_probe
+from oscope.probe.locate import find_probe
 
 CHECKED = ROOT / "kernel" / "configs" / "checked.config"
 PROGRAMS = ROOT / "tests" / "modules"

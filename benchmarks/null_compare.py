@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bars import Bar, Bench, Figure, Part
-from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_points
 from oscope.statistics.rate import Rate
 

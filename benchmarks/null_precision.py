@@ -2,9 +2,9 @@
 
     python benchmarks/null_precision.py [--simulations 1000] [--seed 1]
 
-A run is measured block by block and ends by the rule of `--precision` itself (`oscope.precision`), or after
-`MOST_BLOCKS`. Prints one row a scenario: the share of runs whose final interval holds the truth, the same for
-runs of a fixed number of blocks (the median at which those ended), both with 95 % binomial intervals
+A run is measured block by block and ends by the rule of `--precision` itself (`oscope.planning.precision`),
+or after `MOST_BLOCKS`. Prints one row a scenario: the share of runs whose final interval holds the truth, the
+same for runs of a fixed number of blocks (the median at which those ended), both with 95 % binomial intervals
 (Wilson), the blocks, and the share that reached the precision. It is an exit failure if stopping covers less
 than 93 % by the upper end of its interval where a fixed number covers 93 % by the lower end of its own.
 """
@@ -21,8 +21,8 @@ import numpy as np
 
 import null_compare as null
 from bars import Bar, Bench, Figure, Part
-from oscope.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
-from oscope.samples import ExperimentResults
+from oscope.model.samples import ExperimentResults
+from oscope.planning.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
 from oscope.statistics.rate import Rate
 from oscope.statistics.summary import median_of_point
 
@@ -86,7 +86,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class Judged:
+class GateRow:
     """What came of the runs of a scenario. Shares have their 95 % intervals."""
 
     scenario: Scenario
@@ -159,12 +159,12 @@ def share(found: Sequence[bool]) -> Share:
     return rate.share, *rate.interval
 
 
-def judged(simulations: int, seed: int, scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[Judged]:
+def judged(simulations: int, seed: int, scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[GateRow]:
     """Simulate every scenario."""
     for scenario in scenarios:
         ends = list(ended(scenario, simulations, seed))
         blocks = round(float(np.median([end.blocks for end in ends])))
-        yield Judged(
+        yield GateRow(
             scenario,
             stopped=share([end.covers for end in ends]),
             fixed=share(list(fixed(scenario.run, blocks, simulations, seed + 1))),

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from bars import Effort
 from measuring import ROOT, started
-from oscope.digits import format_value
+from oscope.model.formatting import format_value
 from runner import Module, Outcome, Run
 
 PAGE = ROOT / "docs" / "benchmarks.md"

@@ -14,9 +14,10 @@ import orjson
 
 from bars import Bar, Bench, Figure, Part
 from measuring import BIN
-from oscope import catalogue, labs
-from oscope.plan import Amount, make_plan
-from oscope.store import Happening, Store
+from oscope import labs
+from oscope.planning.plan import Amount, make_plan
+from oscope.probe import catalogue
+from oscope.storage.store import Happening, Store
 
 STORED = Bar("1,000,000 samples: stored", "samples/s", least=50_000)
 COMMANDS = ("show", "compare", "report")

@@ -14,7 +14,7 @@ import numpy as np
 
 from bars import Bar, Bench, Figure, Part, median, ratio
 from measuring import PROBE, interleaved, measure, started
-from oscope.probe import Probe
+from oscope.probe.process import Probe
 from oscope.trace import launch
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.tracer import Losses, Tracer, Tracing

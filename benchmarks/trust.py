@@ -14,14 +14,15 @@ from contextlib import ExitStack
 from functools import partial
 
 from bars import Bar, Bench, Effort, Figure, Part, share
-from oscope import terminal
-from oscope.calibration import trials
-from oscope.calibration.methods import METHODS, OSCOPE
-from oscope.calibration.running import measure
-from oscope.calibration.trials import Trial
-from oscope.calibration.wanted import SUBJECTS, WAYS, Wanted
-from oscope.cli.calibrate_shown import watching
+from oscope import labs
+from oscope.analysis.calibration import trials
+from oscope.analysis.calibration.methods import METHODS, OSCOPE
+from oscope.analysis.calibration.running import measure
+from oscope.analysis.calibration.spec import SUBJECTS, WAYS, CalibrationSpec
+from oscope.analysis.calibration.trials import Trial
+from oscope.cli.views.calibrate import watching
 from oscope.labs.trust.answers import by_method_and_way, by_subject
+from oscope.report import terminal
 from oscope.statistics.rate import Rate
 
 PAIRS = 30
@@ -52,16 +53,18 @@ FOUND = {
 }
 
 
-def _measure(wanted: Wanted) -> list[Trial]:
+def _measure(wanted: CalibrationSpec) -> list[Trial]:
     with watching() as listener:
-        return list(measure(wanted, listener))
+        return list(measure(wanted, listener, find=labs.experiment))
 
 
 def errors(load: str, bench: Bench) -> Iterator[Figure]:
     """Give false positives and coverage under a load, over all subjects and ways."""
-    wanted = Wanted(pairs=bench.pick(1, 1, PAIRS), effects=(EFFECT,), load=load, seed=1)
+    wanted = CalibrationSpec(pairs=bench.pick(1, 1, PAIRS), effects=(EFFECT,), load=load, seed=1)
     if bench.effort is Effort.SMOKE:
-        wanted = Wanted((SYSTEM_CALL,), WAYS, pairs=1, effects=(EFFECT,), blocks=3, reps=2, load=load, seed=1)
+        wanted = CalibrationSpec(
+            (SYSTEM_CALL,), WAYS, pairs=1, effects=(EFFECT,), blocks=3, reps=2, load=load, seed=1
+        )
     found = _measure(wanted)
     out = terminal.console()
     for table in (by_subject(found), *by_method_and_way(found)):
@@ -91,7 +94,7 @@ def _beside_others(found: Sequence[Trial], bar: Bar) -> Figure:
 def power(effect: float, blocks: int, bench: Bench) -> Iterator[Figure]:
     """Give in how many trials a slow-down of a system call was found, and how long a side took."""
     found = _measure(
-        Wanted(
+        CalibrationSpec(
             (SYSTEM_CALL,),
             WAYS[:1],
             pairs=bench.pick(1, 4, POWER_TRIALS),

@@ -12,9 +12,9 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from cli_driver import CommandLine, described
-from oscope.catalogue import Catalogue, load
-from oscope.experiment import Design, Experiment
-from oscope.store import Store
+from oscope.model.experiment import Design, Experiment
+from oscope.probe.catalogue import Catalogue, load
+from oscope.storage.store import Store
 
 pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "toy_kernel"]
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from oscope.explain.explanation import Explanation, explain
-from oscope.explain.reading import read
+from oscope.tools.explain.explanation import Explanation, explain
+from oscope.tools.explain.reading import read
 
 TIME_LIMIT_S = 60
 BEST = ("-f", "-ttt", "-T", "-yy")

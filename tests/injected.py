@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 
 
 def sides(record: dict[str, Any], cause: str, covariate: str) -> tuple[Floats, Floats]:

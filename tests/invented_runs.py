@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import null_compare as null
-from oscope import record
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.storage import record
 
 ENVIRONMENT: dict[str, Any] = {
     "boot_id": "boot-1",

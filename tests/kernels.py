@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from oscope import kernel as kernels
-from oscope.errors import OscopeError
-from oscope.kernel import Kernel
-from oscope.kernel.listener import Silence
+from oscope.model.errors import OscopeError
+from oscope.targets import kernel as kernels
+from oscope.targets.kernel import Kernel
+from oscope.targets.kernel.listener import Silence
 
 TEST_PATCHES = Path(__file__).parent / "patches"
 WANTED = {

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.report.analysis import levels
+from oscope.figures.analysed import levels
+from oscope.model.document import Figure, Table
+from oscope.model.samples import Results
 from oscope.report.build import Report
-from oscope.report.document import Figure, Table
-from oscope.samples import Results
 
 OURSELVES = {"oscope", "here", "measured", "median", "medians"}
 """Words that say no more than that the figure is one of this report."""

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import oscope.frame
-import oscope.history
-import oscope.report.variation
-import oscope.store
+import oscope.analysis.history
+import oscope.figures.variation
+import oscope.storage.frames
+import oscope.storage.store
 from command_tree import commands
 from oscope.cli import main
 
-PRELOADED = (oscope.frame, oscope.history, oscope.report.variation, oscope.store)
+PRELOADED = (oscope.storage.frames, oscope.analysis.history, oscope.figures.variation, oscope.storage.store)
 """What takes long to import, once for all."""
 
 LIMIT_S = 120

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from oscope.experiment import Level
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
-from oscope.statistics.compare import Answer, ComparedMetric
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.statistics.compared import Answer, ComparedMetric
 
 HZ = 2_599_998_000.0
 CLOCK_OVERHEAD = 38.0

@@ -13,10 +13,10 @@ import numpy as np
 
 import synthetic
 from oscope import labs
-from oscope.experiment import Level
 from oscope.labs.disk import FEW_POWERS, FEW_XOR_POWERS
-from oscope.report.document import Section
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 
 MEBIBYTE = 1 << 20
 CALL_S = 240e-9

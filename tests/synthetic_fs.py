@@ -14,11 +14,12 @@ import numpy as np
 
 import synthetic
 import synthetic_instructions
-from oscope import instructions, labs
-from oscope.experiment import Level
+from oscope import labs
 from oscope.labs.fs import LOCAL, OPERATIONS
-from oscope.report.document import Section
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.probe import instructions
 from synthetic_disk import Maker
 
 MEBIBYTE = 1 << 20

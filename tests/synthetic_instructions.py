@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import synthetic
-from oscope.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
 
 ITERATIONS = 508
 OVERHEAD = 36.0

@@ -14,10 +14,10 @@ import numpy as np
 
 import synthetic
 from oscope import labs
-from oscope.experiment import Level
 from oscope.labs.ipc import ALL_KINDS, COMPARED, DOCUMENTED, MODES, SOCKETS, TRACERS
-from oscope.report.document import Section
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from synthetic_disk import MEBIBYTE, Maker, columns
 
 SIZES = (256, 4096, 16384, 65536, 131072, MEBIBYTE)

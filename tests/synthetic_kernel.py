@@ -16,11 +16,11 @@ import numpy as np
 import synthetic
 import synthetic_instructions
 from oscope import labs
-from oscope.clocks import Clock
-from oscope.experiment import Level
 from oscope.labs.kernel import CALLS, COUNTS, MAPPINGS, POLICIES
-from oscope.report.document import Section
-from oscope.samples import Column, ExperimentResults, Floats, PointSamples, Results
+from oscope.model.clocks import Clock
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples, Results
 
 BOOTS = 5
 SILENT = 200.0

@@ -13,10 +13,10 @@ import numpy as np
 
 import synthetic
 from oscope import labs
-from oscope.experiment import Level
 from oscope.labs.memory import FAULTS, FEW_SIZES, FLUSHED, FOOTPRINTS, LINE, MAPPINGS, PAGE_AND_LINE, PATTERNS
-from oscope.report.document import Section
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from synthetic_disk import MEBIBYTE, Maker, columns
 
 SETS = 32768

@@ -10,8 +10,8 @@ import pytest
 import oscope
 from conftest import make_experiment
 from oscope import labs
-from oscope.errors import UsageError
-from oscope.experiment import Lab
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Lab
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ class TestRun:
 
 def test_importing_is_light() -> None:
     code = (
-        "import sys, oscope, oscope.labs, oscope.catalogue, oscope.units, oscope.plan\n"
+        "import sys, oscope, oscope.labs, oscope.probe.catalogue, oscope.model.units, oscope.planning.plan\n"
         "heavy = {'numpy', 'scipy', 'pandas', 'sqlalchemy', 'plotly', 'matplotlib', 'jinja2', 'orjson'}\n"
         "sys.exit(' '.join(sorted(heavy & set(sys.modules))) or 0)"
     )

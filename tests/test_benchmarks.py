@@ -9,7 +9,7 @@ import pytest
 from bars import Effort
 from bench import MODULES, SHORT_MINUTES
 from module_run import parts_of, run
-from oscope.kernel import Kernel
+from oscope.targets.kernel import Kernel
 
 GUESTS = ("kernel", "modules")
 ALONE = ("causes", "disk", "memory", "tracing")

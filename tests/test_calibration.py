@@ -14,19 +14,21 @@ import pytest
 
 import synthetic
 from cli_driver import CommandLine
-from oscope import execution, record
-from oscope.calibration import trials
-from oscope.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
-from oscope.calibration.result import calibrate, in_brief
-from oscope.calibration.trials import Trial
-from oscope.calibration.wanted import Subject, Wanted
-from oscope.errors import UsageError
+from oscope import labs
+from oscope.analysis.calibration import trials
+from oscope.analysis.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
+from oscope.analysis.calibration.result import calibrate, in_brief
+from oscope.analysis.calibration.spec import CalibrationSpec, Subject
+from oscope.analysis.calibration.trials import Trial
+from oscope.figures import certificate
 from oscope.labs.trust.answers import section
-from oscope.placement import Placement
-from oscope.report import certificate
-from oscope.samples import ExperimentResults, Floats
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults, Floats
+from oscope.runner import execution
+from oscope.runner.point_runner import PointRunner
 from oscope.statistics.rate import Rate
-from oscope.turns import Turns
+from oscope.storage import record
+from oscope.targets.affinity import Placement
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 SMALL = ("--pairs", "1", "--blocks", "3", "--reps", "3", "--way", "interleaved", "--seed", "1")
@@ -126,7 +128,7 @@ def test_the_answer_shows_each_method_and_subject() -> None:
         for way in ("interleaved", "in sequence")
     ]
     result = {
-        "wanted": Wanted().to_object(),
+        "wanted": CalibrationSpec().to_object(),
         "interrupted": False,
         "ended": "2026-11-21T10:00:00+00:00",
         "trials": json.loads(record.dump(trials.to_object(found))),
@@ -147,15 +149,15 @@ def test_the_answer_shows_each_method_and_subject() -> None:
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        (Wanted(pairs=0), "--pairs 0"),
-        (Wanted(blocks=1), "--blocks 1"),
-        (Wanted(reps=0), "--reps 0"),
-        (Wanted(effects=(-0.1,)), "--effect -0.1"),
-        (Wanted(load="heavy"), "no load 'heavy'"),
-        (Wanted(equal=False, effects=()), "neither equal sides nor an effect"),
+        (CalibrationSpec(pairs=0), "--pairs 0"),
+        (CalibrationSpec(blocks=1), "--blocks 1"),
+        (CalibrationSpec(reps=0), "--reps 0"),
+        (CalibrationSpec(effects=(-0.1,)), "--effect -0.1"),
+        (CalibrationSpec(load="heavy"), "no load 'heavy'"),
+        (CalibrationSpec(equal=False, effects=()), "neither equal sides nor an effect"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wanted: Wanted, message: str) -> None:
+def test_what_makes_no_sense_is_refused(wanted: CalibrationSpec, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         wanted.check()
 
@@ -278,7 +280,7 @@ def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
     surveys: list[object] = []
     look = execution._record_environment_after
 
-    def interrupted_look(turns: Turns) -> None:
+    def interrupted_look(turns: PointRunner) -> None:
         surveys.append(turns)
         # The run for the time of an iteration, a pair, and the first side of another.
         if len(surveys) == 4:
@@ -289,7 +291,10 @@ def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
     former = signal.signal(signal.SIGINT, signal.default_int_handler)
     subject = Subject("syscall.cost", {"call": "getpid", "style": "loop"})
     try:
-        result = calibrate(Wanted((subject,), pairs=5, effects=(), blocks=2, reps=2, ways=("in sequence",)))
+        result = calibrate(
+            CalibrationSpec((subject,), pairs=5, effects=(), blocks=2, reps=2, ways=("in sequence",)),
+            find=labs.experiment,
+        )
     finally:
         signal.signal(signal.SIGINT, former)
     assert result["interrupted"]

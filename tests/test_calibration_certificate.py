@@ -16,19 +16,19 @@ from scipy import stats
 import synthetic
 from cli_driver import CommandLine
 from conftest import make_experiment
-from oscope import record
-from oscope.calibration import certificate, detection, trials
-from oscope.calibration.certificate import Entry, entries, observe
-from oscope.calibration.methods import METHODS, Verdict
-from oscope.calibration.trials import Observed, Trial
-from oscope.calibration.wanted import Wanted, quick
-from oscope.catalogue import Catalogue
-from oscope.cli.calibrate_shown import print_calibration
-from oscope.errors import UsageError
-from oscope.labs.trust import reach
+from oscope.analysis.calibration import certificate, detection, trials
+from oscope.analysis.calibration.certificate import Entry, entries, observe
+from oscope.analysis.calibration.methods import METHODS, Verdict
+from oscope.analysis.calibration.spec import CalibrationSpec, quick
+from oscope.analysis.calibration.trials import Observed, Trial
+from oscope.cli.views.calibrate import print_calibration
+from oscope.figures import reach
 from oscope.labs.trust.answers import section
-from oscope.plan import Plan, make_plan
-from oscope.samples import ExperimentResults
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.storage import record
 
 ENTRY = Entry("e.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
 
@@ -219,7 +219,7 @@ def test_a_quick_calibration_is_one_of_times() -> None:
     wanted.check()
     assert wanted.to_object()["seconds"] == wanted.seconds
     with pytest.raises(UsageError, match="interleaved pairs of equal sides only"):
-        Wanted(seconds=1.0).check()
+        CalibrationSpec(seconds=1.0).check()
 
 
 @pytest.mark.parametrize("option", [["--pairs", "3"], ["--effect", "1%"], ["--way", "both"]])

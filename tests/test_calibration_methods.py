@@ -15,16 +15,16 @@ from scipy import stats
 import judge_trials
 import synthetic
 from cli_driver import CommandLine
-from oscope import record
-from oscope.calibration import peers, trials
-from oscope.calibration.method_rates import MethodRates, method_rates
-from oscope.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
-from oscope.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
-from oscope.calibration.trials import Trial
-from oscope.calibration.wanted import Wanted
+from oscope.analysis.calibration import peers, trials
+from oscope.analysis.calibration.method_rates import MethodRates, method_rates
+from oscope.analysis.calibration.methods import MEDIAN, METHODS, MINIMUM, OSCOPE, T_INTERVAL, Verdict, judge
+from oscope.analysis.calibration.peers import CRITERION, HYPERFINE, PYPERF, RULES, WELCH
+from oscope.analysis.calibration.spec import CalibrationSpec
+from oscope.analysis.calibration.trials import Trial
 from oscope.labs.trust.answers import by_method, by_method_and_way, section
-from oscope.samples import ExperimentResults, Floats
-from oscope.store import Store
+from oscope.model.samples import ExperimentResults, Floats
+from oscope.storage import record
+from oscope.storage.store import Store
 
 OLD = (OSCOPE, T_INTERVAL, MINIMUM, MEDIAN)
 """Methods of calibrations from before other tools' rules."""
@@ -256,7 +256,7 @@ def test_calibrations_of_earlier_versions_show_the_methods_that_they_have() -> N
     found = [trial(effect, dict.fromkeys(OLD, effect > 0)) for effect in (0.0, 0.02)]
     read = trials.from_object(json.loads(record.dump(trials.to_object(found))))
     assert [rates.method for rates in method_rates(read)] == list(OLD)
-    result = {"wanted": Wanted().to_object(), "interrupted": False, "trials": trials.to_object(read)}
+    result = {"wanted": CalibrationSpec().to_object(), "interrupted": False, "trials": trials.to_object(read)}
     made = section("Title", result)
     assert [row[0] for row in by_method(read).rows] == list(OLD)
     assert [trace["name"] for trace in made.figures[0].traces] == list(OLD)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from command_tree import Parameter, carry_out, parameters
-from oscope import catalogue, units
 from oscope.cli.options import WholeNumber
-from oscope.errors import UsageError
+from oscope.model import units
+from oscope.model.errors import UsageError
+from oscope.probe import catalogue
 
 LINES = {
     "ab": "ab missing missing syscall.cost",

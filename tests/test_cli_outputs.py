@@ -16,9 +16,9 @@ import pytest
 
 from cli_driver import CommandLine
 from command_tree import Parameter, carry_out, parameters
-from oscope.atomic_write import atomic_write, write_bytes
 from oscope.cli.targets import OutputParser
-from oscope.errors import OscopeError
+from oscope.model.atomic_write import atomic_write, write_bytes
+from oscope.model.errors import OscopeError
 
 INPUTS = {
     "compare A",
@@ -232,7 +232,7 @@ def test_what_took_the_place_of_the_file_meanwhile_stays(tmp_path: Path) -> None
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_another_users_file_in_a_sticky_folder_is_refused() -> None:
     script = (
-        "import os, pathlib, tempfile\nfrom oscope.atomic_write import resolve_file\n"
+        "import os, pathlib, tempfile\nfrom oscope.model.atomic_write import resolve_file\n"
         "os.setuid(65534)\nresolve_file(pathlib.Path('file'))\n"
     )
     # Only its owner may enter pytest's folders.

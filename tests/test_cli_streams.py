@@ -14,7 +14,7 @@ import pytest
 
 from cli_driver import CommandLine
 from command_tree import commands
-from oscope import streams
+from oscope.model import streams
 from streams_driver import BROKEN
 
 TESTS = Path(__file__).parent
@@ -177,7 +177,7 @@ def test_a_process_started_with_broken_streams(name: str, store: Path, full: str
 
 def test_no_other_file_becomes_a_standard_stream(tmp_path: Path) -> None:
     script = (
-        "import os\nfrom oscope import streams\nstreams.secure()\n"
+        "import os\nfrom oscope.model import streams\nstreams.secure()\n"
         "assert os.open('file', os.O_CREAT | os.O_RDWR) > 2\n"
         "print('lost')\nos._exit(int(streams.failure_of(__import__('sys').stdout) is None))\n"
     )

@@ -10,16 +10,16 @@ import pytest
 from rich.console import Console
 
 import synthetic_memory
-from oscope.catalogue import Workload
 from oscope.cli import progress
 from oscope.cli.summary import measurement_columns, notes, print_experiment
 from oscope.cli.verdict import verdict
-from oscope.plan import Plan, PlannedExperiment
-from oscope.report import experiments
-from oscope.report.analysis import Analysed
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.figures import experiments
+from oscope.figures.analysed import Analysed
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.catalogue import Workload
+from oscope.report.terminal import aligned, grid, prose, table_width
 from oscope.statistics import compare_within, summarise
-from oscope.terminal import aligned, grid, prose, table_width
 
 
 def make_point(level: str, values: list[float], **other: object) -> PointSamples:

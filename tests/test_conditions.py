@@ -10,19 +10,21 @@ import pytest
 
 import synthetic_transfer
 from cli_driver import CommandLine
-from oscope import catalogue as catalogues
-from oscope import labs, record
+from oscope import labs
+from oscope.analysis.gate import _missing_points
+from oscope.analysis.history import collect
 from oscope.cli.progress import where
-from oscope.errors import UsageError
-from oscope.experiment import Condition, Experiment, meaningful
-from oscope.gating import _missing_points
-from oscope.guest import Guest
-from oscope.history import collect
-from oscope.plan import Plan, make_plan
-from oscope.progress import Progress
-from oscope.report.tables import fixed_levels
-from oscope.samples import ExperimentResults, PointSamples, Results
+from oscope.figures.tables import fixed_levels
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Experiment
+from oscope.model.factors import Condition, meaningful
+from oscope.model.guest import Guest
+from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe import catalogue as catalogues
+from oscope.runner.progress import Progress
 from oscope.statistics import compare_results, compare_within
+from oscope.storage import record
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine, as_nobody
-from oscope.inventory.device_names import identify
+from oscope.tools.inventory.device_names import identify
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="making devices needs root")
 

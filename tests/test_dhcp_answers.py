@@ -23,9 +23,9 @@ from dhcp_captures import (
     release,
     write,
 )
-from oscope.dhcp import Conversation, read
-from oscope.dhcp.answers import Answer, answer_all
-from oscope.dhcp.hiding import addresses_of
+from oscope.tools.dhcp import Conversation, read
+from oscope.tools.dhcp.answers import Answer, answer_all
+from oscope.tools.dhcp.redaction import addresses_of
 
 pytestmark = pytest.mark.usefixtures("probe")
 

@@ -17,9 +17,9 @@ from scapy.utils import PcapReader
 
 from cli_driver import CommandLine
 from dhcp_captures import ADDRESS, Course, block, delivered, dropped, lease, link, pcap, section, write
-from oscope.dhcp import Conversation, read
-from oscope.dhcp.message import parse
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
+from oscope.tools.dhcp import Conversation, read
+from oscope.tools.dhcp.message import parse
 
 pytestmark = pytest.mark.usefixtures("probe")
 

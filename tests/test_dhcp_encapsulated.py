@@ -23,7 +23,7 @@ from scapy.utils import PcapNgWriter, PcapWriter
 
 from cli_driver import CommandLine
 from dhcp_captures import ADDRESS, START_S, Course, delivered, link, section
-from oscope.dhcp import read
+from oscope.tools.dhcp import read
 
 pytestmark = pytest.mark.usefixtures("probe")
 

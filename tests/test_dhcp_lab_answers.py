@@ -14,9 +14,9 @@ import pytest
 
 from dhcp_captures import MICROSECONDS, pcap, write
 from dhcp_played import ENDS, SCENARIOS, Frames, Lab, Record, records
-from oscope.dhcp import read
-from oscope.dhcp.answers import answer_all
-from oscope.dhcp.hiding import addresses_of
+from oscope.tools.dhcp import read
+from oscope.tools.dhcp.answers import answer_all
+from oscope.tools.dhcp.redaction import addresses_of
 from test_dhcp_capture import WRAPPINGS
 
 pytestmark = pytest.mark.usefixtures("probe")

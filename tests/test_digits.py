@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscope import digits
-from oscope.digits import Scale
+from oscope.model import formatting
+from oscope.model.formatting import Scale
 
 FINITE = st.floats(min_value=-1e9, max_value=1e9, allow_nan=False)
 SPREAD = st.floats(min_value=1e-6, max_value=1e6)
@@ -17,7 +17,7 @@ UNITS = st.sampled_from(["ns", "s", "B", "B/s", "calls/s", "cycles", ""])
 
 
 def read(text: str) -> float:
-    return float(text.replace(digits.GROUP, ""))
+    return float(text.replace(formatting.GROUP, ""))
 
 
 @given(FINITE, SPREAD, UNITS)
@@ -29,7 +29,7 @@ def test_text_reads_back_within_half_of_its_last_digit(value: float, spread: flo
 
 @given(st.lists(FINITE, min_size=2, max_size=8), SPREAD, UNITS)
 def test_a_group_is_monotone_and_shares_its_decimals(values: list[float], spread: float, unit: str) -> None:
-    _, texts = digits.column(sorted(values), [spread] * len(values), unit)
+    _, texts = formatting.column(sorted(values), [spread] * len(values), unit)
     figures = [read(text) for text in texts]
     assert figures == sorted(figures)
     assert len({len(text.partition(".")[2]) for text in texts}) == 1
@@ -56,45 +56,45 @@ def test_digits_end_at_the_second_of_the_spread(value: float, spread: float) -> 
         (-0.04, -0.5, 0.42, "ns", "-0.04 ns"),
         (3 * 1024.0**2, 2.9 * 1024.0**2, 3.1 * 1024.0**2, "B", "3.00 MiB"),
         (5e9, 4.9e9, 5.1e9, "B/s", "4.657 GiB/s"),
-        (1.03e6, 1.02e6, 1.04e6, "calls/s", f"1{digits.GROUP}030{digits.GROUP}000 calls/s"),
+        (1.03e6, 1.02e6, 1.04e6, "calls/s", f"1{formatting.GROUP}030{formatting.GROUP}000 calls/s"),
         (9637.0, 9000.0, 10000.0, "cycles", "9640 cycles"),
-        (123456.0, 123000.0, 124000.0, "cycles", f"123{digits.GROUP}460 cycles"),
-        (528762.0, -9.3e6, 16.3e6, "cycles", f"530{digits.GROUP}000 cycles"),
+        (123456.0, 123000.0, 124000.0, "cycles", f"123{formatting.GROUP}460 cycles"),
+        (528762.0, -9.3e6, 16.3e6, "cycles", f"530{formatting.GROUP}000 cycles"),
         (42.0, None, None, "", "42"),
-        (None, None, None, "ns", digits.MISSING),
+        (None, None, None, "ns", formatting.MISSING),
         (8374.0, 8270.0, 8447.0, "MiB/s", "8374 MiB/s"),
-        (math.nan, 1.0, 2.0, "ns", digits.MISSING),
+        (math.nan, 1.0, 2.0, "ns", formatting.MISSING),
     ],
 )
 def test_digits_follow_the_interval(
     value: float | None, low: float | None, high: float | None, unit: str, text: str
 ) -> None:
-    assert digits.format_interval(value, low, high, unit).partition(" (")[0] == text
+    assert formatting.format_interval(value, low, high, unit).partition(" (")[0] == text
 
 
 def test_interval_shares_unit_and_decimals_with_its_value() -> None:
-    assert digits.format_interval(1500.0, 1450.0, 1549.6, "ns") == "1.500 µs (1.450 to 1.550)"
-    assert digits.format_interval(1500.0, None, None, "ns") == "1.500 µs"
+    assert formatting.format_interval(1500.0, 1450.0, 1549.6, "ns") == "1.500 µs (1.450 to 1.550)"
+    assert formatting.format_interval(1500.0, None, None, "ns") == "1.500 µs"
 
 
 def test_negative_zero_is_zero() -> None:
-    assert digits.format_value(-0.0004, 0.1, "ns") == "0.00 ns"
+    assert formatting.format_value(-0.0004, 0.1, "ns") == "0.00 ns"
 
 
 def test_counts_and_shares() -> None:
-    assert digits.format_count(1_000_000) == f"1{digits.GROUP}000{digits.GROUP}000"
-    assert digits.format_count(9999) == "9999"
-    assert digits.format_share(0.0342) == "3.4 %"
-    assert digits.format_share(0.25) == "25 %"
-    assert digits.format_share(float("nan")) == digits.MISSING
+    assert formatting.format_count(1_000_000) == f"1{formatting.GROUP}000{formatting.GROUP}000"
+    assert formatting.format_count(9999) == "9999"
+    assert formatting.format_share(0.0342) == "3.4 %"
+    assert formatting.format_share(0.25) == "25 %"
+    assert formatting.format_share(float("nan")) == formatting.MISSING
 
 
 def test_column_keeps_missing_values_apart() -> None:
-    assert digits.column([98.1, None, 410.0], [0.5, None, 2.0], "ns") == (
+    assert formatting.column([98.1, None, 410.0], [0.5, None, 2.0], "ns") == (
         "ns",
-        ["98.10", digits.MISSING, "410.00"],
+        ["98.10", formatting.MISSING, "410.00"],
     )
 
 
 def test_a_ratio_without_an_upper_bound_is_short() -> None:
-    assert digits.bounded_text(5.2, 0.001, 1e304) == "5.2 (0.001 or more)"
+    assert formatting.bounded_text(5.2, 0.001, 1e304) == "5.2 (0.001 or more)"

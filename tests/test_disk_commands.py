@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from cli_driver import Answer, CommandLine, as_nobody
-from oscope.disk.session import FileSession
-from oscope.experiment import Level
+from oscope.model.factors import Level
+from oscope.tools.disk.session import FileSession
 
 ENGINES = ("auto", "read", "mmap", "direct", "uring")
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oscope.cli.disk_size import parse_between
-from oscope.disk.size import FIRST, MOST_REFINEMENTS, Range, find_size
-from oscope.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError, UsageError
+from oscope.tools.disk.size import FIRST, MOST_REFINEMENTS, Range, find_size
 
 TIB = 2**40
 USUAL = Range(5.0, 15.0)

@@ -17,22 +17,24 @@ import pytest
 
 from cli_driver import CommandLine
 from conftest import make_experiment
-from oscope import disturbed, labs, record
+from oscope import labs
 from oscope.api import Request, measure
-from oscope.catalogue import Catalogue, load
-from oscope.errors import UsageError
-from oscope.execution import execute
-from oscope.frame import to_frame
-from oscope.guest import Guest
-from oscope.plan import Amount, Plan, make_plan
-from oscope.precision import MINIMUM_BLOCKS
-from oscope.progress import Progress, Silence
-from oscope.samples import ExperimentResults, PointSamples
-from oscope.side_by_side import execute_side_by_side
-from oscope.store import Store
+from oscope.model.errors import UsageError
+from oscope.model.guest import Guest
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.planning import interference
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.planning.precision import MINIMUM_BLOCKS
+from oscope.probe.catalogue import Catalogue, load
+from oscope.runner.execution import execute
+from oscope.runner.interleaved import execute_interleaved
+from oscope.runner.progress import Progress, Silence
+from oscope.storage import record
+from oscope.storage.frames import to_frame
+from oscope.storage.store import Store
 from test_resume import start
 
-ALONE = tuple(disturbed.LOST_NS)
+ALONE = tuple(interference.LOST_NS)
 
 
 def columns(**given: Sequence[float]) -> dict[str, np.ndarray]:
@@ -76,48 +78,48 @@ def check_all_kept(point: PointSamples, reps: int) -> None:
 
 def test_a_wait_counts_by_its_part_of_the_time() -> None:
     waits = columns(run_delay_ns=[0, 9_000, 11_000, 1e6], steal_ticks=[0, 0, 0, 0])
-    found = disturbed.find(waits, np.full(4, 1e6), ALONE)
+    found = interference.find(waits, np.full(4, 1e6), ALONE)
     assert found == ((2, "run_delay_ns"), (3, "run_delay_ns"))
 
 
 def test_what_took_the_time_adds_up_and_the_largest_part_is_named() -> None:
     lost = columns(run_delay_ns=[6e3, 0, 3e5], involuntary_switches=[1, 2, 1], steal_ticks=[0, 0, 1])
-    found = disturbed.find(lost, np.full(3, 1.5e6), ALONE)
+    found = interference.find(lost, np.full(3, 1.5e6), ALONE)
     assert found == ((0, "involuntary_switches"), (1, "involuntary_switches"), (2, "steal_ticks"))
 
 
 def test_a_tick_of_the_hypervisor_is_little_of_a_long_repetition() -> None:
-    assert disturbed.find(columns(steal_ticks=[1, 1]), np.array([1e6, 5e9]), disturbed.ANYWHERE) == (
+    assert interference.find(columns(steal_ticks=[1, 1]), np.array([1e6, 5e9]), interference.ANYWHERE) == (
         (0, "steal_ticks"),
     )
 
 
 def test_what_is_not_known_and_what_failed_is_not_disturbed() -> None:
     unknown = columns(run_delay_ns=[np.nan, 1e9], steal_ticks=[np.nan, 1])
-    assert disturbed.find(unknown, np.array([1e6, np.nan]), ALONE) == ()
-    assert disturbed.find({}, np.array([1e6]), ALONE) == ()
-    assert disturbed.find(columns(run_delay_ns=[], steal_ticks=[]), np.array([]), ALONE) == ()
+    assert interference.find(unknown, np.array([1e6, np.nan]), ALONE) == ()
+    assert interference.find({}, np.array([1e6]), ALONE) == ()
+    assert interference.find(columns(run_delay_ns=[], steal_ticks=[]), np.array([]), ALONE) == ()
 
 
 def test_others_of_the_same_workload_are_no_disturbance() -> None:
     waits = columns(run_delay_ns=[1e9], involuntary_switches=[9], steal_ticks=[0])
-    assert disturbed.find(waits, np.array([1e6]), disturbed.ANYWHERE) == ()
+    assert interference.find(waits, np.array([1e6]), interference.ANYWHERE) == ()
 
 
 def test_it_is_not_looked_for_where_it_would_mislead(catalogue: Catalogue) -> None:
     plan = planned(catalogue, "ok", huge=True)
     (experiment,) = plan.experiments
     (point,) = experiment.points
-    assert disturbed.telling(plan, experiment, point) == ALONE
-    assert disturbed.telling(plan, experiment, {**point, "huge": False}) == disturbed.ANYWHERE
-    assert disturbed.telling(dataclasses.replace(plan, again=False), experiment, point) == ()
+    assert interference.telling(plan, experiment, point) == ALONE
+    assert interference.telling(plan, experiment, {**point, "huge": False}) == interference.ANYWHERE
+    assert interference.telling(dataclasses.replace(plan, again=False), experiment, point) == ()
     guest = Guest("any", clock="instructions", cpus=1, memory_bytes=2**30)
-    assert disturbed.telling(plan, dataclasses.replace(experiment, guest=guest), point) == ()
+    assert interference.telling(plan, dataclasses.replace(experiment, guest=guest), point) == ()
     traced = ({**point, "tracer": "none"}, {**point, "tracer": "counts"})
-    assert disturbed.telling(plan, dataclasses.replace(experiment, points=traced), traced[0]) == ()
+    assert interference.telling(plan, dataclasses.replace(experiment, points=traced), traced[0]) == ()
     for causes, found in ((["hog"], ()), ([], ALONE)):
         injected = dataclasses.replace(plan, injection={"causes": causes})
-        assert disturbed.telling(injected, experiment, point) == found
+        assert interference.telling(injected, experiment, point) == found
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -171,7 +173,7 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     assert len(point.disturbed) == 12
     check_all_kept(point, 6)
     assert (ear.last.finished, ear.last.total) == (12, 12)
-    assert disturbed.told(results) == (
+    assert interference.told(results) == (
         "disturbed samples: 6 of 6 (the hypervisor took the CPU: 6); measured again: 6, "
         "of these disturbed again: 6; all are kept, and count"
     )
@@ -180,7 +182,7 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
 def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
     shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
     assert (shared.points[0].disturbed, shared.points[0].again) == ((), ())
-    assert disturbed.told(shared) is None
+    assert interference.told(shared) is None
     assert [name for _, name in alone.points[0].disturbed] == ["run_delay_ns"] * 4
     check_all_kept(alone.points[0], 6)
 
@@ -197,7 +199,7 @@ def test_the_budget_leaves_no_time_to_measure_again(catalogue: Catalogue, store:
     results = measured(plan, store)
     (point,) = results.points
     assert (len(point), len(point.disturbed), point.again) == (6, 6, ())
-    assert "measured again: 0" in (disturbed.told(results) or "")
+    assert "measured again: 0" in (interference.told(results) or "")
 
 
 def test_a_precision_is_judged_by_all_samples(catalogue: Catalogue, store: Store) -> None:
@@ -210,12 +212,12 @@ def test_a_precision_is_judged_by_all_samples(catalogue: Catalogue, store: Store
 
 def test_sides_that_take_turns_are_measured_alike(catalogue: Catalogue, store: Store) -> None:
     plan = planned(catalogue, "stolen")
-    outcomes = execute_side_by_side([plan, plan], store)
+    outcomes = execute_interleaved([plan, plan], store)
     for outcome in outcomes:
         check_all_kept(store.results(outcome.run_id).experiments[0].points[0], 6)
         assert outcome.samples == 12
     with pytest.raises(UsageError, match="measured alike"):
-        execute_side_by_side([plan, dataclasses.replace(plan, again=False)], store)
+        execute_interleaved([plan, dataclasses.replace(plan, again=False)], store)
 
 
 @pytest.mark.parametrize("committed", [2, 3, 4, 5, 6, 8, 10])
@@ -364,7 +366,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
     assert duration_ns is not None
     stolen = np.nan_to_num(point.covariates["steal_ticks"]) > 0
     assert hit - set(np.flatnonzero(stolen)) == set(np.flatnonzero((waited > 0.01 * duration_ns) & ~stolen))
-    shown = disturbed.told(results)
+    shown = interference.told(results)
     assert shown is not None
     assert f"measured again: {len(point.again)}" in shown
 

@@ -12,9 +12,9 @@ import pytest
 
 import fake_session_probe
 from cli_driver import CommandLine
-from oscope.doctor import environment, host, memory, tools
-from oscope.doctor.finding import Finding
-from oscope.doctor.tools import Tool
+from oscope.model.finding import Finding
+from oscope.tools.doctor import environment, host, memory, tools
+from oscope.tools.doctor.tools import Tool
 from surroundings import surroundings
 
 ENVIRONMENT: dict[str, Any] = {

@@ -8,11 +8,11 @@ import orjson
 import pytest
 
 import toy_kernel
-from oscope.doctor.finding import Finding
-from oscope.doctor.kernels import KERNEL_CHECKS
-from oscope.guest import accelerator, initramfs
-from oscope.kernel import build, places, source, tools
-from oscope.kernel.listener import Silence
+from oscope.model.finding import Finding
+from oscope.targets.guest import accelerator, initramfs
+from oscope.targets.kernel import build, places, source, tools
+from oscope.targets.kernel.listener import Silence
+from oscope.tools.doctor.kernels import KERNEL_CHECKS
 
 KVM = "KVM"
 

@@ -19,24 +19,25 @@ import synthetic
 from cli_driver import CommandLine
 from conftest import make_experiment
 from injected import living, processes_below
-from oscope import catalogue as catalogues
-from oscope import labs, record
-from oscope.calibration.result import Silence
-from oscope.calibration.running import measure
-from oscope.calibration.wanted import DUET, SUBJECTS, Subject, Wanted
-from oscope.catalogue import Catalogue
-from oscope.duet import Duet, doubled
-from oscope.duet_cpus import why_not
-from oscope.errors import UsageError
-from oscope.execution import Outcome
-from oscope.experiment import Level
-from oscope.injection.wanted import Injection
-from oscope.plan import Amount, Plan, make_plan
-from oscope.progress import Progress
-from oscope.samples import ExperimentResults, Results
-from oscope.side_by_side import execute_side_by_side
+from oscope import labs
+from oscope.analysis.calibration.result import Silence
+from oscope.analysis.calibration.running import measure
+from oscope.analysis.calibration.spec import DUET, SUBJECTS, CalibrationSpec, Subject
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, Results
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.probe import catalogue as catalogues
+from oscope.probe.catalogue import Catalogue
+from oscope.runner.duet import Duet, doubled
+from oscope.runner.duet_cpus import why_not
+from oscope.runner.execution import Outcome
+from oscope.runner.injection.spec import Injection
+from oscope.runner.interleaved import execute_interleaved
+from oscope.runner.progress import Progress
 from oscope.statistics import compare_results
-from oscope.store import Store
+from oscope.storage import record
+from oscope.storage.store import Store
 
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads(resources.files("oscope").joinpath("record.schema.json").read_text())
@@ -91,7 +92,7 @@ def spans(results: ExperimentResults) -> dict[tuple[int, int], tuple[float, floa
 @pytest.mark.alone
 def test_both_sides_are_measured_at_the_same_time_and_swap_their_cpus(store: Store) -> None:
     plan = getppid(6)
-    a, b = results_of(execute_side_by_side([plan, plan], store, duet=names(plan), cpus=CPUS), store)
+    a, b = results_of(execute_interleaved([plan, plan], store, duet=names(plan), cpus=CPUS), store)
     for side in (a, b):
         (point,) = side.points
         assert np.bincount(point.block).tolist() == [10] * 6
@@ -129,7 +130,7 @@ def test_an_injected_difference_is_found(store: Store) -> None:
         replace(plan, injection=Injection(delay_ns=delay, seed=1, steady=True).to_object())
         for delay in (0.0, 120.0)
     ]
-    a, b = results_of(execute_side_by_side(sides, store, duet=names(plan), cpus=CPUS), store)
+    a, b = results_of(execute_interleaved(sides, store, duet=names(plan), cpus=CPUS), store)
     (row,) = (row for row in compare_results(a, b).rows if row.metric == a.headline)
     iteration_ns = row.median_a
     assert row.different == "yes"
@@ -154,7 +155,7 @@ def test_a_side_that_dies_loses_its_block_and_both_go_on(
     other.write_text(f'#!/bin/sh\nFAKE_PROBE_STATE={tmp_path}/b-state exec {fake_probe} "$@"\n')
     other.chmod(0o755)
     plan = fake_plan(catalogue, do="die_once")
-    outcomes = execute_side_by_side(
+    outcomes = execute_interleaved(
         [plan, plan], store, builds=[fake_probe, other], duet=names(plan), cpus=CPUS
     )
     assert [outcome.status for outcome in outcomes] == ["done", "done"]
@@ -167,7 +168,7 @@ def test_a_side_that_dies_loses_its_block_and_both_go_on(
 @two_cpus
 def test_what_a_side_cannot_measure_the_other_one_leaves_out(catalogue: Catalogue, store: Store) -> None:
     plan = fake_plan(catalogue, do="unavailable")
-    a, b = results_of(execute_side_by_side([plan, plan], store, duet=names(plan), cpus=CPUS), store)
+    a, b = results_of(execute_interleaved([plan, plan], store, duet=names(plan), cpus=CPUS), store)
     assert a.points[0].skipped == "no counter here"
     assert "other side" in (b.points[0].skipped or "")
 
@@ -175,7 +176,7 @@ def test_what_a_side_cannot_measure_the_other_one_leaves_out(catalogue: Catalogu
 @two_cpus
 def test_disturbed_samples_are_kept_and_not_measured_again(catalogue: Catalogue, store: Store) -> None:
     plan = replace(fake_plan(catalogue, do="stolen"), again=True)
-    for side in results_of(execute_side_by_side([plan, plan], store, duet=names(plan), cpus=CPUS), store):
+    for side in results_of(execute_interleaved([plan, plan], store, duet=names(plan), cpus=CPUS), store):
         (point,) = side.points
         assert (len(point), point.again, side.settings["again"]) == (12, (), False)
 
@@ -187,7 +188,7 @@ def test_processes_are_renewed_or_started_from_scratch(
 ) -> None:
     monkeypatch.setenv("FAKE_PROBE_RENEWS", renews)
     plan = fake_plan(catalogue)
-    outcomes = execute_side_by_side([plan, plan], store, duet=names(plan), cpus=CPUS)
+    outcomes = execute_interleaved([plan, plan], store, duet=names(plan), cpus=CPUS)
     for side in results_of(outcomes, store):
         assert np.bincount(side.points[0].block).tolist() == [4, 4, 4]
         assert len(set(side.points[0].process)) == 6
@@ -223,7 +224,7 @@ def test_an_interrupted_duet_keeps_what_it_has_and_leaves_no_process(
 ) -> None:
     before = processes_below(os.getpid())
     plan = fake_plan(catalogue, blocks=1, reps=2000, pause=0.05)
-    outcomes = execute_side_by_side([plan, plan], store, Presser(), duet=names(plan), cpus=CPUS)
+    outcomes = execute_interleaved([plan, plan], store, Presser(), duet=names(plan), cpus=CPUS)
     assert [(outcome.status, outcome.stopped) for outcome in outcomes] == [("interrupted", True)] * 2
     assert all(0 < outcome.samples < 1000 for outcome in outcomes)
     assert living(processes_below(os.getpid()) - before) == set()
@@ -271,18 +272,18 @@ def test_work_that_is_not_alone_on_its_cpu_is_no_duet(
     assert (why_not(experiment) is None) is fits
     if not fits:
         with pytest.raises(UsageError, match=f"{name} is no duet"):
-            execute_side_by_side([plan, plan], store, duet=[name], cpus=CPUS)
+            execute_interleaved([plan, plan], store, duet=[name], cpus=CPUS)
 
 
 @two_cpus
 def test_a_duet_has_two_sides_and_samples_on_both_cpus(catalogue: Catalogue, store: Store) -> None:
     plan = fake_plan(catalogue)
     with pytest.raises(UsageError, match="a duet of 3 sides"):
-        execute_side_by_side([plan] * 3, store, duet=names(plan), cpus=CPUS)
+        execute_interleaved([plan] * 3, store, duet=names(plan), cpus=CPUS)
     few = fake_plan(catalogue, blocks=3, reps=3)
     with pytest.raises(UsageError, match="samples on either CPU"):
-        execute_side_by_side([few, few], store, duet=names(few), cpus=CPUS)
-    execute_side_by_side([doubled(few, names(few))] * 2, store, duet=names(few), cpus=CPUS)
+        execute_interleaved([few, few], store, duet=names(few), cpus=CPUS)
+    execute_interleaved([doubled(few, names(few))] * 2, store, duet=names(few), cpus=CPUS)
 
 
 def invented(run_id: str, slower: float = 0.0, *, apart: bool = False) -> ExperimentResults:
@@ -335,8 +336,8 @@ def test_a_duet_is_not_compared_with_what_was_measured_alone() -> None:
 @pytest.mark.alone
 def test_a_calibration_measures_duets() -> None:
     subjects = (SUBJECTS[0], Subject("ipc.latency"))
-    wanted = Wanted(subjects, ("interleaved", DUET), pairs=1, effects=(), blocks=6, reps=2)
-    found = list(measure(wanted, Silence(), cpus=CPUS))
+    wanted = CalibrationSpec(subjects, ("interleaved", DUET), pairs=1, effects=(), blocks=6, reps=2)
+    found = list(measure(wanted, Silence(), find=labs.experiment, cpus=CPUS))
     assert sorted((each.subject, each.way) for each in found) == [
         ("ipc.latency", "interleaved"),
         (SUBJECTS[0].name, DUET),
@@ -347,9 +348,9 @@ def test_a_calibration_measures_duets() -> None:
 
 @pytest.mark.usefixtures("probe")
 def test_a_calibration_of_duets_alone_refuses_work_that_is_none() -> None:
-    wanted = Wanted((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
+    wanted = CalibrationSpec((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
     with pytest.raises(UsageError, match=r"cannot be measured as a duet: ipc\.latency uses other"):
-        next(measure(wanted, Silence(), cpus=CPUS))
+        next(measure(wanted, Silence(), find=labs.experiment, cpus=CPUS))
 
 
 def test_a_calibration_of_duets_says_how_many_cpus_it_needs(oscope: CommandLine) -> None:

@@ -11,17 +11,19 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine
-from oscope import builds, labs, record
-from oscope import catalogue as catalogues
-from oscope.calibration import certificate, detection
-from oscope.calibration.certificate import Entry, duet_is_better, entries, entry_for
-from oscope.calibration.methods import METHODS, Verdict
-from oscope.calibration.trials import Observed, Trial
-from oscope.calibration.wanted import DUET, quick
-from oscope.duet_cpus import DuetPlacement, choose
-from oscope.errors import UsageError
-from oscope.labs.trust import reach
-from oscope.plan import Plan, make_plan
+from oscope import labs
+from oscope.analysis import probe_ab
+from oscope.analysis.calibration import certificate, detection
+from oscope.analysis.calibration.certificate import Entry, duet_is_better, entries, entry_for
+from oscope.analysis.calibration.methods import METHODS, Verdict
+from oscope.analysis.calibration.spec import DUET, quick
+from oscope.analysis.calibration.trials import Observed, Trial
+from oscope.figures import reach
+from oscope.model.errors import UsageError
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe import catalogue as catalogues
+from oscope.runner.duet_cpus import DuetPlacement, choose
+from oscope.storage import record
 
 ENTRY = Entry("syscall.cost getppid", "time_ns", 0.02, 0.01, 0.02, 0.005, 6)
 BETTER = replace(ENTRY, pair_error=0.005, way=DUET)
@@ -103,14 +105,14 @@ def brief(*found: Entry) -> dict[str, Any]:
 @pytest.mark.usefixtures("probe")
 def test_auto_takes_what_the_certificate_says(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = one_point()
-    monkeypatch.setattr(builds, "is_possible", lambda: True)
-    chosen = builds.choose_way(plan, "auto", brief(ENTRY, BETTER), 10.0)
+    monkeypatch.setattr(probe_ab, "is_possible", lambda: True)
+    chosen = probe_ab.choose_way(plan, "auto", brief(ENTRY, BETTER), 10.0)
     assert (chosen.duet, len(chosen.notes)) == ({"syscall.cost"}, 1)
     for known in (None, {}, brief(ENTRY), brief(BETTER), brief(ENTRY, replace(BETTER, pair_error=0.02))):
-        assert builds.choose_way(plan, "auto", known, 10.0) == builds.Chosen()
-    assert builds.choose_way(plan, "interleaved", brief(ENTRY, BETTER)) == builds.Chosen()
-    monkeypatch.setattr(builds, "is_possible", lambda: False)
-    assert builds.choose_way(plan, "auto", brief(ENTRY, BETTER), 10.0) == builds.Chosen()
+        assert probe_ab.choose_way(plan, "auto", known, 10.0) == probe_ab.Chosen()
+    assert probe_ab.choose_way(plan, "interleaved", brief(ENTRY, BETTER)) == probe_ab.Chosen()
+    monkeypatch.setattr(probe_ab, "is_possible", lambda: False)
+    assert probe_ab.choose_way(plan, "auto", brief(ENTRY, BETTER), 10.0) == probe_ab.Chosen()
 
 
 @pytest.mark.usefixtures("probe")
@@ -119,12 +121,12 @@ def test_a_duet_that_is_demanded_leaves_out_what_is_not_alone(monkeypatch: pytes
         [labs.experiment(name) for name in ("syscall.cost", "ipc.latency")], catalogues.load(), seed=1
     )
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
-    chosen = builds.choose_way(both, "duet")
+    chosen = probe_ab.choose_way(both, "duet")
     assert chosen.duet == {"syscall.cost"}
     assert ["ipc.latency is measured interleaved" in note for note in chosen.notes] == [True]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     with pytest.raises(UsageError, match="duet needs 3 CPUs"):
-        builds.choose_way(both, "duet")
+        probe_ab.choose_way(both, "duet")
 
 
 @pytest.mark.usefixtures("probe")

@@ -26,7 +26,7 @@ def pressed_at(name: str, folder: Path) -> CommandLine:
     return CommandLine(folder, {"PYTHONPATH": f"{folder}:{ROOT / 'python'}"})
 
 
-@pytest.mark.parametrize("name", ["oscope.cli", "typer", "oscope.cli.ipc", "oscope.catalogue"])
+@pytest.mark.parametrize("name", ["oscope.cli", "typer", "oscope.cli.ipc", "oscope.probe.catalogue"])
 def test_a_signal_while_modules_are_loaded_gives_one_line(
     name: str, fake_probe: Path, tmp_path: Path
 ) -> None:

@@ -14,10 +14,10 @@ import pytest
 import traced_program
 from cli_driver import CommandLine
 from explained import BEST, explained, names, strace
-from oscope.errors import UsageError
-from oscope.explain import line, reading
-from oscope.explain.line import parse, split_arguments
-from oscope.explain.report import plain
+from oscope.cli.views.explain import plain
+from oscope.model.errors import UsageError
+from oscope.tools.explain import line, reading
+from oscope.tools.explain.line import parse, split_arguments
 
 CALLS = 40
 CUTS = 60

@@ -16,9 +16,9 @@ import pytest
 import traced_program
 from cli_driver import TIME_LIMIT_S, CommandLine, as_nobody
 from explained import phases
-from oscope.explain import tracing
-from oscope.explain.phases import PHASES
-from oscope.explain.purposes import UNKNOWN_GROUP
+from oscope.tools.explain import tracing
+from oscope.tools.explain.phases import PHASES
+from oscope.tools.explain.purposes import UNKNOWN_GROUP
 
 CALLS = 50
 LEAST_PROGRAMS = 30

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from system_calls import syscalls
 
-from oscope.explain.purposes import COMMON_NUMBERS, UNKNOWN_GROUP, purpose, purposes, resolve
+from oscope.tools.explain.purposes import COMMON_NUMBERS, UNKNOWN_GROUP, purpose, purposes, resolve
 
 GROUPS = {
     "files", "memory", "processes", "signals", "time", "network", "IPC", "security", "system",

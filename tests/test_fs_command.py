@@ -308,7 +308,7 @@ def test_the_table_of_operations_is_printed_for_people_too(desk: Desk) -> None:
 
 
 def test_passthrough_is_had_where_the_doctor_says_so(desk: Desk) -> None:
-    from oscope.doctor import filesystem
+    from oscope.tools.doctor import filesystem
 
     (found,) = (
         each for each in map(operator.call, filesystem.FILESYSTEM_CHECKS) if each.name == "FUSE passthrough"

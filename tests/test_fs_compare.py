@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from oscope.session import RefusedError, Session
+from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family
 
 LIMIT_S = 120.0
@@ -58,7 +58,7 @@ def measured(system: str, operation: str, folder: Path, **more: object) -> dict[
         "files": FILES,
         "directory": str(folder),
     }
-    with Session([].append) as session:
+    with ProbeSession([].append) as session:
         found = session.measure("fs.compare", params | more, limit_s=LIMIT_S)
         assert family(session.pid) == []
     return dict(found.metrics)

@@ -11,9 +11,9 @@ import pytest
 import null_compare as null
 from cli_driver import CommandLine
 from invented_runs import ENVIRONMENT, QUIET, run, write
-from oscope.errors import UsageError
-from oscope.gating import Gate, blocks_needed, judge, to_object
-from oscope.samples import ExperimentResults, Results
+from oscope.analysis.gate import Gate, blocks_needed, judge, to_object
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults, Results
 
 NOISY = replace(QUIET, blocks=(6, 6), process_spread=0.05)
 BASE = {"read": 240.0, "getppid": 100.0}
@@ -99,7 +99,7 @@ def test_only_the_metrics_named_are_judged() -> None:
 
 
 def test_the_object_is_plain_json_and_its_figures_those_of_the_rows() -> None:
-    from oscope import record
+    from oscope.storage import record
 
     gate = judged(run(BASE), run({"read": 240.0, "getppid": 108.0}, 1))
     plain = json.loads(record.dump(to_object(gate)))
@@ -183,8 +183,8 @@ def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscop
 
 
 def test_the_gate_shows_what_its_machine_can_find(oscope: CommandLine) -> None:
-    from oscope.calibration.certificate import Entry
-    from oscope.calibration.certificate import to_object as entry_object
+    from oscope.analysis.calibration.certificate import Entry
+    from oscope.analysis.calibration.certificate import to_object as entry_object
 
     entry = Entry("syscall.cost read", "time_ns", 0.01, 0.02, 0.02, 0.01, 6)
     known = {

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from oscope import labs, record
+from oscope import labs
+from oscope.storage import record
 
 FOLDER = Path(__file__).parent / "golden"
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from oscope.guest import accelerator
-from oscope.guest.accelerator import Choice
-from oscope.guest.machine import Machine, Wanted
+from oscope.targets.guest import accelerator
+from oscope.targets.guest.accelerator import Choice
+from oscope.targets.guest.machine import Machine, MachineSpec
 
 Trial = Callable[[str], Choice]
 
@@ -25,7 +25,7 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     monkeypatch.setattr(accelerator, "cache_folder", lambda: tmp_path)
 
     def choose(script: str) -> Choice:
-        def composed(wanted: Wanted, initramfs: Path) -> Machine:
+        def composed(wanted: MachineSpec, initramfs: Path) -> Machine:
             del initramfs
             text = script.replace("CONSOLE", shlex.quote(str(wanted.console)))
             return Machine(("sh", "-c", text), "", (), "", "")

@@ -14,16 +14,17 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope.errors import ProbeError
-from oscope.guest import MEMORY_BYTES, Guest, initramfs
-from oscope.guest.boot import RunningGuest
-from oscope.guest.console import Console
-from oscope.guest.machine import Wanted, for_probe
-from oscope.guest.place import GuestPlace
-from oscope.kernel import Kernel
-from oscope.placement import Placement
-from oscope.probe import Probe, Request
-from oscope.wire import Done, Refusal, Sample
+from oscope.model.errors import ProbeError
+from oscope.model.guest import MEMORY_BYTES, Guest
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Done, Refusal, Sample
+from oscope.targets.affinity import Placement
+from oscope.targets.guest import initramfs
+from oscope.targets.guest.boot import RunningGuest
+from oscope.targets.guest.console import Console
+from oscope.targets.guest.machine import MachineSpec, for_probe
+from oscope.targets.guest.place import GuestPlace
+from oscope.targets.kernel import Kernel
 
 GETPPID = Request(1, "syscall.cost", {"call": "getppid"}, reps=4)
 
@@ -73,7 +74,7 @@ def parent_of(number: int) -> int | None:
 def test_two_boots_count_the_same_and_know_where_they_are(
     patched_kernel: Kernel, real_probe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oscope.guest.console.cache_folder", lambda: tmp_path)
+    monkeypatch.setattr("oscope.targets.guest.console.cache_folder", lambda: tmp_path)
     guests = place(patched_kernel, real_probe)
     with guests.start() as first:
         a, one = raw(first), guests.environment(first)
@@ -150,7 +151,7 @@ def test_an_image_that_is_no_kernel_is_told_in_one_line(
 def test_a_guest_that_hangs_is_killed(
     patched_kernel: Kernel, real_probe: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules["oscope.guest.place"].HELLO_LIMIT_S, "tcg", 0.2)
+    monkeypatch.setitem(sys.modules["oscope.targets.guest.place"].HELLO_LIMIT_S, "tcg", 0.2)
     with pytest.raises(ProbeError, match=r"the guest was silent for 0\.2 s and was killed.*console"):
         place(patched_kernel, real_probe).start()
     assert not emulators_of(os.getpid())
@@ -159,8 +160,8 @@ def test_a_guest_that_hangs_is_killed(
 def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from oscope.guest import Guest; from oscope.guest.place import GuestPlace\n"
-        "from oscope.placement import Placement\n"
+        "from oscope.model.guest import Guest; from oscope.targets.guest.place import GuestPlace\n"
+        "from oscope.targets.affinity import Placement\n"
         "guest = Guest(sys.argv[1], 'instructions', 1)\n"
         "place = GuestPlace(guest, (), Path(sys.argv[2]), Placement(), None)\n"
         "place.start()\n"
@@ -179,7 +180,7 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
 
 def test_a_first_process_that_fails_says_what(patched_kernel: Kernel, real_probe: Path) -> None:
     with Console() as console:
-        wanted = Wanted(patched_kernel.image, "tcg", "wall", 1, 512 << 20, console.path)
+        wanted = MachineSpec(patched_kernel.image, "tcg", "wall", 1, 512 << 20, console.path)
         command = list(for_probe(wanted, initramfs.pack(real_probe, ())).command)
         # Without the RAM disk's size it has 4 MB, too few for the file system asked for.
         place_of = command.index("-append") + 1

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope.errors import OscopeError, UsageError
-from oscope.guest import Guest, initramfs, pair
-from oscope.kernel import Kernel
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.guest import Guest
+from oscope.targets.guest import initramfs, pair
+from oscope.targets.kernel import Kernel
 
 LISTEN = """
 import socket

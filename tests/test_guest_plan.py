@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 
 from conftest import make_experiment
-from oscope import execution, turns
-from oscope.catalogue import Catalogue
-from oscope.errors import OscopeError, ProbeError, UsageError
-from oscope.experiment import GuestWanted
-from oscope.guest import Guest
-from oscope.guest.console import Console
-from oscope.guest.wanted import Where, make_guest, place
-from oscope.plan import Plan, make_plan
-from oscope.probe import Probe, Request
-from oscope.recorder import PointState
-from oscope.store import Store
-from oscope.wire import Sample
+from oscope.model.errors import OscopeError, ProbeError, UsageError
+from oscope.model.experiment import GuestSpec
+from oscope.model.guest import Guest
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Sample
+from oscope.runner import execution, point_runner
+from oscope.runner.recorder import PointState
+from oscope.storage.store import Store
+from oscope.targets.guest.console import Console
+from oscope.targets.guest.spec import Where, make_guest, place
 from test_run import order_taken, planned_order
 
 GUEST = Guest("0123456789ab", "wall", 2)
@@ -180,13 +180,13 @@ def test_the_probe_may_be_silent_for_all_repetitions_where_writing_would_be_coun
         plan = make_plan([make_experiment({})], catalogue, guests={"fake.experiment": guest})
         point = PointState("a", plan.experiments[0], 0, [])
         request = Request(1, "fake.work", reps=100, min_time_ns=10**9)
-        limits.append(turns._silence_limit_s(point, request) - turns.PATIENCE_S)
+        limits.append(point_runner._silence_limit_s(point, request) - point_runner.PATIENCE_S)
     wall, instructions = limits
     assert instructions == pytest.approx(100 * wall)
 
 
 def test_a_guest_is_what_was_asked_for_then_what_the_experiment_wants() -> None:
-    wanted = GuestWanted("base", "wall", cpus=4, memory_bytes=1 << 29)
+    wanted = GuestSpec("base", "wall", cpus=4, memory_bytes=1 << 29)
     assert make_guest("k", "wall", Where(), wanted) == Guest("k", "wall", 4, 1 << 29)
     assert make_guest("k", "wall", Where(cpus=3), wanted).cpus == 3
     assert make_guest("k", "instructions", Where(), wanted).cpus == 1
@@ -236,7 +236,7 @@ def test_places_that_cannot_be(where: Where, told: str) -> None:
 
 
 def test_an_experiment_without_its_kernel_is_left_out_unless_it_was_named() -> None:
-    wanting = dataclasses.replace(make_experiment({}, name="fake.guest"), guest=GuestWanted("no-such-kernel"))
+    wanting = dataclasses.replace(make_experiment({}, name="fake.guest"), guest=GuestSpec("no-such-kernel"))
     both = [wanting, make_experiment({})]
     placed = place(both, (), Where(), "full")
     assert [e.name for e in placed.experiments] == ["fake.experiment"]

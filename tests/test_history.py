@@ -13,9 +13,9 @@ import pytest
 import null_changes
 from cli_driver import CommandLine, described
 from invented_runs import ENVIRONMENT, run
-from oscope.cli.history_shown import autocorrelation
-from oscope.errors import UsageError
-from oscope.history import collect, environment_changes, to_object
+from oscope.analysis.history import collect, environment_changes, to_object
+from oscope.cli.views.history import autocorrelation
+from oscope.model.errors import UsageError
 from oscope.statistics import effect, summarise_point
 from oscope.statistics.changes import enough, find_changes, search
 from oscope.statistics.summary import median_of_point

@@ -19,9 +19,9 @@ import pytest
 
 from cli_driver import CommandLine, as_nobody
 from injected import living, processes_below
-from oscope.errors import UsageError
-from oscope.injection import causes
-from oscope.injection.wanted import Injection
+from oscope.model.errors import UsageError
+from oscope.runner.injection import causes
+from oscope.runner.injection.spec import Injection
 
 pytestmark = pytest.mark.alone
 

@@ -12,7 +12,7 @@ import pytest
 
 from cli_driver import CommandLine
 from injected import sides
-from oscope import record
+from oscope.storage import record
 
 pytestmark = pytest.mark.alone
 

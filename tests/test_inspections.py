@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,21 +20,25 @@ from rich.console import Console
 import oscope as interface
 from cli_driver import CommandLine
 from conftest import make_experiment
-from oscope import labs, record
-from oscope.catalogue import Catalogue
+from oscope import labs
 from oscope.cli.request import select
 from oscope.cli.summary import print_results
-from oscope.errors import OscopeError, UsageError
-from oscope.execution import execute
-from oscope.experiment import Experiment, Inspection, Lab, Profile
-from oscope.export import export
-from oscope.plan import Amount, Plan, make_plan
+from oscope.figures.analysed import Analysed
+from oscope.model.document import Section, Table
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.experiment import Experiment, Inspection, Lab
+from oscope.model.factors import Profile
+from oscope.model.samples import Results
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.probe.catalogue import Catalogue
 from oscope.report import page
-from oscope.report.analysis import Analysed
 from oscope.report.build import build, title, verdict
-from oscope.report.document import Section, Table
-from oscope.samples import Results
-from oscope.store import Store
+from oscope.runner.execution import execute as carry_out
+from oscope.storage import record
+from oscope.storage.export import export
+from oscope.storage.store import Store
+
+execute = partial(carry_out, find_inspection=labs.inspection)
 
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads(resources.files("oscope").joinpath("inspection.schema.json").read_text())

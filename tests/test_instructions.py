@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from oscope import labs
-from oscope.catalogue import Catalogue, Metric, Workload, load
 from oscope.cli import listing
-from oscope.clocks import counted
-from oscope.experiment import Experiment
-from oscope.instructions import describe_changes, translate_names, translate_sample, translate_workload
-from oscope.wire import Sample
+from oscope.model.clocks import counted
+from oscope.model.experiment import Experiment
+from oscope.probe.catalogue import Catalogue, Metric, Workload, load
+from oscope.probe.instructions import describe_changes, translate_names, translate_sample, translate_workload
+from oscope.probe.wire import Sample
 
 TIMES = frozenset({"ns", "us", "ms", "s", "cycles"})
 

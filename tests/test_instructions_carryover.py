@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import synthetic
-from oscope import record
 from oscope.cli.summary import notes
-from oscope.report.analysis import Analysed
-from oscope.samples import ExperimentResults, Results
+from oscope.figures.analysed import Analysed
+from oscope.model.samples import ExperimentResults, Results
 from oscope.statistics import ComparedMetric, carryover, compare_results
+from oscope.storage import record
 from synthetic_instructions import pair, point, results
 
 CALLS = ("getpid", "getppid", "read")

@@ -13,16 +13,17 @@ from rich.console import Console
 
 import synthetic
 from cli_driver import CommandLine
-from oscope import digits, frame, plot, record
 from oscope.cli.summary import print_answers, print_results
 from oscope.cli.verdict import print_comparison
-from oscope.experiment import Lab
 from oscope.labs import LABS
-from oscope.report import embed, page
+from oscope.model import formatting
+from oscope.model.document import Section
+from oscope.model.experiment import Lab
+from oscope.model.samples import ExperimentResults, Results
+from oscope.report import embed, page, plot
 from oscope.report.build import Report, answers, build
-from oscope.report.document import Section
-from oscope.samples import ExperimentResults, Results
 from oscope.statistics import compare_results
+from oscope.storage import frames, record
 from synthetic_instructions import SOME, pair, point, results
 
 A_TIME = re.compile(r"\d (?:ns|µs|ms|s)\b|\[(?:ns|µs|ms|s|cycles)\]|calls/s")
@@ -69,7 +70,7 @@ def report(whole: ExperimentResults) -> Report:
     ],
 )
 def test_counts_have_no_prefix(value: float, spread: float | None, unit: str, text: str) -> None:
-    assert digits.format_value(value, spread, unit) == text
+    assert formatting.format_value(value, spread, unit) == text
 
 
 def test_the_terminal_shows_counts_and_what_they_do_not_see(whole: ExperimentResults) -> None:
@@ -158,7 +159,7 @@ def test_a_covariate_of_the_same_name_does_not_take_the_counts_place(whole: Expe
     counts = np.concatenate([each.metrics["instructions"] for each in whole.points])
     assert np.array_equal(np.asarray(found["instructions"], float), counts)
     assert np.isnan(np.asarray(found["covariate_instructions"], float)).all()
-    table = frame.to_frame(Results((whole,)))
+    table = frames.to_frame(Results((whole,)))
     assert np.array_equal(table["instructions"].to_numpy(), counts)
     assert table["covariate_instructions"].isna().all()
 

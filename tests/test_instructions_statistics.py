@@ -11,8 +11,8 @@ import pytest
 
 import synthetic
 import synthetic_instructions as invented
-from oscope.errors import UsageError
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within, summarise_point
 from oscope.statistics.exact import ONE_COURSE
 from synthetic_instructions import SOME, pair, point, results

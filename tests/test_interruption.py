@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from oscope.interruption import Interruption, raise_interrupt
+from oscope.model.interruption import Interruption, raise_interrupt
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import pytest
 import synthetic
 import synthetic_ipc
 from oscope import labs
-from oscope.experiment import Level
 from oscope.labs.ipc import SOCKETS
-from oscope.report.document import Section
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, PointSamples
 from synthetic_disk import changed, with_first
 from synthetic_ipc import sections
 

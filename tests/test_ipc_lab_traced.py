@@ -10,11 +10,11 @@ import pytest
 
 import synthetic
 import synthetic_ipc
+from oscope.figures.traced import traced
 from oscope.labs.ipc import COMPARED, histograms, in_calls
 from oscope.labs.ipc.traced import effect_note, losses
-from oscope.report.document import Section
-from oscope.report.traced import traced
-from oscope.samples import ExperimentResults
+from oscope.model.document import Section
+from oscope.model.samples import ExperimentResults
 from synthetic_ipc import sections
 from test_ipc_lab import CALLS, EFFECT, FAULTS, INSIDE, SIZES, SWITCHES
 

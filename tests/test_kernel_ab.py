@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
+from oscope.analysis import kernel_ab
 from oscope.cli.request import select
-from oscope.errors import UsageError
-from oscope.kernel import ab, built
-from oscope.kernel.listener import Silence
-from oscope.samples import ExperimentResults, Results
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults, Results
+from oscope.targets.kernel import built
+from oscope.targets.kernel.listener import Silence
 from synthetic_instructions import SOME, pair, point
 from toy_kernel import ANSWER, SCAN
 
@@ -23,7 +24,7 @@ def test_sides_are_made_of_patches_alone(toy: Path, tmp_path: Path) -> None:
     for name, patch in (("with+plus.patch", ANSWER), ("base,padded.patch", SCAN)):
         files.append(tmp_path / name)
         files[-1].write_bytes(patch.text)
-    sides = ab.make_sides(list(map(str, files)), "wall", Silence())
+    sides = kernel_ab.make_sides(list(map(str, files)), "wall", Silence())
     assert [side.role for side in sides] == ["base", "patched", "padded"]
     assert [side.kernel.name for side in sides] == ["base", "with+plus+base,padded", "base,padded"]
 
@@ -32,7 +33,7 @@ def test_sides_are_made_of_patches_alone(toy: Path, tmp_path: Path) -> None:
 def test_a_kernel_is_no_patch(text: str, toy: Path) -> None:
     del toy
     with pytest.raises(UsageError, match=f"there is no patch {text}"):
-        ab.make_sides([text], "instructions", Silence())
+        kernel_ab.make_sides([text], "instructions", Silence())
     assert built.entries() == []
 
 
@@ -69,26 +70,26 @@ def test_an_experiment_without_a_verdict_leaves_the_others_theirs() -> None:
         skipped="it needs what this kernel has not",
     )
     lost = replace(a, experiment="lost"), replace(b, experiment="lost", points=(gone,))
-    verdicts, missed = ab.judge(_sides(lost, (a, b)), 0.02)
+    verdicts, missed = kernel_ab.judge(_sides(lost, (a, b)), 0.02)
     assert [verdict.base.experiment for verdict in verdicts] == [a.experiment]
     assert missed == {"lost": "it needs what this kernel has not"}
 
 
 def test_other_numbers_of_iterations_are_told() -> None:
     a, b = pair()
-    [same], _ = ab.judge(_sides((a, b)), 0.02)
+    [same], _ = kernel_ab.judge(_sides((a, b)), 0.02)
     assert not any("iterations" in caveat for caveat in same.comparison.caveats)
     other = replace(b, points=(point("getppid", 236, SOME, iterations=1),))
-    [verdict], _ = ab.judge(_sides((a, other)), 0.02)
+    [verdict], _ = kernel_ab.judge(_sides((a, other)), 0.02)
     assert any("iterations" in caveat and "call=getppid" in caveat for caveat in verdict.comparison.caveats)
 
 
 def test_the_guests_are_alike_but_for_their_kernels() -> None:
-    one, other = ab.make_plans(
+    one, other = kernel_ab.make_plans(
         select(["syscall.cost"], "quick").experiments,
         ["one", "other"],
-        ab.Where(cpus=2, clock="wall"),
-        ab.Amount(),
+        kernel_ab.Where(cpus=2, clock="wall"),
+        kernel_ab.Amount(),
         {},
     )
     guests = [plan.experiments[0].guest for plan in (one, other)]

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import toy_kernel
-from oscope.kernel import build, built, config, places, source
-from oscope.kernel.kernel import Kernel
-from oscope.kernel.listener import Silence
+from oscope.targets.kernel import build, built, config, places, source
+from oscope.targets.kernel.kernel import Kernel
+from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, Ear, compiled, made
 
 
@@ -151,8 +151,8 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
     output.mkdir(parents=True)
     (output / "hang").touch()
     program = (
-        "from oscope.kernel import build, places, recipe, source\n"
-        "from oscope.kernel.listener import Silence\n"
+        "from oscope.targets.kernel import build, places, recipe, source\n"
+        "from oscope.targets.kernel.listener import Silence\n"
         "from pathlib import Path\n"
         f"places.CONFIGS = Path({str(places.CONFIGS)!r})\n"
         f"places.MODULES = Path({str(places.MODULES)!r})\n"

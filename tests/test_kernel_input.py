@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import toy_kernel
-from oscope.errors import OscopeError, UsageError
-from oscope.kernel import build, built, config, make, places, source, tools
-from oscope.kernel.listener import Silence
-from oscope.kernel.patches import Patch
+from oscope.model.errors import OscopeError, UsageError
+from oscope.targets.kernel import build, built, config, make, places, source, tools
+from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.patches import Patch
 from toy_kernel import ANSWER, Ear, compiled, made
 
 

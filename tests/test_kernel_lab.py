@@ -12,13 +12,13 @@ import pytest
 import synthetic
 import synthetic_kernel
 from oscope import labs
-from oscope.clocks import Clock
 from oscope.labs.kernel import CALLS, KERNEL, MAPPINGS, POLICIES
 from oscope.labs.kernel.clocked import names
+from oscope.model.clocks import Clock
+from oscope.model.document import Section
+from oscope.model.samples import ExperimentResults
 from oscope.report.build import answers, build
-from oscope.report.document import Section
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults
 from synthetic_kernel import FAULTS, sections
 
 LAB = labs.lab("kernel")

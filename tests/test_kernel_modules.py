@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine
-from oscope import kernel as kernels
-from oscope.errors import OscopeError
-from oscope.guest import initramfs
-from oscope.kernel import build, built, modules, places
-from oscope.kernel.kernel import Kernel
-from oscope.kernel.listener import Silence
+from oscope.model.errors import OscopeError
+from oscope.targets import kernel as kernels
+from oscope.targets.guest import initramfs
+from oscope.targets.kernel import build, built, modules, places
+from oscope.targets.kernel.kernel import Kernel
+from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, Ear, compiled, made, replacing
 
 ONE = '#include "sys.h"\nint one = ANSWER;\n'
@@ -156,7 +156,7 @@ def test_modules_are_kept_whole_or_not_at_all(one: Path, monkeypatch: pytest.Mon
         return copy(file, to)
 
     with monkeypatch.context() as broken:
-        broken.setattr("oscope.kernel.modules.shutil.copyfile", fail)
+        broken.setattr("oscope.targets.kernel.modules.shutil.copyfile", fail)
         with pytest.raises(OscopeError, match=r"cannot be kept in .*No space left on device"):
             build.build(made(), Silence())
     [entry] = built.entries()

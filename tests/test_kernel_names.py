@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope import kernel as kernels
-from oscope.errors import OscopeError, UsageError
-from oscope.kernel import build, modules, source
-from oscope.kernel.listener import Silence
+from oscope.model.errors import OscopeError, UsageError
+from oscope.targets import kernel as kernels
+from oscope.targets.kernel import build, modules, source
+from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, made
 
 

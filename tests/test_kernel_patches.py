@@ -10,10 +10,10 @@ import pytest
 import toy_kernel
 from cli_driver import CommandLine
 from kernels import TEST_PATCHES
-from oscope.kernel import checkpatch, patches, source
-from oscope.kernel.listener import Silence
-from oscope.kernel.patches import Patch, stage
-from oscope.kernel.source import Source
+from oscope.targets.kernel import checkpatch, patches, source
+from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.patches import Patch, stage
+from oscope.targets.kernel.source import Source
 
 
 @pytest.fixture(scope="module")

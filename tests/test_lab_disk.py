@@ -11,15 +11,15 @@ import pytest
 import synthetic
 import synthetic_disk
 from oscope import labs
-from oscope.catalogue import Catalogue, load
 from oscope.cli.request import select
-from oscope.experiment import Level
 from oscope.labs.disk import POWERS, reference
-from oscope.plan import make_plan
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.planning.plan import make_plan
+from oscope.probe.catalogue import Catalogue, load
 from oscope.report.build import answers, labs_run, title
-from oscope.report.document import Section
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, PointSamples, Results
 from synthetic_disk import changed, sections
 
 DISK = labs.lab("disk")

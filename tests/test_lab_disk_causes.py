@@ -9,11 +9,11 @@ import pytest
 
 import synthetic
 import synthetic_disk
-from oscope.digits import MISSING
+from oscope.figures.analysed import Analysed
 from oscope.labs.disk import POWERS, model
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import PointSamples, Results
+from oscope.model.document import Section
+from oscope.model.formatting import MISSING
+from oscope.model.samples import PointSamples, Results
 from synthetic_disk import changed, sections, with_first
 
 WHERE, ENGINES, DRIFT = "Where the time goes", "Ways of reading", "First and later cold reads"

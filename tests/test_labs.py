@@ -14,14 +14,14 @@ import pytest
 import synthetic
 import synthetic_kernel
 from oscope import labs
-from oscope.catalogue import Catalogue, check_level, load
-from oscope.digits import GROUP
-from oscope.errors import UsageError
-from oscope.experiment import Lab
-from oscope.report.analysis import label, level_text
-from oscope.report.document import Section
+from oscope.figures.analysed import label, level_text
+from oscope.model.document import Section
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Lab
+from oscope.model.formatting import GROUP
+from oscope.model.samples import ExperimentResults, Results
+from oscope.probe.catalogue import Catalogue, check_level, load
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, Results
 from oscope.trace.factor import TRACER
 
 SYSCALLS = labs.lab("syscalls")

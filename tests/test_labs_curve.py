@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oscope.labs.curve import not_different
-from oscope.statistics.compare import Answer
+from oscope.statistics.compared import Answer
 from synthetic import compared
 
 

@@ -19,14 +19,14 @@ import synthetic
 import synthetic_fs
 import synthetic_instructions
 from oscope import labs
+from oscope.figures.analysed import Analysed
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, choice, fuse, times, trips, wins
 from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
-from oscope.report.analysis import Analysed
+from oscope.model.document import Section, Table
+from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers, build
-from oscope.report.document import Section, Table
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, PointSamples, Results
 from synthetic_fs import TRIPS, experiment, line_bytes, sections, time_ns
 
 LAB = labs.lab("fs")

@@ -13,16 +13,17 @@ from typing import Any
 
 import pytest
 
-from oscope import labs, record
-from oscope.dhcp.answers import QUESTIONS
-from oscope.errors import OscopeError
+from oscope import labs
 from oscope.labs.tools import own_command, play_dhcp
 from oscope.labs.tools.hiding import hide
+from oscope.model.document import Section
+from oscope.model.errors import OscopeError
+from oscope.model.samples import Inspected, Results
 from oscope.report import page
 from oscope.report.build import answers, build
-from oscope.report.document import Section
 from oscope.report.figures import draw
-from oscope.samples import Inspected, Results
+from oscope.storage import record
+from oscope.tools.dhcp.answers import QUESTIONS
 
 ROOT = Path(__file__).parent.parent
 LAB = labs.lab("tools")

@@ -23,12 +23,12 @@ from oscope.labs.transfer import (
     pair,
     reference,
 )
-from oscope.labs.transfer.meeting import steps
 from oscope.labs.transfer.points import lasting, way
+from oscope.labs.transfer.rendezvous import steps
+from oscope.model.document import Section
+from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers, build
-from oscope.report.document import Section
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, PointSamples, Results
 from synthetic_transfer import designed, experiment, sections
 
 LAB = labs.lab("transfer")

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope.experiment import Level
-from oscope.session import RefusedError, Session
+from oscope.model.factors import Level
+from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import surroundings
 
 pytestmark = pytest.mark.alone
@@ -40,7 +40,7 @@ def measure(probe: Path) -> Iterator[Measure]:
     del probe
     notes: list[str] = []
 
-    with Session(notes.append) as session:
+    with ProbeSession(notes.append) as session:
 
         def once(**params: Level) -> Metrics:
             asked = {"size": SIZE, "sets": 64, "wait": 0.0} | params

@@ -12,8 +12,8 @@ import synthetic_memory
 from oscope.labs.curve import At
 from oscope.labs.memory import FEW_SIZES, reference
 from oscope.labs.memory.levels import levels, segments
-from oscope.report.document import Section
-from oscope.samples import PointSamples
+from oscope.model.document import Section
+from oscope.model.samples import PointSamples
 from synthetic_disk import changed
 from synthetic_memory import sections
 

@@ -10,12 +10,12 @@ import pytest
 
 import synthetic_memory
 from oscope import labs
-from oscope.experiment import Level
 from oscope.labs.memory.counts import formula
 from oscope.labs.memory.footprint import reach
-from oscope.report.document import Section
+from oscope.model.document import Section
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.report.figures import draw
-from oscope.samples import ExperimentResults, PointSamples
 from synthetic_disk import changed
 from synthetic_memory import sections
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine
-from oscope.session import RefusedError, Session
+from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family, surroundings
 
 MEBIBYTE = 1 << 20
@@ -37,7 +37,7 @@ def test_pressure_makes_major_faults_and_leaves_nothing(probe: Path) -> None:
     del probe
     before = surroundings()
     notes: list[str] = []
-    with Session(notes.append) as session:
+    with ProbeSession(notes.append) as session:
         free, pressed = (
             session.measure("memory.access", PRESSED | {"pressure": each}, limit_s=LIMIT_S).metrics
             for each in ("none", "compete")
@@ -59,7 +59,7 @@ def test_swap_lies_where_it_was_asked_for(swap: str, probe: Path) -> None:
     del probe
     before = surroundings()
     notes: list[str] = []
-    with Session(notes.append) as session:
+    with ProbeSession(notes.append) as session:
         try:
             found = session.measure("memory.access", PRESSED | {"swap": swap}, limit_s=LIMIT_S).metrics
         except RefusedError as error:

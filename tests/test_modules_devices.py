@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oscope.kernel import Kernel, places, source
+from oscope.targets.kernel import Kernel, places, source
 
 ROOT = Path(__file__).parent.parent
 MODULES = ROOT / "kernel/modules"

@@ -12,7 +12,7 @@ import pytest
 
 from oscope import labs
 from oscope.api import Run
-from oscope.errors import UsageError
+from oscope.model.errors import UsageError
 from oscope.notebook import MEASURE, RECORD, Runs
 
 ROOT = Path(__file__).parent.parent

@@ -12,12 +12,12 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "python" / "oscope"
 READ_AT_RUN_TIME = (
-    "explain/purposes.toml",
+    "tools/explain/purposes.toml",
     "inspection.schema.json",
     "record.schema.json",
     "report/templates/report.html.j2",
     "trace/programs/syscalls.bt",
-    "kernel/modules/Kbuild",
+    "targets/kernel/modules/Kbuild",
 )
 """One of each kind: what a wheel without them fails for."""
 

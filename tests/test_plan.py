@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from conftest import make_experiment
 from fake_probe import DESCRIPTION
-from oscope import catalogue as catalogues
-from oscope.catalogue import Catalogue, Parameter, check_level, format_level
-from oscope.errors import ProbeError, UsageError
-from oscope.experiment import Design
-from oscope.plan import DEFAULT_BUDGET_S, Amount, Plan, make_plan
-from oscope.schedule import schedule
+from oscope.model.errors import ProbeError, UsageError
+from oscope.model.experiment import Design
+from oscope.planning.plan import DEFAULT_BUDGET_S, Amount, Plan, make_plan
+from oscope.planning.schedule import schedule
+from oscope.probe import catalogue as catalogues
+from oscope.probe.catalogue import Catalogue, Parameter, check_level, format_level
 
 CATALOGUE = catalogues.parse(orjson.loads(orjson.dumps(DESCRIPTION)))
 

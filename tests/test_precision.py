@@ -9,7 +9,7 @@ import pytest
 
 import null_compare as null
 import null_precision
-from oscope.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
+from oscope.planning.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
 from oscope.statistics import summarise_point
 
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import TESTS
-from oscope import locate
-from oscope.errors import OscopeError, ProbeError
-from oscope.place import Local
-from oscope.placement import Placement
-from oscope.probe import Probe, Request
-from oscope.wire import Done, Event, Note, Refusal, Sample, parse_event
+from oscope.model.errors import OscopeError, ProbeError
+from oscope.probe import locate
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Done, Event, Note, Refusal, Sample, parse_event
+from oscope.targets.affinity import Placement
+from oscope.targets.target import Local
 
 
 def ask(client: Probe, do: str, reps: int = 3, number: int = 1, silence_limit_s: float = 20.0) -> list[Event]:

@@ -16,15 +16,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from conftest import make_experiment
-from oscope import atomic_write, record
-from oscope.catalogue import Catalogue
-from oscope.errors import OscopeError, UsageError
-from oscope.execution import execute
-from oscope.export import export
-from oscope.frame import summary_frame, to_frame
-from oscope.plan import make_plan
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
-from oscope.store import Store
+from oscope.model import atomic_write
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.planning.plan import make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.runner.execution import execute
+from oscope.storage import record
+from oscope.storage.export import export
+from oscope.storage.frames import summary_frame, to_frame
+from oscope.storage.store import Store
 
 VALIDATOR = jsonschema.Draft202012Validator(
     json.loads(resources.files("oscope").joinpath("record.schema.json").read_text())

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cli_driver import Answer, CommandLine
-from oscope.errors import OscopeError
-from oscope.recording import kind
-from oscope.recording.events import Findings, Resize, Size, Start
-from oscope.recording.source import Source
+from oscope.model.errors import OscopeError
+from oscope.tools.recording import kind
+from oscope.tools.recording.events import Findings, Resize, Size, Start
+from oscope.tools.recording.source import Source
 
 TEXT = "$ ls\r\n\x1b[1mone\x1b[0m two\r\n"
 SEEN = "$ ls\none two\n"

@@ -23,12 +23,12 @@ import synthetic_kernel
 import synthetic_memory
 import synthetic_transfer
 from oscope import report
-from oscope.errors import OscopeError
 from oscope.labs import LABS
+from oscope.model.document import Table
+from oscope.model.errors import OscopeError
+from oscope.model.samples import Results
 from oscope.report import embed, page
 from oscope.report.build import build, title, verdict
-from oscope.report.document import Table
-from oscope.samples import Results
 
 
 class Outline(HTMLParser):

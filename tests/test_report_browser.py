@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.service import Service
 import synthetic
 from oscope import report
 from oscope.labs import LABS
-from oscope.samples import ExperimentResults
+from oscope.model.samples import ExperimentResults
 
 WAIT_LIMIT_S = 60
 FLAGS = (

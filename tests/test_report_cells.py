@@ -16,9 +16,9 @@ import synthetic_kernel
 import synthetic_memory
 import synthetic_transfer
 from oscope.labs import LABS
+from oscope.model.document import Figure, Section, Table
+from oscope.model.samples import Results
 from oscope.report.build import Report, build
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import Results
 from report_cells import contradictions
 
 SURVEYS: dict[str, Callable[[], Results]] = {

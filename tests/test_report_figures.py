@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import synthetic
-from oscope.errors import OscopeError
+from oscope.figures import plots
 from oscope.labs import LABS
-from oscope.report import plots, theme
+from oscope.model.errors import OscopeError
+from oscope.model.samples import Results
+from oscope.report import theme
 from oscope.report.build import answers
 from oscope.report.figures import draw, named_figures, save
-from oscope.samples import Results
 
 
 def test_every_figure_of_the_report_becomes_a_file_of_each_format(tmp_path: Path) -> None:

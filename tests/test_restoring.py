@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope import restoring
+from oscope.runner import recovery
 from surroundings import family, surroundings
 
 pytestmark = pytest.mark.alone
@@ -30,7 +30,7 @@ DEAD = f"4194305-77-{PLACE}.json"
 def journals(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Give an empty directory of journals."""
     monkeypatch.setenv("OSCOPE_STATE", str(tmp_path / "state"))
-    folder = restoring.journals()
+    folder = recovery.journals()
     folder.mkdir(parents=True)
     return folder
 
@@ -61,7 +61,7 @@ def own_journal() -> str:
 
 def restored() -> list[str]:
     lines: list[str] = []
-    restoring.restore(lines.append)
+    recovery.restore(lines.append)
     return lines
 
 
@@ -161,8 +161,8 @@ def test_help_and_version_leave_all_as_it_is(journals: Path, restorer: Path, tmp
 def test_looking_loads_nothing_heavy(journals: Path) -> None:
     del journals
     script = (
-        "import sys; from oscope import restoring; restoring.restore(print); "
-        "print({'json', 'subprocess', 'oscope.probe', 'numpy'} & set(sys.modules))"
+        "import sys; from oscope.runner import recovery; recovery.restore(print); "
+        "print({'json', 'subprocess', 'oscope.probe.process', 'numpy'} & set(sys.modules))"
     )
     done = subprocess.run(
         [sys.executable, "-c", script],
@@ -218,7 +218,7 @@ def killable(
 
 def own_swap() -> list[str]:
     """Return the swap in use that a journal of this test names."""
-    told = [path.read_text() for path in restoring.journals().glob("*.json")]
+    told = [path.read_text() for path in recovery.journals().glob("*.json")]
     used = [line.split()[0] for line in Path("/proc/swaps").read_text().splitlines()[1:]]
     return [path for path in used if any(path in text for text in told)]
 
@@ -226,7 +226,7 @@ def own_swap() -> list[str]:
 def own_groups() -> list[str]:
     """Return the control groups that a journal of this test names and that are there."""
     found: dict[int, str] = {}
-    for path in restoring.journals().glob("*.json"):
+    for path in recovery.journals().glob("*.json"):
         # The last line may be half written.
         for line in path.read_text().split("\n")[:-1]:
             told = json.loads(line)

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from conftest import TESTS, make_experiment
-from oscope.catalogue import Catalogue, load
-from oscope.errors import UsageError
-from oscope.execution import execute
-from oscope.plan import Amount, Plan, make_plan
-from oscope.progress import Silence
-from oscope.store import Store
+from oscope.model.errors import UsageError
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.probe.catalogue import Catalogue, load
+from oscope.runner.execution import execute
+from oscope.runner.progress import Silence
+from oscope.storage.store import Store
 from test_run import order_taken, planned_order
 
 # A laboratory in a process of its own, which prints how many samples it has committed.
@@ -26,11 +26,11 @@ LABORATORY = """
 import sys
 from pathlib import Path
 import orjson
-from oscope import probe
-from oscope.plan import Plan
-from oscope.progress import Silence
-from oscope.execution import execute
-from oscope.store import Store
+from oscope.probe import process
+from oscope.planning.plan import Plan
+from oscope.runner.progress import Silence
+from oscope.runner.execution import execute
+from oscope.storage.store import Store
 
 class Teller(Silence):
     def begin(self, run_id, plan):
@@ -40,7 +40,7 @@ class Teller(Silence):
     def note(self, text):
         print(text, flush=True)
 
-probe.Probe.goodbye_limit_s = 1.0
+process.Probe.goodbye_limit_s = 1.0
 plan = Plan.from_object(orjson.loads(Path(sys.argv[2]).read_bytes()))
 resume = sys.argv[3] if len(sys.argv) > 3 else None
 with Store.open(sys.argv[1]) as store:
@@ -235,7 +235,7 @@ def test_a_run_never_goes_on_with_figures_that_are_not_alike(
     value: str,
     message: str,
 ) -> None:
-    from oscope.catalogue import _load
+    from oscope.probe.catalogue import _load
 
     plan = make_plan([make_experiment({})], catalogue, seed=1)
     run_id = execute(plan, store).run_id

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from conftest import make_experiment
-from oscope import execution, labs, turns
-from oscope.catalogue import Catalogue, load
-from oscope.errors import ProbeError, UsageError
-from oscope.execution import Outcome, execute
-from oscope.plan import Amount, Plan, make_plan
-from oscope.precision import MINIMUM_BLOCKS
-from oscope.progress import Progress
-from oscope.samples import ExperimentResults
-from oscope.schedule import Pass, passes, schedule
-from oscope.store import Store
+from oscope import labs
+from oscope.model.errors import ProbeError, UsageError
+from oscope.model.samples import ExperimentResults
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.planning.precision import MINIMUM_BLOCKS
+from oscope.planning.schedule import Pass, passes, schedule
+from oscope.probe.catalogue import Catalogue, load
+from oscope.runner import execution, point_runner
+from oscope.runner.execution import Outcome, execute
+from oscope.runner.progress import Progress
+from oscope.storage.store import Store
 
 
 class Ear:
@@ -216,7 +217,7 @@ def test_a_broken_protocol_is_a_lost_probe(catalogue: Catalogue, store: Store, e
 def test_a_hanging_probe_is_killed(
     catalogue: Catalogue, store: Store, ear: Ear, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(point_runner, "PATIENCE_S", 0.2)
     _, results = measure(catalogue, store, ear, ("ok", "hang"))
     assert len(results.points[0]) == 4
     assert "silent" in (results.points[1].skipped or "")

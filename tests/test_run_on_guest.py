@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cli_driver import CommandLine
-from oscope.kernel import Kernel
+from oscope.targets.kernel import Kernel
 
 SIZES = (4, 1_502_860)
 

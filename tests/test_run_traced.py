@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import pytest
 
 from conftest import make_experiment
-from oscope import record
-from oscope.catalogue import Catalogue
-from oscope.errors import OscopeError, UsageError
-from oscope.execution import execute
-from oscope.experiment import Level
-from oscope.plan import Amount, Plan, make_plan
-from oscope.samples import ExperimentResults, PointSamples, Results
-from oscope.store import Store
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.planning.plan import Amount, Plan, make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.runner.execution import execute
+from oscope.storage import record
+from oscope.storage.store import Store
 from oscope.trace import tracers
 from oscope.trace.factor import LEVELS, parse_kinds, tracer_of
 from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing
@@ -251,7 +251,7 @@ def test_samples_of_a_tracer_that_died_are_not_believed(
 def test_no_tracer_is_left_when_the_probe_fails(
     misdeed: str, catalogue: Catalogue, store: Store, made: list[FakeTracer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oscope.turns.PATIENCE_S", 0.3)
+    monkeypatch.setattr("oscope.runner.point_runner.PATIENCE_S", 0.3)
     run(catalogue, store, {"do": ("ok", misdeed), "tracer": ("none", "strace", "bpf-count")})
     assert made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics import attribute
 from oscope.statistics.candidates import MEASURED_TIME
 

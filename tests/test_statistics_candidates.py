@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics import attribute, decomposition
 from oscope.statistics.candidates import TRACES, candidates, follows, origins_first, own_time_ns
 

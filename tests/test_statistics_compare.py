@@ -9,8 +9,8 @@ import pytest
 
 import null_compare as null
 import synthetic
-from oscope.errors import UsageError
-from oscope.samples import Column, ExperimentResults, PointSamples
+from oscope.model.errors import UsageError
+from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 

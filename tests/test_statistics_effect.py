@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics import between_runs, effect
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median

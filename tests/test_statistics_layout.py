@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from oscope.statistics.compare import ComparedMetric
+from oscope.statistics.compared import ComparedMetric
 from oscope.statistics.layout import judge_layout
 from synthetic import compared
 

@@ -11,14 +11,15 @@ import numpy.typing as npt
 import pytest
 from rich.console import Console
 
-from oscope import gating, record
-from oscope.cli.gate_shown import print_gate
+from oscope.analysis import gate
 from oscope.cli.verdict import print_comparison
-from oscope.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.cli.views.gate import print_gate
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.quantiles import SAMPLES_BEYOND, _share_test, _Side, _wander
 from oscope.statistics.rate import Rate
 from oscope.statistics.wording import tail_sentence
+from oscope.storage import record
 
 Floats = npt.NDArray[np.float64]
 Change = Callable[[Floats, np.random.Generator], Floats]
@@ -191,12 +192,12 @@ def test_a_gate_reports_the_tail_and_does_not_fail_by_it() -> None:
     random = np.random.default_rng(1)
     sides = [costs(random, 1800, 5, contended=0) for _ in range(2)]
     a, b = (Results((results(i, values),)) for i, values in enumerate([sides[0], rare(sides[1], random)]))
-    gate = gating.judge(a, b, 0.03)
-    assert gate.regressed == ()
+    judged = gate.judge(a, b, 0.03)
+    assert judged.regressed == ()
     out = Console(record=True, width=200)
-    print_gate(gate, out)
+    print_gate(judged, out)
     assert "slow tail of syscall.cost getppid time_ns: p99 is " in " ".join(out.export_text().split())
-    (tail,) = (t for t in json.loads(record.dump(gating.to_object(gate)))["tails"] if t["quantile"] == 0.99)
+    (tail,) = (t for t in json.loads(record.dump(gate.to_object(judged)))["tails"] if t["quantile"] == 0.99)
     assert tail["beyond_run"] > 2 * tail["beyond_baseline"]
     assert tail["ci95"][0] <= tail["ratio"] <= tail["ci95"][1]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics import attribute, splitting
 from oscope.statistics.decomposition import products
-from oscope.statistics.entering import Step, cluster_t, enter
+from oscope.statistics.stepwise_selection import Step, cluster_t, enter
 
 COUNT = 200
 BLOCK = np.arange(COUNT) // 10

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics import interval, replication, summarise
 
 

@@ -16,14 +16,14 @@ import pytest
 import sqlalchemy as sa
 
 from conftest import make_experiment
-from oscope import schema
-from oscope.catalogue import Catalogue
-from oscope.errors import StoreError, UsageError
-from oscope.execution import execute
-from oscope.plan import Plan, make_plan
-from oscope.recorder import Recorder
-from oscope.store import Store
-from oscope.wire import Sample
+from oscope.model.errors import StoreError, UsageError
+from oscope.planning.plan import Plan, make_plan
+from oscope.probe.catalogue import Catalogue
+from oscope.probe.wire import Sample
+from oscope.runner.execution import execute
+from oscope.runner.recorder import Recorder
+from oscope.storage import schema
+from oscope.storage.store import Store
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")

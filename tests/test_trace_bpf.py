@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from oscope.errors import OscopeError
-from oscope.locate import find_probe
-from oscope.probe import Probe, Request
+from oscope.model.errors import OscopeError
+from oscope.probe.locate import find_probe
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Done
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.reading import return_values
 from oscope.trace.tracer import Tracer, TraceUnavailable, Tracing
 from oscope.trace.tracers import make
-from oscope.wire import Done
 
 pytestmark = [
     pytest.mark.alone,

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace.bpf_faults import describe_fault
 from oscope.trace.bpf_reading import read_findings
 from oscope.trace.calls import call_name, call_number, error_name, transfer_numbers

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import traced_program
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import perf
 from oscope.trace.perf import PerfTracer
 from oscope.trace.tracer import TraceUnavailable

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 import traced_program
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import strace, tool
 from oscope.trace.strace import StraceTracer
 from oscope.trace.tool import Tool

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from oscope.session import RefusedError, Session
+from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family
 
 LIMIT_S = 60.0
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def measured(params: dict[str, Any], notes: list[str] | None = None) -> dict[str, float | None]:
-    with Session((notes if notes is not None else []).append) as session:
+    with ProbeSession((notes if notes is not None else []).append) as session:
         return dict(session.measure("transfer.copy", params, limit_s=LIMIT_S).metrics)
 
 
@@ -111,7 +111,7 @@ def test_a_receiver_that_is_refused_has_a_whole_sleep_in_its_time(late: float, f
 def test_a_rate_is_set_between_namespaces_that_vanish(folder: Path) -> None:
     notes: list[str] = []
     params: dict[str, Any] = {"folder": str(folder), "where": "namespaces", "rate": RATE, "size": 1 << 20}
-    with Session(notes.append) as session:
+    with ProbeSession(notes.append) as session:
         found = session.measure("transfer.copy", params, limit_s=LIMIT_S).metrics
         again = session.measure("transfer.copy", params | {"rate": 0}, limit_s=LIMIT_S).metrics
         assert family(session.pid) == []
@@ -153,7 +153,7 @@ def test_pages_lent_to_a_slow_network_are_given_back_after_the_receipt(folder: P
         "sender": "zerocopy",
         "folder": str(folder),
     }
-    with Session([].append) as session:
+    with ProbeSession([].append) as session:
         for _ in range(3):
             found = session.measure("transfer.copy", params, limit_s=LIMIT_S).metrics
             assert found["bytes"] == 1_000_000

@@ -9,8 +9,9 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-from oscope.guest import Guest, initramfs, pair
-from oscope.kernel import Kernel
+from oscope.model.guest import Guest
+from oscope.targets.guest import initramfs, pair
+from oscope.targets.kernel import Kernel
 
 SIZES = {"empty": 0, "four": 4, "document": 1_502_860, "beyond-the-area": (2 << 20) + 4097}
 ADDRESS = "10.0.2.1"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli_driver import ROOT, CommandLine
-from oscope.transfer.events import Done, Failure, parse_event
+from oscope.tools.transfer.events import Done, Failure, parse_event
 
 PROGRAM = """\
 import json, os, sys, time

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cli_driver import CommandLine
-from oscope import record, tuning
-from oscope.errors import OscopeError, UsageError
-from oscope.restoring import restore
+from oscope.model.errors import OscopeError, UsageError
+from oscope.runner import tuning
+from oscope.runner.recovery import restore
+from oscope.storage import record
 
 pytestmark = pytest.mark.alone
 
@@ -84,7 +85,7 @@ def test_what_was_set_before_one_that_fails_is_put_back(other: str) -> None:
 @pytest.mark.usefixtures("probe")
 def test_after_a_kill_the_next_command_puts_it_back_and_says_so(other: str) -> None:
     before = aslr()
-    from oscope.locate import find_probe
+    from oscope.probe.locate import find_probe
 
     words = [str(find_probe()), "tune", f"aslr={other}"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -105,7 +106,7 @@ def test_the_end_of_the_laboratory_ends_the_lease(other: str, tmp_path: Path) ->
     before = aslr()
     script = tmp_path / "lease.py"
     script.write_text(
-        "from oscope import tuning\nimport os, signal\n"
+        "from oscope.runner import tuning\nimport os, signal\n"
         f"with tuning.tuned({{'aslr': {other!r}}}):\n"
         "    print(open('/proc/sys/kernel/randomize_va_space').read(), flush=True)\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"

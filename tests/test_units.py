@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oscope import units
-from oscope.errors import UsageError
+from oscope.model import units
+from oscope.model.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 
 import synthetic
 from cli_driver import COST, CommandLine
-from oscope.report import variation
-from oscope.report.analysis import Analysed
-from oscope.report.experiments import view
-from oscope.samples import ExperimentResults
+from oscope.figures import variation
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import view
+from oscope.model.samples import ExperimentResults
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from oscope.kernel import places, recipe, source
-from oscope.kernel.config import Fragment
-from oscope.kernel.kernel import Kernel
-from oscope.kernel.listener import Silence
-from oscope.kernel.patches import Patch
-from oscope.kernel.recipe import Recipe
+from oscope.targets.kernel import places, recipe, source
+from oscope.targets.kernel.config import Fragment
+from oscope.targets.kernel.kernel import Kernel
+from oscope.targets.kernel.listener import Silence
+from oscope.targets.kernel.patches import Patch
+from oscope.targets.kernel.recipe import Recipe
 
 MAKEFILE = """\
 VERSION = 6

@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import oscope
-from oscope import labs, record
+from oscope import labs
 from oscope.api import Run
-from oscope.experiment import Experiment, Level
-from oscope.samples import Results
+from oscope.model.experiment import Experiment
+from oscope.model.factors import Level
+from oscope.model.samples import Results
+from oscope.storage import record
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden"
 KEPT = ("clock", "self_check", "guest")

@@ -24,9 +24,9 @@ from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 
-from oscope import record
+from oscope.model.samples import Results
 from oscope.notebook import MEASURE, RECORD
-from oscope.samples import Results
+from oscope.storage import record
 
 FOLDER = Path(__file__).resolve().parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))

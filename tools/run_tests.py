@@ -39,6 +39,10 @@ class Stage:
     """Whether the others run when one has failed."""
 
 
+LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
+"""Checks the order of the packages; it has no module to run."""
+
+
 def lint() -> Stage:
     """Return the checks that run nothing of the project."""
     python = (sys.executable, "-m")
@@ -49,6 +53,8 @@ def lint() -> Stage:
             (*python, "ruff", "format", "--check", "."),
             ("cargo", "fmt", "--all", "--check"),
             (*python, "mypy"),
+            (LINT_IMPORTS,),
+            (sys.executable, "tools/import_graph.py", "--check"),
             ("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"),
         ),
     )

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oscope.errors import OscopeError, ProbeError, StoreError, UsageError
+from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
+from oscope.model.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from oscope.api import Run
-    from oscope.clocks import Clock
-    from oscope.experiment import Level, Profile
+    from oscope.model.clocks import Clock
+    from oscope.model.factors import Level, Profile
 
 __all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "load", "run"]
-__version__ = "0.1.0"
 
 
 def run(
@@ -54,7 +54,7 @@ def run(
     path or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and
     StoreError where those fail.
     """
-    from oscope.api import Request, measure
+    from oscope.api import Request, measure  # noqa: PLC0415 - importing oscope is cheap
 
     request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory, again, spread)
     return measure(name, request, store, factors)
@@ -62,6 +62,6 @@ def run(
 
 def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
     """Return a stored run by its id, the start of it, or `last`. Raises UsageError where there is none."""
-    from oscope.api import load_run
+    from oscope.api import load_run  # noqa: PLC0415 - importing oscope is cheap
 
     return load_run(run_id, store)

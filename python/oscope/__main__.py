@@ -1,9 +1,9 @@
 """`python -m oscope` is the `oscope` command."""
 
-from oscope import early
+from oscope.probe import startup_signals
 
 if __name__ == "__main__":
-    early.hold()
+    startup_signals.hold()
     from oscope.cli import main
 
     main()

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscope import catalogue, labs, restoring
-from oscope.clocks import Clock
-from oscope.errors import UsageError
-from oscope.execution import execute
-from oscope.experiment import Experiment, Inspection, Level, Profile
-from oscope.guest.wanted import Where
-from oscope.guest.wanted import place as place_experiments
-from oscope.plan import Amount, make_plan
-from oscope.samples import ExperimentResults, Results
-from oscope.store import Store
+from oscope import labs, report
+from oscope.analysis.earlier_runs import earlier_runs
+from oscope.model.clocks import Clock
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Experiment, Inspection
+from oscope.model.factors import Level, Profile
+from oscope.model.samples import ExperimentResults, Results
+from oscope.model.units import parse_bytes, parse_duration, parse_share
+from oscope.planning.plan import Amount, make_plan
+from oscope.probe import catalogue
+from oscope.runner import recovery
+from oscope.runner.execution import execute
+from oscope.statistics import compare_results
+from oscope.storage.record import to_json
+from oscope.storage.store import Store
+from oscope.targets.guest.spec import Where
+from oscope.targets.guest.spec import place as place_experiments
 from oscope.trace.factor import parse_kinds
-from oscope.units import parse_bytes, parse_duration, parse_share
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,23 +81,19 @@ class Run:
         return f"<Run {self.id}: {names}, {count} samples>"
 
     def frame(self) -> pd.DataFrame:
-        """Return a row per sample (see `oscope.frame.to_frame`)."""
-        from oscope.frame import to_frame
+        """Return a row per sample (see `oscope.storage.frames.to_frame`)."""
+        from oscope.storage.frames import to_frame  # noqa: PLC0415 - pandas or matplotlib, half a second
 
         return to_frame(self.results)
 
     def summary(self) -> pd.DataFrame:
-        """Return a row per point and metric (see `oscope.frame.summary_frame`)."""
-        from oscope.frame import summary_frame
+        """Return a row per point and metric (see `oscope.storage.frames.summary_frame`)."""
+        from oscope.storage.frames import summary_frame  # noqa: PLC0415 - pandas or matplotlib, half a second
 
         return summary_frame(self.results)
 
     def record(self) -> dict[str, Any] | list[dict[str, Any]]:
-        """Return the record as plain values (see `oscope.record`); a list of them for several parts."""
-        import json
-
-        from oscope.record import to_json
-
+        """Return the record as plain values (see `oscope.storage.record`); a list for several parts."""
         record: dict[str, Any] | list[dict[str, Any]] = json.loads(to_json(self.results))
         return record
 
@@ -101,9 +104,6 @@ class Run:
         which else must be the same. How much runs of it differ on this machine, the store of this run tells.
         Raises UsageError where they cannot be compared.
         """
-        from oscope.earlier import earlier_runs
-        from oscope.statistics import compare_results
-
         mine = {e.experiment: e for e in self.results.experiments}
         theirs = {e.experiment: e for e in other.results.experiments}
         name = _shared(mine, theirs, experiment)
@@ -112,15 +112,13 @@ class Run:
 
     def plot(self, *, experiment: str | None = None) -> Figure:
         """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""
-        from oscope.plot import plot_headline
+        from oscope.report.plot import plot_headline  # noqa: PLC0415 - pandas or matplotlib, half a second
 
         mine = {e.experiment: e for e in self.results.experiments}
         return plot_headline(mine[_shared(mine, mine, experiment)])
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report to `path` and return it."""
-        from oscope import report
-
         return report.write(self.results, path, labs.LABS)
 
 
@@ -143,7 +141,7 @@ def measure(
     name: str, request: Request, place: str | Path | None, factors: Mapping[str, Level | Sequence[Level]]
 ) -> Run:
     """Do what `oscope.run` says."""
-    restoring.restore_once(_tell)
+    recovery.restore_once(_tell)
     settings = {
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
         for factor, levels in factors.items()
@@ -164,7 +162,7 @@ def measure(
         inspections=inspections,
     )
     with Store.open(place) as store:
-        outcome = execute(replace(plan, again=request.again), store)
+        outcome = execute(replace(plan, again=request.again), store, find_inspection=labs.inspection)
         return Run(outcome.run_id, store.results(outcome.run_id), place)
 
 

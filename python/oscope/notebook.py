@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import oscope
-from oscope import record
 from oscope.api import Run
-from oscope.errors import UsageError
-from oscope.experiment import Level
-from oscope.samples import ExperimentResults, Results
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, Results
+from oscope.storage import record
 
 RECORD = "OSCOPE_NOTEBOOK_RECORD"
 """Variable of the environment that names the file of the stored runs, in place of the notebook's own."""

@@ -1,7 +1,7 @@
 """The `oscope` command. Each group of commands has a module; this one puts them together.
 
-Only the module of the command that is asked for is imported, and nothing heavy by it before it is needed: a
-command has to start quickly, and so has the help, which imports all of them.
+Only the module of the command that is asked for is imported: a command has to start quickly, and so has the
+list of all commands, which needs none of their modules.
 """
 
 from __future__ import annotations
@@ -9,14 +9,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
-from oscope import __version__, address_space, early, restoring, streams
+from oscope import __version__
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, part
-from oscope.errors import OscopeError, UsageError
+from oscope.model import address_space, streams
+from oscope.model.errors import OscopeError, UsageError
+from oscope.probe import startup_signals
+from oscope.runner import recovery
 
 EPILOG = f"""\
 {EVERYWHERE}
@@ -76,10 +80,39 @@ _SETTINGS: dict[str, dict[str, object]] = {
 """Settings of the commands that have some of their own."""
 
 
-def application(names: Iterable[str]) -> typer.Typer:
-    """Return the command with these subcommands, whose modules alone are imported."""
+class _Commands(typer.core.TyperGroup):
+    """All commands: a module is imported when its command is asked for, and for the list of all none is."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # By these names typer finds the nearest one to an unknown one.
+        self.commands = {name: typer.core.TyperCommand(name) for name in COMMANDS}
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names, in the order of the help."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name, or None."""
+        if cmd_name not in COMMANDS:
+            return None
+        loaded = typer.main.get_command(application([cmd_name]))
+        return loaded.get_command(ctx, cmd_name) if isinstance(loaded, typer.core.TyperGroup) else loaded
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write a line for each command."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+
+
+def application(names: Iterable[str] = ()) -> typer.Typer:
+    """Return the command with these subcommands, whose modules are imported; without names all, lazily."""
+    names = tuple(names)
     app = typer.Typer(
         name="oscope",
+        cls=typer.core.TyperGroup if names else _Commands,
         epilog=EPILOG,
         add_completion=False,
         rich_markup_mode=None,
@@ -119,7 +152,7 @@ def _begin(
     if context.invoked_subcommand is None:
         print(context.get_help())
         return
-    restoring.restore(note)
+    recovery.restore(note)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -131,12 +164,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except UsageError as error:
         sys.exit(tell(error, verbose=False))
     address_space.guard()
-    # All of them for the help, and for the nearest name to one that is unknown.
     try:
-        app = application(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+        # The command's module is imported here, before signals are handled by what it has set up.
+        app = application(words[:1] if words and words[0] in COMMANDS else ())
     except OscopeError as error:
         sys.exit(tell(error, verbose=settings.verbose))
-    early.release()
+    startup_signals.release()
     code = _carry_out(app, words, settings)
     sys.exit(flush_standard_output(verbose=settings.verbose) or code)
 

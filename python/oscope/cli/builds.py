@@ -7,19 +7,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from oscope.analysis import probe_ab
+from oscope.analysis.calibration.detection import size_interleaved
+from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
+from oscope.cli.progress import display
+from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
 from oscope.cli.targets import Output, Targets, output_file
-from oscope.errors import OscopeError, UsageError
-from oscope.plan import MOST_SEED, check_seed
+from oscope.cli.verdict import print_comparison
+from oscope.labs import LABS
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.samples import Results
+from oscope.planning.plan import MOST_SEED, check_seed
+from oscope.report import encode, terminal
+from oscope.runner.duet import doubled
+from oscope.runner.duet_cpus import is_possible
+from oscope.runner.interleaved import execute_interleaved
+from oscope.statistics import compare_results
+from oscope.storage import record
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from oscope.builds import Chosen
-    from oscope.plan import Plan
-    from oscope.samples import ExperimentResults, Results
+    from oscope.analysis.probe_ab import Chosen
+    from oscope.model.samples import ExperimentResults, Results
+    from oscope.planning.plan import Plan
     from oscope.statistics import Comparison
 
 DEFAULT_BUDGET_S = 10.0
@@ -82,11 +98,6 @@ def ab(
     alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at
     the same time on two CPUs, which they swap: that takes 3 CPUs.
     """
-    from oscope import builds
-    from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
-    from oscope.cli.detect import check_amounts
-    from oscope.cli.request import parse_amount, parse_settings, parse_share, select
-
     targets = Targets(json, report)
     targets.check()
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
@@ -99,14 +110,12 @@ def ab(
     selection = select(names, "quick")
     for inspection in selection.inspections:
         raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
-    paths = [builds.find_build(text) for text in (a, b)]
-    plans = builds.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
+    paths = [probe_ab.find_build(text) for text in (a, b)]
+    plans = probe_ab.make_plans(paths, selection.experiments, parse_settings(settings or ()), budget_s, seed)
     call: Settings = context.obj
     known = _known(way, detect, call.store)
-    chosen = builds.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
+    chosen = probe_ab.choose_way(plans[0], way, known, None if wanted is not None else budget_s)
     if wanted is not None:
-        from oscope.calibration.detection import size_interleaved
-
         sized = [size_interleaved(plan, wanted, known, chosen.duet) for plan in plans]
         plans, notes = tuple(one.plan for one in sized), sized[0].notes
     else:
@@ -121,9 +130,6 @@ def ab(
 
 def _known(way: str, detect: str | None, place: str | None) -> Mapping[str, Any] | None:
     """Return the machine's newest calibration in brief where it decides anything; else None."""
-    from oscope.cli.detect import newest_calibration
-    from oscope.duet_cpus import is_possible
-
     if detect is None and (way != "auto" or not is_possible()):
         return None
     return newest_calibration(place)
@@ -133,17 +139,12 @@ def _measure(
     plans: Sequence[Plan], paths: Sequence[Path], place: str | None, chosen: Chosen
 ) -> list[Results]:
     """Measure both sides, and return what they gave."""
-    from oscope.cli.progress import display
-    from oscope.duet import doubled
-    from oscope.side_by_side import execute_side_by_side
-    from oscope.store import Store
-
     with Store.open(place) as store:
         with display() as shown:
             for text in chosen.notes:
                 shown.note(text)
             sides = [doubled(plan, chosen.duet) for plan in plans]
-            outcomes = execute_side_by_side(sides, store, shown, builds=paths, duet=chosen.duet)
+            outcomes = execute_interleaved(sides, store, shown, builds=paths, duet=chosen.duet)
         if failures := [failure for outcome in outcomes for failure in outcome.failures]:
             more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
             raise OscopeError(f"{failures[0]}{more}", remedy="the rest is kept: oscope runs")
@@ -154,11 +155,6 @@ def _tell(
     sides: Sequence[Results], threshold: float, targets: Targets
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Print the verdicts, and write the files asked for."""
-    from oscope import record, terminal
-    from oscope.cli.verdict import print_comparison
-    from oscope.samples import Results
-    from oscope.statistics import compare_results
-
     out = terminal.console(to_standard_error=targets.take_standard_output)
     compared = [
         (before, compare_results(before, after, threshold=threshold))
@@ -172,9 +168,6 @@ def _tell(
     if targets.json is not None:
         targets.json.write(record.to_json(together))
     if targets.report is not None:
-        from oscope.labs import LABS
-        from oscope.report import encode
-
         targets.report.write(encode(together, LABS))
         terminal.print_written(targets.report, out)
     return compared

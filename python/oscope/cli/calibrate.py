@@ -7,17 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from oscope import labs
+from oscope.analysis.calibration import spec as designs
+from oscope.analysis.calibration.result import INSPECTION
+from oscope.analysis.calibration.spec import DUET, SUBJECTS, WAYS, Subject
+from oscope.analysis.calibration.storing import calibrate_and_store
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
+from oscope.cli.request import parse_settings, parse_share
 from oscope.cli.targets import Output, Targets, output_file, store_file
-from oscope.errors import UsageError
-from oscope.plan import MOST_SEED, check_seed
+from oscope.cli.views.calibrate import print_calibration, watching
+from oscope.labs import LABS
+from oscope.model.errors import UsageError
+from oscope.model.samples import Results
+from oscope.planning.plan import MOST_SEED, check_seed, draw_seed
+from oscope.report import encode, terminal
+from oscope.runner.duet_cpus import DuetPlacement
+from oscope.storage import record
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oscope.calibration.wanted import Subject, Wanted, Way
-    from oscope.samples import Inspected
+    from oscope.analysis.calibration.spec import CalibrationSpec, Subject, Way
+    from oscope.model.samples import Inspected
 
 MOST_PAIRS = 100_000
 MOST_BLOCKS = 10_000
@@ -92,8 +105,6 @@ def calibrate(
     """
     targets = Targets(json, report)
     targets.check()
-    from oscope.calibration import wanted as designs
-    from oscope.plan import draw_seed
 
     drawn, subjects = (
         draw_seed() if seed is None else check_seed(seed),
@@ -103,7 +114,7 @@ def calibrate(
         _refuse_beside_quick(context)
         wanted = designs.quick(subjects, load, drawn)
     else:
-        wanted = designs.Wanted(
+        wanted = designs.CalibrationSpec(
             ways=_ways(way),
             pairs=pairs,
             effects=_effects(effects),
@@ -130,9 +141,6 @@ def _refuse_beside_quick(context: typer.Context) -> None:
 
 
 def _ways(name: str) -> tuple[Way, ...]:
-    from oscope.calibration.wanted import DUET, WAYS
-    from oscope.duet_cpus import DuetPlacement
-
     if name == DUET:
         # It says before anything is measured what the machine lacks.
         DuetPlacement()
@@ -146,8 +154,6 @@ def _ways(name: str) -> tuple[Way, ...]:
 
 
 def _effects(text: str) -> tuple[float, ...]:
-    from oscope.cli.request import parse_share
-
     if text.strip() == "0":
         return ()
     return tuple(sorted({parse_share("--effect", part) for part in text.split(",")}))
@@ -155,10 +161,6 @@ def _effects(text: str) -> tuple[float, ...]:
 
 def _subjects(names: Sequence[str], settings: Sequence[str]) -> tuple[Subject, ...]:
     """Return what is named, or the default ones where nothing is."""
-    from oscope import labs
-    from oscope.calibration.wanted import SUBJECTS, Subject
-    from oscope.cli.request import parse_settings
-
     if not names:
         if settings:
             raise UsageError("--set sets the point of experiments that are named", remedy="name one")
@@ -171,23 +173,17 @@ def _subjects(names: Sequence[str], settings: Sequence[str]) -> tuple[Subject, .
     return tuple(Subject(labs.experiment(name).name, point) for name in names)
 
 
-def _measure(wanted: Wanted, place: str | None, keep: Path | None) -> Inspected:
+def _measure(wanted: CalibrationSpec, place: str | None, keep: Path | None) -> Inspected:
     """Calibrate, store it as a run, and return it as the store has it."""
-    from oscope.calibration.storing import calibrate_and_store
-    from oscope.cli.calibrate_shown import watching
-    from oscope.store import Store
-
     with Store.open(place) as store, watching() as listener:
-        run_id = calibrate_and_store(wanted, store, listener, keep)
+        run_id = calibrate_and_store(
+            wanted, store, listener, keep, find=labs.experiment, inspection=labs.inspection(INSPECTION)
+        )
         (inspected,) = store.results(run_id).inspections
     return inspected
 
 
 def _tell(inspected: Inspected, targets: Targets) -> None:
-    from oscope import record, terminal
-    from oscope.cli.calibrate_shown import print_calibration
-    from oscope.samples import Results
-
     out = terminal.console(to_standard_error=targets.take_standard_output)
     result: Any = inspected.result
     print_calibration(result, inspected.run_id, out)
@@ -195,8 +191,5 @@ def _tell(inspected: Inspected, targets: Targets) -> None:
     if targets.json is not None:
         targets.json.write(record.to_json(results))
     if targets.report is not None:
-        from oscope.labs import LABS
-        from oscope.report import encode
-
         targets.report.write(encode(results, LABS))
         terminal.print_written(targets.report, out)

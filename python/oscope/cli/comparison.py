@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oscope.analysis.earlier_runs import earlier_runs
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
-from oscope.errors import OscopeError, UsageError
+from oscope.cli.verdict import print_comparison
+from oscope.figures.analysed import level_text
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.units import parse_bytes, parse_duration
+from oscope.report import terminal
+from oscope.statistics import compare_results, compare_within
+from oscope.storage import record
 
 if TYPE_CHECKING:
-    from oscope.experiment import Level
-    from oscope.samples import ExperimentResults, Results
+    from oscope.model.factors import Level
+    from oscope.model.samples import ExperimentResults, Results
     from oscope.statistics import Comparison
 
 DEFAULT_THRESHOLD = "1%"
@@ -68,8 +75,6 @@ def compare(
         )
     else:
         compared = _within(first, by or "", limit)
-    from oscope import terminal
-    from oscope.cli.verdict import print_comparison
 
     out = terminal.console()
     for experiment, comparison in compared:
@@ -84,8 +89,6 @@ def read_results(text: str, store: str | None) -> Results:
     """Return the results that `text` names: a record file, else a run in the store."""
     path = Path(text)
     if path.is_file():
-        from oscope import record
-
         return record.read(path)
     if path.suffix == ".json" or len(path.parts) > 1:
         raise UsageError(
@@ -103,9 +106,6 @@ def _between(
     a: Results, b: Results, threshold: float, allow: Sequence[str], store: str | None
 ) -> list[tuple[ExperimentResults, Comparison]]:
     """Compare every experiment that both have, with what the store knows of how much runs differ."""
-    from oscope.earlier import earlier_runs
-    from oscope.statistics import compare_results
-
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
     if not pairs:
         names = [", ".join(sorted({e.experiment for e in side.experiments})) for side in (a, b)]
@@ -124,8 +124,6 @@ def _between(
 
 def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison]]:
     """Compare two levels of a factor in every experiment that has the factor."""
-    from oscope.statistics import compare_within
-
     factor, _, levels = by.partition("=")
     texts = [text.strip() for text in levels.split(",")]
     if len(texts) != 2 or not factor or not all(texts):
@@ -144,8 +142,6 @@ def _within(results: Results, by: str, threshold: float) -> list[tuple[Experimen
 
 def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
     """Return the level of `factor` that `text` stands for, as typed (`64M`), stored or shown (`64 MiB`)."""
-    from oscope.report.analysis import level_text
-
     kind = experiment.factor_types.get(factor)
     levels = {point.factors[factor]: None for point in experiment.points if factor in point.factors}
     for level in levels:
@@ -157,14 +153,10 @@ def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:
 
 def stands_for(text: str, level: Level, kind: str | None) -> bool:
     """Say whether `text` is the `level` of a factor of this type, as typed, stored or shown."""
-    from oscope.report.analysis import level_text
-
     return text in {str(level), level_text(level, kind)} or _same_size(level, text)
 
 
 def _same_size(level: Level, text: str) -> bool:
-    from oscope.units import parse_bytes, parse_duration
-
     if isinstance(level, str | bool):
         return False
     for parse in (parse_bytes, parse_duration):

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oscope.cli.errors import DONE, note
+from oscope.report.terminal import aligned, console, grid
+from oscope.tools.inventory.devices import find_held
 
 if TYPE_CHECKING:
-    from oscope.inventory.devices import Device, Held, Holding
+    from oscope.tools.inventory.devices import Device, Held, Holding
 
 SCHEMA = "oscope.devices/1"
 LONGEST_PATH = 36
@@ -32,8 +34,6 @@ def devices(
     Devices mapped into memory are told as well. The processes of others can be looked at by root alone: how
     many could not be is told.
     """
-    from oscope.inventory.devices import find_held
-
     held = find_held()
     if as_json:
         print(json.dumps(_to_object(held)))
@@ -55,8 +55,6 @@ def _grouped(holdings: Iterable[Holding]) -> dict[Device, list[Holding]]:
 
 
 def _print(held: Held, *, everything: bool) -> None:
-    from oscope.terminal import aligned, console, grid
-
     out = console()
     grouped = _grouped(held.holdings)
     if not grouped:

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 
 from oscope.cli import dhcp_lab
 from oscope.cli.options import EVERYWHERE
+from oscope.cli.views import dhcp
 
 _READ = "read"
 
@@ -55,10 +56,8 @@ def read(
     Each answer has the numbers of the packets that prove it. The exit code is 1 where the capture is cut or
     damaged: what could be read is shown.
     """
-    from oscope.cli import dhcp_shown
-
     path = None if file == "-" else Path(file)
-    return dhcp_shown.show(path, is_hidden=hide_addresses, everything=everything, as_json=as_json)
+    return dhcp.show(path, is_hidden=hide_addresses, everything=everything, as_json=as_json)
 
 
 app.command("lab", short_help="Play DHCP with real programs, and capture it.", epilog=EVERYWHERE)(

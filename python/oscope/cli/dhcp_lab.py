@@ -9,7 +9,9 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.targets import output_folder
-from oscope.errors import UsageError
+from oscope.cli.views import dhcp_lab
+from oscope.model.errors import UsageError
+from oscope.tools.dhcp.lab.plan import SCENARIOS
 
 _FOLDER = Path("dhcp-lab")
 
@@ -43,11 +45,9 @@ def lab(
     """
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"-o {folder} is not empty", remedy="name a new folder with -o")
-    from oscope.cli import dhcp_lab_shown
-    from oscope.dhcp.lab.plan import SCENARIOS
 
     names = list(dict.fromkeys(scenarios or SCENARIOS))
     if unknown := [name for name in names if name not in SCENARIOS]:
         raise UsageError(f"there is no scenario {unknown[0]!r}", remedy=f"choose of {', '.join(SCENARIOS)}")
-    dhcp_lab_shown.run([name for name in SCENARIOS if name in names], folder, as_json=as_json)
+    dhcp_lab.run([name for name in SCENARIOS if name in names], folder, as_json=as_json)
     return DONE

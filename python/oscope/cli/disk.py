@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.cli import disk_size, disk_transfer
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE, parse_option, whole_number
-from oscope.errors import UsageError
-from oscope.units import parse_bytes
+from oscope.model.errors import UsageError
+from oscope.model.units import parse_bytes
 
 if TYPE_CHECKING:
-    from oscope.experiment import Level
+    from oscope.model.factors import Level
 
 MOST_BLOCKS = 2**63 - 1
 MOST_THREADS = 2**31 - 1
@@ -65,7 +66,6 @@ def write(
         "existing": "replace" if overwrite else "refuse",
         "on_failure": "keep" if keep else "remove",
     }
-    from oscope.cli import disk_transfer
 
     disk_transfer.show(disk_transfer.write(params), as_json=as_json)
     return DONE
@@ -93,7 +93,6 @@ def read(
         "engine": "read",
         "threads": 1,
     }
-    from oscope.cli import disk_transfer
 
     disk_transfer.show(disk_transfer.read(params), as_json=as_json)
     return DONE
@@ -130,7 +129,6 @@ def fast(
         "engine": engine,
         "threads": 0 if threads is None else _at_least_one("--threads", threads),
     }
-    from oscope.cli import disk_transfer
 
     disk_transfer.show_fold(disk_transfer.fold(params), as_json=as_json)
     return DONE
@@ -151,8 +149,6 @@ def size(
     A new file is doubled until it is so, and is gone afterwards unless it is to be kept. A file that is there
     is only measured.
     """
-    from oscope.cli import disk_size, disk_transfer
-
     wanted = disk_size.parse_between(between)
     blocks = _block_size(block_size)
     path = Path(_resolve(file))

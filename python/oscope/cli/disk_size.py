@@ -6,18 +6,18 @@ import math
 from pathlib import Path
 from typing import Literal
 
-from oscope import catalogue
 from oscope.cli.disk_transfer import LONGEST_S, PATIENCE_S, bytes_text
 from oscope.cli.disk_transfer_bar import bar
 from oscope.cli.errors import note
 from oscope.cli.options import parse_option
-from oscope.disk.growing import GrowingFile, growing_file
-from oscope.disk.movement import moved
-from oscope.disk.session import FileSession, Transfer
-from oscope.disk.size import Range, find_size
-from oscope.errors import OscopeError, UsageError
-from oscope.experiment import Level
-from oscope.units import format_bytes, parse_duration
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.factors import Level
+from oscope.model.units import format_bytes, parse_duration
+from oscope.probe import catalogue
+from oscope.tools.disk.growing import GrowingFile, growing_file
+from oscope.tools.disk.movement import moved
+from oscope.tools.disk.session import FileSession, Transfer
+from oscope.tools.disk.size import Range, find_size
 
 Ending = Literal["remove", "keep"]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from oscope.cli.disk_transfer_bar import bar
 from oscope.cli.errors import note
-from oscope.digits import format_value
-from oscope.disk.movement import moved
-from oscope.disk.session import FileSession, Transfer
-from oscope.errors import OscopeError
-from oscope.experiment import Level
+from oscope.model.errors import OscopeError
+from oscope.model.factors import Level
+from oscope.model.formatting import format_value
+from oscope.tools.disk.movement import moved
+from oscope.tools.disk.session import FileSession, Transfer
 
 LONGEST_S = 24 * 3600.0
 """How long one reading or writing may take: a probe that says nothing for longer is taken to hang."""

@@ -9,6 +9,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from oscope.model.formatting import Scale
+from oscope.report import terminal
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.progress import Progress
@@ -31,9 +36,6 @@ def bar(doing: str, total: int | None, moved: Callable[[], int | None]) -> Itera
 
 def _make_bar(doing: str, total: int | None, moved: Callable[[], int | None]) -> Progress:
     # Loaded before the measurement begins, not during it.
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    from oscope import terminal
 
     begun = time.monotonic()
     console = terminal.console(to_standard_error=True)
@@ -68,8 +70,6 @@ def _make_bar(doing: str, total: int | None, moved: Callable[[], int | None]) ->
 
 def amount(done: int | None, total: int | None) -> str:
     """Tell how much is done: `1.23 of 4.00 GiB`; nothing where it is not known, or nothing moves."""
-    from oscope.digits import Scale
-
     if not done:
         return ""
     if total is None:

@@ -9,6 +9,8 @@ import typer
 
 from oscope.cli.errors import DONE, FAILED
 from oscope.cli.options import Settings
+from oscope.report import terminal
+from oscope.tools import doctor
 
 
 def examine(
@@ -19,14 +21,10 @@ def examine(
 
     Exit code 1 only where the probe cannot measure at all: all else costs one lab, or one column.
     """
-    from oscope import doctor
-
     settings: Settings = context.obj
     findings = doctor.examine(settings.store)
     if as_json:
         print(json.dumps([finding.as_record() for finding in findings], indent=2, ensure_ascii=False))
     else:
-        from oscope import terminal
-
         terminal.print_findings(findings, terminal.console())
     return DONE if doctor.can_measure(findings) else FAILED

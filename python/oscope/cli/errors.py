@@ -8,8 +8,8 @@ import traceback
 
 import typer
 
-from oscope import address_space, streams
-from oscope.errors import OscopeError
+from oscope.model import address_space, streams
+from oscope.model.errors import OscopeError
 
 DONE = 0
 FAILED = 1

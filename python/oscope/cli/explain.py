@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from oscope.cli.errors import DONE
-from oscope.cli.targets import (
-    STANDARD_OUTPUT,
-    Output,
-    check_distinct,
-    is_standard_output,
-    output_file,
-)
-from oscope.errors import OscopeError, UsageError
+from oscope.cli.targets import STANDARD_OUTPUT, Output, check_distinct, is_standard_output, output_file
+from oscope.cli.views.explain import Shown, print_report
+from oscope.model.errors import OscopeError, UsageError
+from oscope.report.terminal import console
+from oscope.tools.explain import tracing
+from oscope.tools.explain.explanation import explain as explained
+from oscope.tools.explain.reading import read
 
 if TYPE_CHECKING:
-    from oscope.explain.explanation import Explanation
+    from oscope.tools.explain.explanation import Explanation
 
 FILE_WIDTH = 120
 """Characters in a line of tables that go to a file."""
@@ -71,12 +72,7 @@ def explain(
     check_distinct({"-o": output, "--json": json_file})
     # All that is made lives until the end: to look for garbage among 500 000 calls is in vain.
     gc.disable()
-    if command:
-        from oscope.explain import tracing
-
-        found = tracing.run(command, beside=beside)
-    else:
-        found = _read(str(strace))
+    found = tracing.run(command, beside=beside) if command else _read(str(strace))
     if json_file is not None:
         _write_json(found, json_file)
     if output is not None or not is_standard_output(json_file):
@@ -85,9 +81,6 @@ def explain(
 
 
 def _read(name: str) -> Explanation:
-    from oscope.explain.explanation import explain as explained
-    from oscope.explain.reading import read
-
     if name == STANDARD_OUTPUT:
         return _explain_input()
     if Path(name).is_dir():
@@ -102,9 +95,6 @@ def _read(name: str) -> Explanation:
 
 
 def _explain_input() -> Explanation:
-    from oscope.explain.explanation import explain as explained
-    from oscope.explain.reading import read
-
     try:
         return explained(read(sys.stdin.buffer, "standard input"), "standard input")
     except OSError as error:
@@ -115,18 +105,11 @@ def _explain_input() -> Explanation:
 
 
 def _write_json(found: Explanation, target: Output) -> None:
-    import json
-
     # A damaged trace holds numbers beyond 64 bits, which orjson refuses. Indenting takes ten times as long.
     target.write(f"{json.dumps(found.to_object())}\n".encode())
 
 
 def _report(found: Explanation, everything: bool, output: Output | None) -> None:
-    from rich.console import Console
-
-    from oscope.explain.report import Shown, print_report
-    from oscope.terminal import console
-
     shown = Shown(everything)
     if output is None or output.path is None:
         print_report(found, shown, console())

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from oscope.locate import find_filesystem
+from oscope.probe.locate import find_filesystem
 
 
 def run(words: Annotated[list[str] | None, typer.Argument(metavar="VERB...")] = None) -> None:

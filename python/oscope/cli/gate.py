@@ -8,16 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oscope.analysis.earlier_runs import earlier_runs
+from oscope.analysis.gate import judge, to_object
+from oscope.cli.comparison import allowed, read_results
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
+from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.errors import OscopeError, UsageError
-from oscope.units import format_share
+from oscope.cli.views.gate import missing_name, print_gate, row_name, take_more
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.units import format_share
+from oscope.report import terminal
+from oscope.storage import record
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
-    from oscope.gating import Gate, Judged, Missing, Tail
-    from oscope.samples import Results
+    from oscope.analysis.gate import Gate
+    from oscope.model.samples import Results
 
 _MOST_NAMED = 5
 """Rows that an error names."""
@@ -56,11 +64,6 @@ def gate(
     metrics and points. Where nothing is proven, the smallest difference that would have been found is told.
     """
     share = parse_share("--max-regression", limit)
-    from oscope import record, terminal
-    from oscope.cli.comparison import allowed, read_results
-    from oscope.cli.gate_shown import print_gate
-    from oscope.earlier import earlier_runs
-    from oscope.gating import judge, to_object
 
     settings: Settings = context.obj
     before = read_results(baseline, settings.store)
@@ -76,9 +79,6 @@ def gate(
 
 def _newest(baseline: Results, place: str | None) -> Results:
     """Return the newest run after the baseline that has all of its experiments."""
-    from oscope.cli.stored import load
-    from oscope.store import Store
-
     own = {each.run_id for each in baseline.experiments}
     names = {each.experiment for each in baseline.experiments}
     with Store.read(place) as store:
@@ -123,43 +123,6 @@ def _fail(found: Gate, *, strict: bool) -> None:
             f"missing in the run: {_named([missing_name(m) for m in found.missing])}",
             remedy="measure what the baseline has, or gate without --strict",
         )
-
-
-def take_more(found: Gate) -> str:
-    """Say what would let the gate tell.
-
-    Half an interval is about a third of the difference that is found with 80 % power.
-    """
-    from oscope.gating import MOST_CLUSTERS
-    from oscope.statistics.estimating import FEWEST_CLUSTERS
-
-    if any(judged.is_thin for judged in found.blind):
-        amount = f"{FEWEST_CLUSTERS} blocks a side or more"
-    elif None in (counts := [judged.enough for judged in found.blind]):
-        return f"it would take more than {MOST_CLUSTERS} blocks a side, or a quieter machine"
-    else:
-        amount = f"about {max(filter(None, counts))} blocks a side"
-    names = " ".join(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
-    precision = format_share(float(f"{found.limit / 3:.1g}")).replace(" ", "")
-    return f"take {amount}, such as by oscope run {names} --precision {precision}"
-
-
-def row_name(judged: Judged) -> str:
-    """Return `syscall.cost getppid loop time_ns`."""
-    levels = " ".join(str(level) for level in judged.row.factors.values())
-    return " ".join(filter(None, [judged.experiment.experiment, levels, judged.row.metric]))
-
-
-def tail_name(tail: Tail) -> str:
-    """Return `syscall.cost getppid loop time_ns`."""
-    levels = " ".join(str(level) for level in tail.found.factors.values())
-    return " ".join(filter(None, [tail.experiment.experiment, levels, tail.found.metric]))
-
-
-def missing_name(missing: Missing) -> str:
-    """Return `syscall.cost getppid loop`, with the metric if only that is missing."""
-    levels = " ".join(str(level) for level in (missing.factors or {}).values())
-    return " ".join(filter(None, [missing.experiment, levels, missing.metric or ""]))
 
 
 def _named(names: list[str]) -> str:

@@ -10,14 +10,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oscope import labs
+from oscope.analysis.history import collect, to_object
+from oscope.cli.comparison import stands_for
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.targets import Output, check_distinct, is_standard_output, output_file
-from oscope.errors import UsageError
+from oscope.cli.views.history import autocorrelation, changes, print_history
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Experiment
+from oscope.report import terminal
+from oscope.storage import record
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
-    from oscope.samples import ExperimentResults, PointSamples
-    from oscope.store import Store
+    from oscope.model.samples import ExperimentResults, PointSamples
+    from oscope.storage.store import Store
 
 FORMS = (".html", ".png")
 
@@ -50,10 +58,6 @@ def history(
     _check(json, figure)
     begin = None if since is None else _date(since)
     wanted = [_level(text) for text in point or ()]
-    from oscope import record, terminal
-    from oscope.cli.history_shown import autocorrelation, changes, print_history
-    from oscope.history import collect, to_object
-    from oscope.store import Store
 
     settings: Settings = context.obj
     with Store.read(settings.store) as store:
@@ -63,10 +67,10 @@ def history(
     if json is not None:
         json.write(record.dump(to_object(experiment, lines)))
     if figure is not None:
-        from oscope.report.history import encode
-
         texts = [text for line in lines for text in changes(line)] or ["No change was found."]
         texts += filter(None, map(autocorrelation, lines))
+        from oscope.report.history import encode  # noqa: PLC0415 - matplotlib, half a second
+
         figure.write(encode(experiment, lines, texts, Path(figure.name).suffix))
         terminal.print_written(figure, out)
     return DONE
@@ -128,9 +132,6 @@ def _runs(
 
 def _refuse(experiment: str) -> None:
     """Raise the UsageError for an experiment of which the store has no samples."""
-    from oscope import labs
-    from oscope.experiment import Experiment
-
     # Raises for a name that is unknown, with the nearest one.
     named = labs.named(experiment)
     if not isinstance(named, Experiment):
@@ -141,8 +142,6 @@ def _refuse(experiment: str) -> None:
 
 
 def _is_wanted(results: ExperimentResults, point: PointSamples, wanted: Sequence[tuple[str, str]]) -> bool:
-    from oscope.cli.comparison import stands_for
-
     return all(
         factor in point.factors and stands_for(text, point.factors[factor], results.factor_types.get(factor))
         for factor, text in wanted

@@ -12,12 +12,17 @@ import typer
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import parse_option, whole_number
 from oscope.cli.targets import Output, output_file
-from oscope.errors import UsageError
-from oscope.plan import MOST_SEED
-from oscope.units import parse_duration
+from oscope.model.errors import UsageError
+from oscope.model.interruption import Interruption
+from oscope.model.units import parse_duration
+from oscope.planning.plan import MOST_SEED
+from oscope.report.terminal import console, grid
+from oscope.runner.injection import causes as known_causes
+from oscope.runner.injection.injector import SCHEMA, Injector, Phase
+from oscope.storage import record
 
 if TYPE_CHECKING:
-    from oscope.injection.injector import Begun, Phase
+    from oscope.runner.injection.injector import Begun, Phase
 
 MOST_CPU = 8191
 MOST_TID = 2**22
@@ -66,8 +71,6 @@ def inject(
     A line tells of each phase, on standard error. Ctrl-C ends it; nothing is left behind, also after a kill.
     What is measured meanwhile is no clean measurement: see oscope run --inject, which marks it.
     """
-    from oscope.injection import causes as known_causes
-
     known = known_causes.load()
     if not causes:
         _list(known)
@@ -88,8 +91,6 @@ def inject(
 
 def _list(known: dict[str, Any]) -> None:
     """Print what each cause does."""
-    from oscope.terminal import console, grid
-
     columns = [
         ["cause", *known],
         ["raises", *(cause.raises[0] for cause in known.values())],
@@ -124,10 +125,6 @@ def _seconds(option: str, text: str) -> str:
 
 def _disturb(words: list[str], target: Output | None) -> None:
     """Have it done until the time is over or Ctrl-C comes, tell each phase, and write the truth."""
-    from oscope import record
-    from oscope.injection.injector import SCHEMA, Injector, Phase
-    from oscope.interruption import Interruption
-
     phases: list[Phase] = []
     with Injector(words) as injector, Interruption(injector.terminate):
         for place in injector.begun.places:

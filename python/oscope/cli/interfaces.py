@@ -8,13 +8,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from oscope.cli.errors import DONE
+from oscope.report.terminal import console, print_prose
+from oscope.tools.inventory.interfaces import read_network
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from oscope.inventory.interfaces import Address, DefaultRoute, Interface, Network
+    from oscope.tools.inventory.interfaces import Address, DefaultRoute, Interface, Network
 
 SCHEMA = "oscope.interfaces/1"
 
@@ -26,9 +29,6 @@ def interfaces(
 
     They are those of the network namespace that the command runs in.
     """
-    from oscope.inventory.interfaces import read_network
-    from oscope.terminal import console
-
     network = read_network()
     if as_json:
         print(json.dumps(_to_object(network)))
@@ -41,10 +41,6 @@ def interfaces(
 
 def _print_interfaces(network: Network, out: Console) -> None:
     """Print a paragraph for each: as a table, all of it would be wider than most terminals."""
-    from rich.text import Text
-
-    from oscope.terminal import print_prose
-
     for interface in network.interfaces:
         out.print(Text(interface.name, style="bold"))
         link = f"link layer {interface.link_address}" if interface.link_address else "no link-layer address"
@@ -80,8 +76,6 @@ def _state(interface: Interface) -> str:
 
 
 def _print_defaults(network: Network, out: Console) -> None:
-    from oscope.terminal import print_prose
-
     out.print()
     for family in (4, 6):
         carriers = network.carriers(family)

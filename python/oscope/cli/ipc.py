@@ -14,13 +14,15 @@ import typer
 from oscope.cli.errors import DONE, note
 from oscope.cli.options import parse_option
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.errors import OscopeError, ProbeError, UsageError
-from oscope.units import parse_bytes
+from oscope.model.errors import OscopeError, ProbeError, UsageError
+from oscope.model.units import parse_bytes
+from oscope.probe import catalogue
+from oscope.probe.probe_session import ProbeSession, RefusedError
 
 if TYPE_CHECKING:
-    from oscope.catalogue import Workload
-    from oscope.experiment import Level
-    from oscope.wire import Refusal, Sample
+    from oscope.model.factors import Level
+    from oscope.probe.catalogue import Workload
+    from oscope.probe.wire import Refusal, Sample
 
 WORKLOAD = "ipc.throughput"
 PAUSE_S = 1.0
@@ -126,8 +128,6 @@ def _size(option: str, text: str) -> int:
 
 def _check(params: Mapping[str, Level]) -> Workload:
     """Return the workload once it is known to allow `params`: before the machine is brought to rest."""
-    from oscope import catalogue
-
     workload = catalogue.load().workload(WORKLOAD)
     for name, level in params.items():
         parameter = workload.parameter(name)
@@ -145,10 +145,8 @@ def _check(params: Mapping[str, Level]) -> Workload:
 
 def _measure(params: Mapping[str, Level], tell: Callable[[str], None]) -> Sample:
     """Transfer once; before that, unless it is to be bare, bring the machine to rest and warm up."""
-    from oscope.session import RefusedError, Session
-
     slow = blocks(params) * SLOWEST_BLOCK_S + int(params["total"]) / SLOWEST_BYTES_PER_S
-    with Session(tell) as session:
+    with ProbeSession(tell) as session:
         warmup = 0
         if params["check"] != "none":
             os.sync()

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
-from oscope.cli import kernel_ab, kernel_boot
+from oscope.cli import kernel_ab, kernel_boot, kernel_commands
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE, whole_number
-from oscope.errors import UsageError
+from oscope.model.errors import UsageError
 
 MOST_JOBS = 4096
 
@@ -46,8 +46,6 @@ def source(tree: TreeOption = None) -> int:
 
     A tree of your own is only looked at.
     """
-    from oscope.cli import kernel_commands
-
     kernel_commands.make_source_ready(tree)
     return DONE
 
@@ -70,8 +68,6 @@ def build(
 
     The first build takes minutes, one after a change of a patch seconds. Ctrl-C ends it; the next goes on.
     """
-    from oscope.cli import kernel_commands
-
     kernel_commands.build(
         patch or [], config or [], debug=debug, padded=padded, tree=tree, jobs=_at_least_one(jobs)
     )
@@ -86,8 +82,6 @@ def list_kernels(
 
     A KERNEL is named by its id, or by the names of its patches where these are Oscope's own.
     """
-    from oscope.cli import kernel_commands
-
     kernel_commands.show_list(as_json=as_json)
     return DONE
 
@@ -103,8 +97,6 @@ def check_patch(
     The exit code is 1 where it does not apply, where checkpatch has anything to say, or where it does not
     build.
     """
-    from oscope.cli import kernel_commands
-
     kernel_commands.check_patch(patch, tree, _at_least_one(jobs))
     return DONE
 

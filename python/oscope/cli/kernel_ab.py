@@ -6,23 +6,36 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_object
+from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
 from oscope.cli.errors import DONE
+from oscope.cli.kernel_progress import watching
 from oscope.cli.options import Settings, whole_number
+from oscope.cli.progress import display
+from oscope.cli.request import parse_settings, parse_share, parse_where, select
 from oscope.cli.targets import Output, Targets, output_file
-from oscope.errors import UsageError
-from oscope.guest.guest import MOST_CPUS
-from oscope.plan import MOST_SEED
+from oscope.cli.verdict import print_comparison
+from oscope.figures.analysed import label
+from oscope.labs import LABS
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.guest import MOST_CPUS
+from oscope.model.samples import Results
+from oscope.planning.plan import MOST_SEED
+from oscope.report import encode, terminal
+from oscope.runner.interleaved import execute_interleaved
+from oscope.storage import record
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rich.console import Console
 
-    from oscope.execution import Outcome
-    from oscope.kernel.ab import Side, Verdict
-    from oscope.plan import Plan
-    from oscope.samples import Results
-    from oscope.store import Store
+    from oscope.analysis.kernel_ab import Side, Verdict
+    from oscope.model.samples import Results
+    from oscope.planning.plan import Plan
+    from oscope.runner.execution import Outcome
+    from oscope.storage.store import Store
 
 MOST_BOOTS = 10_000
 MOST_REPS = 1_000_000
@@ -85,11 +98,6 @@ def ab(
     patch's. By the wall clock a third kernel, the unpatched one with other padding, shows what the layout of
     the code does by itself.
     """
-    from oscope.cli.comparison import DEFAULT_THRESHOLD
-    from oscope.cli.kernel_progress import watching
-    from oscope.cli.request import parse_settings, parse_share, parse_where, select
-    from oscope.kernel.ab import Amount, make_plans, make_sides
-
     targets = Targets(json, report)
     targets.check()
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
@@ -113,20 +121,14 @@ def ab(
 
 def _measure(plans: Sequence[Plan], place: str | None) -> tuple[list[Results], tuple[Outcome, ...]]:
     """Measure all sides, and return what they gave."""
-    from oscope.store import Store
-
     with Store.open(place) as store:
         outcomes = _carry_out(plans, store)
         return [store.results(outcome.run_id) for outcome in outcomes], outcomes
 
 
 def _carry_out(plans: Sequence[Plan], store: Store) -> tuple[Outcome, ...]:
-    from oscope.cli.progress import display
-    from oscope.errors import OscopeError
-    from oscope.side_by_side import execute_side_by_side
-
     with display() as shown:
-        outcomes = execute_side_by_side(plans, store, shown)
+        outcomes = execute_interleaved(plans, store, shown)
     if any(outcome.status == "interrupted" for outcome in outcomes):
         runs = " and ".join(outcome.run_id for outcome in outcomes)
         raise OscopeError(
@@ -140,10 +142,6 @@ def _tell(
     sides: Sequence[Side], results: Sequence[Results], threshold: float, targets: Targets
 ) -> tuple[list[Verdict], dict[str, str]]:
     """Print the verdicts and write the files asked for; return them, and what has none with the reason."""
-    from oscope import record, terminal
-    from oscope.kernel.ab import judge, to_object
-    from oscope.samples import Results
-
     verdicts, missed = judge(results, threshold)
     out = terminal.console(to_standard_error=targets.take_standard_output)
     for side in sides:
@@ -157,9 +155,6 @@ def _tell(
     if targets.json is not None:
         targets.json.write(record.dump(to_object(sides, results, verdicts, missed)))
     if targets.report is not None:
-        from oscope.labs import LABS
-        from oscope.report import encode
-
         together = Results(tuple(experiment for result in results for experiment in result.experiments))
         targets.report.write(encode(together, LABS))
         terminal.print_written(targets.report, out)
@@ -168,10 +163,6 @@ def _tell(
 
 def print_verdict(verdict: Verdict, out: Console) -> None:
     """Print an experiment's comparison, and what its differences are put down to."""
-    from oscope import terminal
-    from oscope.cli.verdict import print_comparison
-    from oscope.report.analysis import label
-
     print_comparison(verdict.base, verdict.comparison, out)
     if verdict.padded is None:
         return
@@ -191,9 +182,6 @@ def _fail(
     threshold: str | None,
 ) -> None:
     """Raise the error that it ended with, if it did."""
-    from oscope.cli.comparison import worse
-    from oscope.errors import OscopeError
-
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     if failures:
         more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""

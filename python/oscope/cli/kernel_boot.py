@@ -13,13 +13,16 @@ from typer.core import TyperCommand
 
 from oscope.cli.errors import note
 from oscope.cli.options import parse_option, whole_number
-from oscope.errors import UsageError
-from oscope.guest.guest import MOST_CPUS
-from oscope.streams import write_now
-from oscope.units import parse_bytes, parse_duration
+from oscope.model.errors import UsageError
+from oscope.model.guest import CPUS, MEMORY_BYTES, MOST_CPUS, Guest
+from oscope.model.streams import write_now
+from oscope.model.units import parse_bytes, parse_duration
+from oscope.targets.guest import command as guest_command
+from oscope.targets.guest import pair
+from oscope.targets.guest.spec import resolve
 
 if TYPE_CHECKING:
-    from oscope.guest import Guest
+    from oscope.model.guest import Guest
 
 _COMMAND = "oscope.command"
 _DASHES = "--"
@@ -85,9 +88,6 @@ def boot(
     command = context.meta.get(_COMMAND) or ()
     if not command:
         raise UsageError("no command to run in the guest", remedy="write it behind --, such as -- uname -r")
-    from oscope.guest import CPUS, MEMORY_BYTES, Guest
-    from oscope.guest import command as guest_command
-    from oscope.guest.wanted import resolve
 
     limit_s = parse_option("--time-limit", parse_duration, time_limit)
     memory_bytes = MEMORY_BYTES if memory is None else parse_option("--memory", parse_bytes, memory)
@@ -119,9 +119,6 @@ def _words(peer: str) -> list[str]:
 def _boot_pair(
     guest: Guest, commands: tuple[Sequence[str], Sequence[str]], limit_s: float, *, dry_run: bool
 ) -> int:
-    from oscope.guest import command as guest_command
-    from oscope.guest import pair
-
     if dry_run:
         made, choice = pair.machines(guest, commands, Path(), trial=False)
         note(f"accelerator {choice.accelerator}: {choice.why}")

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from oscope import terminal
 from oscope.cli.errors import note
 from oscope.cli.kernel_progress import watching
-from oscope.errors import OscopeError
-from oscope.kernel import build as building
-from oscope.kernel import built, checkpatch, modules, recipe
-from oscope.kernel import source as sources
-from oscope.kernel.kernel import Kernel
+from oscope.model.errors import OscopeError
+from oscope.report import terminal
+from oscope.targets.kernel import build as building
+from oscope.targets.kernel import built, checkpatch, modules, recipe
+from oscope.targets.kernel import source as sources
+from oscope.targets.kernel.kernel import Kernel
 
 _MEBIBYTE = 1 << 20
 

@@ -9,8 +9,11 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
 from oscope.cli.errors import note
-from oscope.kernel.listener import Listener
+from oscope.report import terminal
+from oscope.targets.kernel.listener import Listener
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -87,10 +90,6 @@ class Bar(Notes):
 
 
 def _bar() -> Progress:
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    from oscope import terminal
-
     console = terminal.console(to_standard_error=True)
     # Lines that are told meanwhile go above the bar, unbroken.
     console.soft_wrap = True

@@ -6,9 +6,11 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from oscope import catalogue, instructions, labs
-from oscope.catalogue import Parameter, Workload, bounded_below, format_level
-from oscope.experiment import Experiment, Lab, Level
+from oscope import labs
+from oscope.model.experiment import Experiment, Lab
+from oscope.model.factors import Level
+from oscope.probe import catalogue, instructions
+from oscope.probe.catalogue import Parameter, Workload, bounded_below, format_level
 from oscope.trace.factor import TRACER
 
 _INDENT = " " * 4

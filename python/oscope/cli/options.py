@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from oscope.errors import UsageError
+from oscope.model.errors import UsageError
 
 EVERYWHERE = """\
 \b
@@ -56,7 +56,7 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
 
 
 class WholeNumber:
-    """Turns what was typed into a whole number of a range."""
+    """PointRunner what was typed into a whole number of a range."""
 
     def __init__(self, option: str, least: int | None, most: int) -> None:
         self.option = option

@@ -8,11 +8,15 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
-from oscope.catalogue import format_level
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
 from oscope.cli.errors import one_line
-from oscope.plan import Plan, PlannedExperiment
-from oscope.progress import Listener, Progress
-from oscope.units import format_duration, format_share
+from oscope.model.units import format_duration, format_share
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.catalogue import format_level
+from oscope.runner.progress import Listener, Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,8 +121,6 @@ class Bar(Notes):
     """Shows a bar with the samples, the time left (or gone, of the budget), and the point under way."""
 
     def __init__(self) -> None:
-        from rich.console import Console
-
         super().__init__()
         self._console = Console(stderr=True, highlight=False, markup=False, emoji=False)
         self._experiments: dict[str, PlannedExperiment] = {}
@@ -163,9 +165,6 @@ class Bar(Notes):
 
 
 def _make_bar(plan: Plan, console: Console) -> RichProgress:
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    from rich.progress import Progress as RichProgress
-
     clock: tuple[ProgressColumn, ProgressColumn]
     if plan.total == 0:
         clock = (TimeElapsedColumn(), TextColumn("so far"))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope import labs, units
+from oscope import labs
 from oscope.cli.options import parse_option
-from oscope.clocks import Clock
-from oscope.errors import UsageError
-from oscope.experiment import Experiment, Inspection, Profile
-from oscope.guest.wanted import Where
-from oscope.plan import Amount, Plan
+from oscope.model import units
+from oscope.model.clocks import Clock
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Experiment, Inspection
+from oscope.model.factors import Profile
+from oscope.planning.plan import Amount, Plan
+from oscope.runner.injection import causes
+from oscope.runner.injection.spec import Injection
+from oscope.targets.guest.spec import Where
+from oscope.trace.factor import parse_kinds
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,13 @@ def parse_amount(
     return amount
 
 
+def check_amounts(given: Mapping[str, object]) -> None:
+    """Raise UsageError for another option that says how much is measured."""
+    for option, value in given.items():
+        if value is not None:
+            raise UsageError(f"--detect and {option} contradict each other", remedy="give one of them")
+
+
 def parse_where(on: str | None, clock: Clock | None, cpus: int | None, memory: str | None) -> Where:
     """Read where it is to be measured; UsageError naming the option that is wrong."""
     memory_bytes = None if memory is None else parse_option("--memory", units.parse_bytes, memory)
@@ -94,7 +106,6 @@ def parse_trace(text: str | None) -> str | None:
     """Read kinds such as `syscalls,sched` as a level of the factor `tracer`."""
     if text is None:
         return None
-    from oscope.trace.factor import parse_kinds
 
     return parse_option("--trace", lambda kinds: parse_kinds(kinds.split(",")), text)
 
@@ -103,8 +114,6 @@ def injected(plan: Plan, texts: Sequence[str]) -> Plan:
     """Return `plan` disturbed as `--inject` says; UsageError for a cause, or a run, that cannot be."""
     if not texts:
         return plan
-    from oscope.injection import causes
-    from oscope.injection.wanted import Injection
 
     injection = Injection.parse(texts, causes.load(), plan.seed)
     if not plan.experiments:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import (
-    Selection,
+    check_amounts,
     injected,
     parse_amount,
     parse_settings,
@@ -21,16 +20,15 @@ from oscope.cli.request import (
     select,
 )
 from oscope.cli.targets import Output, Targets, default_output, output_file, output_folder
-from oscope.errors import OscopeError, UsageError
-from oscope.guest.guest import MOST_CPUS
-from oscope.labs import LABS
-from oscope.plan import MOST_REPS, MOST_SEED
+from oscope.model.errors import UsageError
+from oscope.model.guest import MOST_CPUS
+from oscope.planning.plan import MOST_REPS, MOST_SEED, make_plan
+from oscope.probe import catalogue
+from oscope.runner import tuning
+from oscope.targets.guest.spec import place
 
 if TYPE_CHECKING:
-    from oscope.execution import Outcome
-    from oscope.plan import Plan
-    from oscope.samples import Results
-    from oscope.store import Store
+    pass
 
 SURVEY_REPORT = "oscope-report.html"
 
@@ -208,12 +206,11 @@ def run(
             "--no-again": no_again or None,
         }
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
-        return _resume(resume, call.store, targets)
+        from oscope.cli import measuring  # noqa: PLC0415 - start-up
+
+        return measuring.resume(resume, call.store, targets)
     chosen_profile = profile or ("quick" if survey else "full")
     selection = select(names or (), chosen_profile)
-    from oscope import catalogue
-    from oscope.guest.wanted import place
-    from oscope.plan import make_plan
 
     placed = place(
         selection.experiments, selection.named, parse_where(on, clock, cpus, memory), chosen_profile
@@ -234,16 +231,17 @@ def run(
     )
     plan = injected(replace(plan, again=not no_again), inject or ())
     if detect is not None:
-        from oscope.cli.detect import check_amounts, sized_run
-
         check_amounts({"--reps": reps, "--precision": precision, "--budget": budget, "--trace": trace})
+        from oscope.cli.detect import sized_run  # noqa: PLC0415 - start-up
+
         plan, notes = sized_run(plan, detect, call.store)
         selection = replace(selection, left_out=(*selection.left_out, *notes))
     if tune:
-        from oscope import tuning
-
         plan = replace(plan, tuned=tuning.parse(tune))
-    return _start(plan, call.store, selection, targets)
+    # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
+    from oscope.cli import measuring  # noqa: PLC0415 - start-up
+
+    return measuring.start(plan, call.store, selection, targets)
 
 
 def _refuse_with_resume(given: Mapping[str, object]) -> None:
@@ -254,118 +252,3 @@ def _refuse_with_resume(given: Mapping[str, object]) -> None:
                 f"--resume and {option} contradict each other: a resumed run keeps its plan",
                 remedy=f"leave out {option}",
             )
-
-
-def _resume(run_id: str, place: str | None, targets: Targets) -> int:
-    from oscope.store import Store
-
-    with Store.read(place) as store:
-        full_id = store.resolve(run_id)
-    with Store.open(place) as store:
-        return _measure_into(store, store.plan(full_id), Selection(), targets, resume=full_id)
-
-
-def _start(plan: Plan, place: str | None, selection: Selection, targets: Targets) -> int:
-    from oscope.store import Store
-
-    with Store.open(place) as store:
-        return _measure_into(store, plan, selection, targets)
-
-
-def _measure_into(
-    store: Store, plan: Plan, selection: Selection, targets: Targets, *, resume: str | None = None
-) -> int:
-    """Measure with a progress display, then write the results out; return the exit code."""
-    from oscope.cli.progress import display
-    from oscope.execution import execute
-
-    shown = display()
-    for text in selection.left_out:
-        shown.note(text)
-    try:
-        with shown:
-            outcome = execute(plan, store, shown, resume=resume)
-    except KeyboardInterrupt:
-        # The second Ctrl-C; the first one ends the run in good order.
-        if shown.run_id is None:
-            raise
-        raise _interrupted(shown.run_id) from None
-    except OscopeError as error:
-        if shown.run_id is not None and not isinstance(error, UsageError):
-            error.message += (
-                f" (run {shown.run_id} keeps what was measured; go on with --resume {shown.run_id})"
-            )
-        raise
-    if outcome.status == "interrupted":
-        _leave(store, outcome, targets)
-        raise _interrupted(outcome.run_id)
-    results = store.results(outcome.run_id)
-    _write(results, outcome, targets)
-    _judge(results, outcome, selection.named)
-    return DONE
-
-
-def _leave(store: Store, outcome: Outcome, targets: Targets) -> None:
-    """Name the run after Ctrl-C, and write its record if asked: a summary would take seconds to compute."""
-    from oscope import terminal
-
-    out = terminal.console(to_standard_error=targets.take_standard_output)
-    terminal.print_stored(outcome.run_id, out)
-    if targets.json is not None:
-        from oscope import record
-
-        targets.json.write(record.to_json(store.results(outcome.run_id)))
-
-
-def _write(results: Results, outcome: Outcome, targets: Targets) -> None:
-    """Print the summary and write the files asked for."""
-    from oscope import record, terminal
-    from oscope.cli.summary import print_answers, print_results
-    from oscope.report.analysis import Analysed
-
-    # The summaries are computed once, for the terminal and for the report.
-    results = Analysed.of(results)
-    out = terminal.console(to_standard_error=targets.take_standard_output)
-    print_results(results, out)
-    if targets.report is not None:
-        print_answers(results, LABS, out)
-    terminal.print_stored(outcome.run_id, out)
-    if targets.json is not None:
-        targets.json.write(record.to_json(results))
-    if targets.report is not None:
-        from oscope.report import encode
-
-        targets.report.write(encode(results, LABS))
-        terminal.print_written(targets.report, out)
-    if targets.figures is not None:
-        from oscope.report.figures import save
-
-        files = save(results, targets.figures, LABS, choice="all" if targets.every_figure else "headline")
-        terminal.print_written(f"{len(files)} files of figures in {targets.figures}", out)
-
-
-def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
-    """Raise the error that the run ended with, if it did; what was measured is stored and shown by then."""
-    from oscope.report.analysis import shown_metrics
-
-    run_id = outcome.run_id
-    if outcome.failures:
-        more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
-        raise OscopeError(
-            f"run {run_id}: {outcome.failures[0]}{more}", remedy=f"the rest is kept: oscope show {run_id}"
-        )
-    empty = [e.experiment for e in results.experiments if not shown_metrics(e)]
-    empty += [i.inspection for i in results.inspections if i.result is None]
-    missed = [name for name in empty if name in named or len(empty) == len(results.parts)]
-    if missed:
-        raise OscopeError(
-            f"nothing could be measured of {', '.join(missed)}",
-            remedy="its remedy is with the summary; see oscope doctor",
-        )
-
-
-def _interrupted(run_id: str) -> OscopeError:
-    return OscopeError(
-        f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"go on with oscope run --resume {run_id}",
-    )

@@ -10,7 +10,10 @@ import typer
 from oscope.cli.errors import DONE, FAILED, note
 from oscope.cli.options import EVERYWHERE, parse_option
 from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, new_file, output_file
-from oscope.errors import UsageError
+from oscope.model.errors import UsageError
+from oscope.tools.recording import recorder
+from oscope.tools.recording.clean import clean as write
+from oscope.tools.recording.events import Size
 
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
@@ -53,8 +56,6 @@ def clean(
         raise UsageError("FILE is empty", remedy="name a recording, or - for standard input")
     if file == timing == "-":
         raise UsageError("FILE and --timing are both standard input", remedy="name a file for one of them")
-    from oscope.recording.clean import clean as write
-    from oscope.recording.events import Size
 
     wanted = None if size is None else parse_option("--size", Size.parse, size)
     with target.open() as output:
@@ -78,6 +79,4 @@ def record(
 
     What is typed is kept only as far as it is shown. The exit code is the command's, as a shell tells it.
     """
-    from oscope.recording import making
-
-    return making.record(file, command or making.shell())
+    return recorder.record(file, command or recorder.shell())

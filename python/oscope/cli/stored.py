@@ -9,17 +9,19 @@ import typer
 
 from oscope.cli.errors import note
 from oscope.cli.options import RunArgument, RunsArgument, Settings
+from oscope.cli.summary import print_results
 from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, output_file
+from oscope.labs import LABS
+from oscope.model.samples import Results
+from oscope.report import encode, terminal
+from oscope.storage.store import Store
 
 if TYPE_CHECKING:
-    from oscope.samples import Columns, Results
+    from oscope.model.samples import Columns, Results
 
 
 def list_runs(context: typer.Context) -> None:
     """List the runs in the store: id, when, status, samples, experiments. The latest comes last."""
-    from oscope import terminal
-    from oscope.store import Store
-
     settings: Settings = context.obj
     with Store.read(settings.store) as opened:
         entries = opened.runs()
@@ -28,9 +30,6 @@ def list_runs(context: typer.Context) -> None:
 
 def show(context: typer.Context, run: RunArgument) -> None:
     """Show the summary of a run: medians with their 95 % intervals, counts, notes, what was skipped."""
-    from oscope import terminal
-    from oscope.cli.summary import print_results
-
     settings: Settings = context.obj
     print_results(load([run], settings.store, columns="metrics"), terminal.console())
 
@@ -45,8 +44,6 @@ def report(
     """Write one self-contained HTML report on one or several runs: it opens from disk, without a network."""
     settings: Settings = context.obj
     results = load(runs, settings.store)
-    from oscope.labs import LABS
-    from oscope.report import encode
 
     target.write(encode(results, LABS))
     if target.path is not None:
@@ -70,7 +67,7 @@ def export(
     """Write all samples of a run for other programs."""
     settings: Settings = context.obj
     results = load([run], settings.store)
-    from oscope.export import encode
+    from oscope.storage.export import encode  # noqa: PLC0415 - pandas, half a second
 
     target.write(encode(results, form))
     if form != "json" and results.inspections:
@@ -80,9 +77,6 @@ def export(
 
 def load(runs: Sequence[str], store: str | None, *, columns: Columns = "all") -> Results:
     """Return the results of stored runs together, in the order named; UsageError for one not there."""
-    from oscope.samples import Results
-    from oscope.store import Store
-
     with Store.read(store) as opened:
         loaded = [opened.results(run, columns=columns) for run in runs]
     return Results(

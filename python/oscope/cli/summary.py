@@ -10,20 +10,21 @@ from rich.console import Console
 from rich.segment import Segments
 from rich.text import Text
 
-from oscope import digits, disturbed
-from oscope.clocks import PER, UNSEEN_BRIEFLY, clock_of
+from oscope.figures import traces
+from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
+from oscope.figures.tables import fixed_levels, row_scale, shared_scale
+from oscope.figures.words import cause, counted
 from oscope.labs import LABS
-from oscope.labs.words import cause, counted
-from oscope.report import traces
-from oscope.report.analysis import WORDS, Analysed, label, levels, shown_metrics, words
+from oscope.model import formatting
+from oscope.model.clocks import PER, UNSEEN_BRIEFLY, clock_of
+from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Results
+from oscope.planning import interference
 from oscope.report.build import answers
-from oscope.report.tables import fixed_levels, row_scale, shared_scale
-from oscope.samples import ExperimentResults, Inspected, PointSamples, Results
+from oscope.report.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 from oscope.statistics import carryover
-from oscope.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
 
 if TYPE_CHECKING:
-    from oscope.experiment import Lab
+    from oscope.model.experiment import Lab
     from oscope.statistics import Summary
 
 MOST_NOTES = 12
@@ -136,7 +137,7 @@ def summary_columns(
     points = [point for point, _ in measured]
     summaries = [summary for _, summary in measured]
     columns = [
-        [name, *(levels(experiment, point.factors).get(name, digits.MISSING) for point in points)]
+        [name, *(levels(experiment, point.factors).get(name, formatting.MISSING) for point in points)]
         for name in experiment.varied()
     ]
     columns += measurement_columns(headline, summaries, experiment.metrics[headline].shown_unit)
@@ -151,8 +152,8 @@ def summary_columns(
 
 def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
     """Yield the columns on the samples: how many, what they are worth, and their shape where it says more."""
-    yield aligned(["n", *(digits.format_count(summary.n) for summary in summaries)])
-    yield aligned(["worth", *(digits.format_count(summary.worth) for summary in summaries)])
+    yield aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)])
+    yield aligned(["worth", *(formatting.format_count(summary.worth) for summary in summaries)])
     shapes = [shape(summary) for summary in summaries]
     if any(shapes):
         yield ["shape", *shapes]
@@ -185,14 +186,14 @@ def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> 
     """Return the column of a further metric's medians, with the digits that their intervals allow."""
     present = [s for s in summaries if s]
     scale = shared_scale(present, unit)
-    texts = [row_scale(scale, s).text(s.median) if s else digits.MISSING for s in summaries]
+    texts = [row_scale(scale, s).text(s.median) if s else formatting.MISSING for s in summaries]
     return aligned([_heading(name, scale.unit), *texts])
 
 
 def words_text(point: PointSamples, metric: str) -> str:
     """Return the word that all samples have, as 8 hexadecimal digits, or how many words there are."""
     found = words([point], metric)
-    return digits.MISSING if not found else found[0] if len(found) == 1 else f"{len(found)} differ"
+    return formatting.MISSING if not found else found[0] if len(found) == 1 else f"{len(found)} differ"
 
 
 def shape(summary: Summary) -> str:
@@ -215,7 +216,7 @@ def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
-    for told in (disturbed.told(experiment), carryover.told(experiment)):
+    for told in (interference.told(experiment), carryover.told(experiment)):
         if told is not None:
             yield f"note: {told}"
 

@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import typer
 
-from oscope.atomic_write import atomic_write, resolve_file, resolve_folder
-from oscope.errors import OscopeError, UsageError
-from oscope.streams import is_standard_output_open
+from oscope.model.atomic_write import atomic_write, resolve_file, resolve_folder
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.streams import is_standard_output_open
 
 STANDARD_OUTPUT = "-"
 _DASH = ", or - for standard output"
@@ -55,7 +55,7 @@ class Output:
 
 
 class OutputParser:
-    """Turns what was typed into what is written, once it is known that it can be written."""
+    """PointRunner what was typed into what is written, once it is known that it can be written."""
 
     def __init__(self, option: str, parse: Callable[[str], object]) -> None:
         self.option = option

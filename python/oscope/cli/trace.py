@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import orjson
 import typer
 
-from oscope.cli.targets import Output, output_file
-from oscope.errors import UsageError
+from oscope.cli import trace_report, trace_session
+from oscope.cli.targets import Output, is_standard_output, output_file
+from oscope.model.errors import UsageError
+from oscope.report.terminal import console
 
 
 def trace(
@@ -39,6 +42,10 @@ def trace(
     kinds = tuple(kind for kind, wanted in asked.items() if wanted)
     if not kinds and not events:
         kinds = ("syscalls",)
-    from oscope.cli import trace_session
 
-    return trace_session.run(command, kinds, "each" if events else "none", json_file)
+    traced = trace_session.measure(command, kinds, "each" if events else "none")
+    if json_file is not None:
+        json_file.write(orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n")
+    if not is_standard_output(json_file):
+        trace_report.print_report(traced, console(to_standard_error=True))
+    return traced.ended.exit_code

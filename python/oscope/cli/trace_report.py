@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from oscope.digits import MISSING, format_count, format_share, format_value
-from oscope.terminal import aligned, grid, print_prose
+from oscope.model.formatting import MISSING, format_count, format_share, format_value
+from oscope.report.terminal import aligned, grid, print_prose
 from oscope.trace.reading import Histogram, quantile, time_in_calls_ns
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Carries out `oscope trace`: attaches, lets the command run, and tells what was found."""
+"""Runs a command under tracers, and returns what they found."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import orjson
-
-from oscope.cli.targets import Output, is_standard_output
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
+from oscope.trace.bpf import BpfTracer
 from oscope.trace.command import Ended, WaitingCommand
+from oscope.trace.events import EventTracer
 from oscope.trace.tracer import Losses, Tracer, Tracing
 
 SCHEMA = "oscope.trace/1"
@@ -42,22 +41,6 @@ class Traced:
         }
 
 
-def run(command: Sequence[str], kinds: Sequence[str], order: Order, target: Output | None) -> int:
-    """Trace `command` and tell what was found; return the command's exit code.
-
-    Raises UsageError for a command that cannot be, OscopeError where the tracing fails.
-    """
-    traced = measure(command, kinds, order)
-    if target is not None:
-        target.write(orjson.dumps(traced.to_object(), option=orjson.OPT_INDENT_2) + b"\n")
-    if not is_standard_output(target):
-        from oscope.cli import trace_report
-        from oscope.terminal import console
-
-        trace_report.print_report(traced, console(to_standard_error=True))
-    return traced.ended.exit_code
-
-
 def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Traced:
     """Run `command` once under a tracer of `kinds` and, where `order` wants it, one of each call in order."""
     with WaitingCommand(command) as waiting, _attached(_make(kinds, order), waiting.pid) as tracers:
@@ -73,12 +56,8 @@ def measure(command: Sequence[str], kinds: Sequence[str], order: Order) -> Trace
 def _make(kinds: Sequence[str], order: Order) -> list[Tracer]:
     tracers: list[Tracer] = []
     if kinds:
-        from oscope.trace.bpf import BpfTracer
-
         tracers.append(BpfTracer.of_family(kinds))
     if order == "each":
-        from oscope.trace.events import EventTracer
-
         tracers.append(EventTracer())
     return tracers
 

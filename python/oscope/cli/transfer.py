@@ -13,12 +13,15 @@ import typer
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE, parse_option
 from oscope.cli.targets import Output, is_standard_output, output_file, output_folder
-from oscope.errors import UsageError
-from oscope.units import parse_duration
+from oscope.cli.views.transfer import Shown
+from oscope.model.errors import UsageError
+from oscope.model.units import parse_duration
+from oscope.tools.transfer import session
+from oscope.tools.transfer.session import Common
 
 if TYPE_CHECKING:
-    from oscope.transfer.events import Done
-    from oscope.transfer.session import Common
+    from oscope.tools.transfer.events import Done
+    from oscope.tools.transfer.session import Common
 
 DEFAULT_ADDRESS = "127.0.0.1:7025"
 _ADDRESS = re.compile(r"(\[[^\]]+\]|[^:\s]+):(\d{1,5})")
@@ -96,8 +99,6 @@ def receive(
     """
     _check_address("--listen", listen)
     common = _common(method, stall, device, descriptors)
-    from oscope.cli.transfer_shown import Shown
-    from oscope.transfer import session
 
     receiving = session.Receiving(str(into), listen, once=once, verify=not no_verify, common=common)
     with Shown("receiver") as shown:
@@ -155,8 +156,6 @@ def send(
     if device is not None and digest not in {None, "sha512"}:
         raise UsageError(f"--device {device} verifies by sha512, not {digest}", remedy="leave out --digest")
     common = _common(method, stall, device, descriptors)
-    from oscope.cli.transfer_shown import Shown
-    from oscope.transfer import session
 
     usual = "blake3" if device is None else "sha512"
     sending = session.Sending(files, address, "none" if no_verify else digest or usual, common)
@@ -178,8 +177,6 @@ def to_object(done: Done) -> dict[str, object]:
 
 
 def _common(method: str, stall: str, device: str | None, descriptors: bool) -> Common:
-    from oscope.transfer.session import Common
-
     stall_s = parse_option("--stall", parse_duration, stall)
     if stall_s <= 0:
         raise UsageError(f"--stall {stall} leaves no time", remedy="give a duration such as 30s")

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.cli.errors import DONE, note
-from oscope.errors import OscopeError, UsageError
+from oscope.model.document import Table
+from oscope.model.errors import OscopeError, UsageError
+from oscope.report import terminal
+from oscope.runner import tuning
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oscope.tuning import Held
+    from oscope.runner.tuning import Held
 
 
 def tune(
@@ -42,7 +45,6 @@ def tune(
         raise UsageError("--set needs a command", remedy="write: oscope tune --set NAME=VALUE -- COMMAND")
     if not settings:
         raise UsageError("no setting is named", remedy="write: oscope tune --set NAME=VALUE -- COMMAND")
-    from oscope import tuning
 
     with tuning.tuned(tuning.parse(settings)) as held:
         for line in told(held):
@@ -71,9 +73,6 @@ def told(held: Sequence[Held]) -> list[str]:
 
 
 def _list() -> None:
-    from oscope import terminal, tuning
-    from oscope.report.document import Table
-
     rows = []
     for one in tuning.tunables():
         now = ", ".join(f"{value} ({count})" if one.places > 1 else value for value, count in one.now.items())

@@ -6,20 +6,27 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import RunArgument, Settings
 from oscope.cli.stored import load
 from oscope.cli.targets import Output, is_standard_output, output_file
-from oscope.errors import UsageError
+from oscope.figures import variation
+from oscope.figures.analysed import WORDS, Analysed
+from oscope.model.errors import UsageError
+from oscope.model.formatting import MISSING
+from oscope.report import terminal
+from oscope.report.terminal import print_prose, print_table
+from oscope.storage import record
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from oscope.report.analysis import Analysed
-    from oscope.report.document import Table
-    from oscope.report.variation import Attributed
-    from oscope.samples import ExperimentResults
+    from oscope.figures.analysed import Analysed
+    from oscope.figures.variation import Attributed
+    from oscope.model.document import Table
+    from oscope.model.samples import ExperimentResults
     from oscope.statistics.tail import Tail
 
 SCHEMA = "oscope.variation/1"
@@ -45,9 +52,6 @@ def explain_variation(
     what was unusual in them. Fewer than 50 samples of a point say nothing.
     """
     settings: Settings = context.obj
-    from oscope import terminal
-    from oscope.report import variation
-    from oscope.report.analysis import WORDS, Analysed
 
     results = Analysed.of(load([run], settings.store))
     chosen = [
@@ -61,8 +65,6 @@ def explain_variation(
         raise UsageError(f"run {run} {what}", remedy=f"there is {known}" if known else "choose another run")
     told = [(e, name, variation.of_experiment(results, e, name)) for e, name in chosen]
     if target is not None:
-        from oscope import record
-
         data = {"schema": SCHEMA, "experiments": [_plain(*each) for each in told]}
         target.write(record.dump(data))
     if not is_standard_output(target):
@@ -78,11 +80,6 @@ def _print(
     every: list[Attributed],
     out: Console,
 ) -> None:
-    from rich.text import Text
-
-    from oscope.report import variation
-    from oscope.terminal import print_prose, print_table
-
     out.print(Text.assemble((experiment.experiment, "bold"), f": what makes {metric} vary"))
     if experiment.clock != "wall":
         print_prose("The clock counts instructions: what goes on around the work does not move it.", out)
@@ -101,8 +98,6 @@ def _print(
 
 def _filled(table: Table) -> Table:
     """Fill short rows: on a page their last cell runs over the columns left, on a terminal it does not."""
-    from oscope.digits import MISSING
-
     width = len(table.columns)
     return replace(table, rows=[[*row, *[MISSING] * (width - len(row))] for row in table.rows])
 

@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from oscope import digits
-from oscope.clocks import counted
-from oscope.report.analysis import label, levels
-from oscope.samples import ExperimentResults
+from oscope.figures.analysed import label, levels
+from oscope.model import formatting
+from oscope.model.clocks import counted
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_share
+from oscope.report.terminal import aligned, grid, print_prose, table_width
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.wording import tail_sentence
-from oscope.terminal import aligned, grid, print_prose, table_width
-from oscope.units import format_share
 
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
@@ -110,24 +110,24 @@ def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:
 def _median(row: ComparedMetric, value: float) -> str:
     """Write the median of a side with the digits that the interval of the ratio allows."""
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    return digits.format_value(value, half if isfinite(half) else None, row.unit)
+    return formatting.format_value(value, half if isfinite(half) else None, row.unit)
 
 
 def _ratio(row: ComparedMetric, ratio: float) -> str:
     """Write a ratio with the digits that its interval allows."""
     if ratio > LARGEST_RATIO:
         return f">{LARGEST_RATIO}"
-    return digits.format_value(ratio, min(row.ci95[1] - row.ci95[0], 1.0) / 2, "")
+    return formatting.format_value(ratio, min(row.ci95[1] - row.ci95[0], 1.0) / 2, "")
 
 
 def _difference(row: ComparedMetric) -> str:
     """Write B less A in the metric's unit, with the digits that its interval allows."""
     half = abs(row.median_a) * (row.ci95[1] - row.ci95[0]) / 2
-    text = digits.format_value(row.difference, half if isfinite(half) else None, row.unit)
+    text = formatting.format_value(row.difference, half if isfinite(half) else None, row.unit)
     if row.unit == row.metric:
         text = text.partition(" ")[0]
     return f"+{text}" if row.difference > 0 and any(digit in text for digit in "123456789") else text
 
 
 def _detectable(share: float) -> str:
-    return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else digits.format_share(share)
+    return f">{LARGEST_RATIO * 100} %" if share > LARGEST_RATIO else formatting.format_share(share)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from oscope.errors import UsageError
-from oscope.experiment import Experiment, Inspection, Lab
 from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer, trust
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Experiment, Inspection, Lab
 
 LABS: tuple[Lab, ...] = (
     syscalls.LAB,

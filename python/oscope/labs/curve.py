@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING, Scale, bounded_text, format_count
-from oscope.experiment import Level
-from oscope.labs.words import counted, with_samples
-from oscope.report import plots
-from oscope.report.analysis import Analysed, levels, measured
-from oscope.report.document import Figure
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, levels, measured
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import counted, with_samples
+from oscope.model.document import Figure
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, Scale, bounded_text, format_count
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary, compare_points, compare_within, summarise
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
-from oscope.units import format_bytes
 
 RATE = "throughput"
 RATE_UNIT = "MiB/s"

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from oscope.experiment import Lab
-    from oscope.samples import Results
+    from oscope.model.experiment import Lab
+    from oscope.model.samples import Results
 
 
 def encode(results: Results, labs: Sequence[Lab]) -> bytes:
     """Return the report of `results` as an HTML file. Equal results give equal bytes."""
-    from oscope.report.build import build
-    from oscope.report.page import render
+    from oscope.report.build import build  # noqa: PLC0415 - jinja2 and plotly
+    from oscope.report.page import render  # noqa: PLC0415 - jinja2 and plotly
 
     return render(build(results, labs)).encode()
 
@@ -25,7 +25,7 @@ def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
 
     Equal results give an equal file, byte for byte. OscopeError where it cannot be written.
     """
-    from oscope.atomic_write import resolve_file, write_bytes
+    from oscope.model.atomic_write import resolve_file, write_bytes  # noqa: PLC0415 - jinja2 and plotly
 
     path = Path(path)
     # Asked before the work is done: a large report takes seconds.

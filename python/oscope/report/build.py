@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oscope.digits import format_count
-from oscope.experiment import Lab
-from oscope.report import embed, experiments, method
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
+from oscope.figures import experiments, method
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import ExperimentView
+from oscope.model.document import Figure, Section, Table
+from oscope.model.experiment import Lab
+from oscope.model.formatting import format_count
+from oscope.model.samples import ExperimentResults, Results
+from oscope.report import embed
 from oscope.report.embed import Packed
-from oscope.report.experiments import ExperimentView
-from oscope.samples import ExperimentResults, Results
 
 DATA_ROOM = 9_500_000
 """Bytes that the samples may take in the page: with the figures and Plotly it stays below 12 MB."""

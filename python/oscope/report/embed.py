@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oscope.samples import ExperimentResults, Floats, Ints, PointSamples
+from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples
 
 Bytes = npt.NDArray[np.uint8]
 Column = Floats | Ints

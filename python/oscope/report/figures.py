@@ -13,13 +13,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from oscope.atomic_write import write_bytes
-from oscope.errors import OscopeError
-from oscope.experiment import Lab
+from oscope.model.atomic_write import write_bytes
+from oscope.model.document import Figure
+from oscope.model.errors import OscopeError
+from oscope.model.experiment import Lab
+from oscope.model.samples import Results
 from oscope.report import theme
 from oscope.report.build import answers, views
-from oscope.report.document import Figure
-from oscope.samples import Results
 
 WIDTH_INCHES = 7.0
 """Two columns of a usual paper."""

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oscope.history import Line, Series
+from oscope.analysis.history import Line, Series
+from oscope.figures.plots import Dot, axis, lines
+from oscope.figures.plots import Line as Drawn
+from oscope.model.document import Figure, Section
 from oscope.report import page
 from oscope.report.build import LabPart, Report
-from oscope.report.document import Figure, Section
 from oscope.report.figures import DOTS_PER_INCH, draw
-from oscope.report.plots import Dot, axis, lines
-from oscope.report.plots import Line as Drawn
 
 MOST_TICKS = 5
 NOTHING = np.zeros(0)

@@ -16,10 +16,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from oscope.digits import GROUP
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import GROUP
 from oscope.report import theme
 from oscope.report.build import Report
-from oscope.report.document import Figure, Table
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUMBER = re.compile(rf"-?[\d{GROUP}]+(?:\.(\d+))?$")

@@ -26,15 +26,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from oscope import digits
-from oscope.samples import Floats, Ints
+from oscope.model import formatting
+from oscope.model.samples import Floats, Ints
 from oscope.statistics import replication
 from oscope.statistics.candidates import candidates, follows, origins_first, own_time_ns
 from oscope.statistics.decomposition import Moments, collinear_groups, moments, products, shapley
-from oscope.statistics.entering import LEAST_SHARE, LEVEL, enter
 from oscope.statistics.processes import batches, by_block, differing_p, process_margins
 from oscope.statistics.slow import SlowSample, slow_samples
 from oscope.statistics.splitting import Halves, halves, held_out, margins, stability
+from oscope.statistics.stepwise_selection import LEAST_SHARE, LEVEL, enter
 from oscope.statistics.tail import Measured, Tail, tail_of
 
 FEWEST_SAMPLES = 50
@@ -373,9 +373,9 @@ def _sentence(group: tuple[str, ...], direction: str, figures: tuple[float, floa
 
 
 def _verdict(causes: tuple[Cause, ...], unexplained: float, extreme: float) -> str:
-    rest = f"{digits.format_share(unexplained, 0.01)} of the variance stays unexplained"
+    rest = f"{formatting.format_share(unexplained, 0.01)} of the variance stays unexplained"
     if extreme >= LEAST_EXTREME:
-        part = digits.format_share(extreme, 0.01)
+        part = formatting.format_share(extreme, 0.01)
         rest += f", not counting the {part} of it that the few most extreme samples make"
     if not causes:
         return f"No recorded covariate goes with the variation beyond chance; {rest}."

@@ -23,7 +23,7 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 GRID = np.linspace(0, 0.9, 7)
 """Coefficients over which likelihoods are averaged, all with the same weight."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics.replication import winsorised
 
 ASSUMED = 0.004

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 
 COUNTED = "counted_ns"
 """For how long the counts of a CPU or of the machine were taken; records of older probes do not tell."""
@@ -23,7 +23,7 @@ MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles", COUNTED})
 
 It does tell where the rest was spent that no cause explains: on the CPU, in what is measured, or not."""
 INJECTED = "injected_ns"
-"""What a run was disturbed by on purpose (see `oscope.injection`): the truth, which is to be found."""
+"""What a run was disturbed by on purpose (see `oscope.runner.injection`): the truth, which is to be found."""
 
 GROWING = frozenset(
     {
@@ -193,7 +193,7 @@ def _averaged(soundings: Floats, started_ns: Floats) -> Floats:
     if not known.any():
         return soundings
     middle = float(np.median(values[known]))
-    reach = BEYOND * float(stats.median_abs_deviation(values[known], scale="normal"))
+    reach = BEYOND * float(scipy.stats.median_abs_deviation(values[known], scale="normal"))
     drawn_in = np.clip(values, middle - reach, middle + reach) if reach > 0 else values
     sums = np.concatenate([[0.0], np.cumsum(np.where(known, drawn_in, 0.0))])
     counts = np.concatenate([[0], np.cumsum(known)])

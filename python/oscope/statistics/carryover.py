@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from oscope import clocks, digits
-from oscope.experiment import Level
-from oscope.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics.interrupted import undisturbed
+from oscope.model import clocks, formatting
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, PointSamples
+from oscope.statistics.interrupt_filter import undisturbed
 from oscope.statistics.sides import ROUNDING
 
 if TYPE_CHECKING:
-    from oscope.statistics.compare import ComparedMetric
+    from oscope.statistics.compared import ComparedMetric
 
 Key = frozenset[tuple[str, Level]]
 Boot = tuple[tuple[Key, int], ...]
@@ -49,7 +49,7 @@ class Range:
 
     def text(self, column: Column) -> str:
         """Return it as text, such as `202426 to 212855 instructions`."""
-        low, high = (digits.format_value(end, None, column.unit) for end in (self.low, self.high))
+        low, high = (formatting.format_value(end, None, column.unit) for end in (self.low, self.high))
         return f"{low.removesuffix(f' {column.unit}')} to {high}"
 
 

@@ -24,7 +24,7 @@ from math import ceil, comb
 import numpy as np
 import numpy.typing as npt
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 from oscope.statistics import autoregression, effect, replication
 from oscope.statistics.autoregression import Layout, Model
 from oscope.statistics.effect import Estimate

@@ -16,16 +16,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import numpy as np
 
-from oscope.errors import UsageError
-from oscope.experiment import Level
-from oscope.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.statistics import carryover, effect
+from oscope.statistics.compared import Answer, ComparedMetric
 from oscope.statistics.estimating import Result, estimate_difference
-from oscope.statistics.interrupted import Tallies, undisturbed
+from oscope.statistics.interrupt_filter import Tallies, undisturbed
 from oscope.statistics.machines import label
 from oscope.statistics.multiplicity import correct, quantity
 from oscope.statistics.pairing import Match, interleaved, is_alike, match_points, refuse_unlike
@@ -33,40 +33,7 @@ from oscope.statistics.quantiles import TailDifference, correct_tails, tail_diff
 from oscope.statistics.sides import measure
 from oscope.statistics.wording import sentence, separate_runs, tail_sentence
 
-Answer = Literal["yes", "no", "cannot tell"]
-
 THRESHOLD = 0.01
-
-
-@dataclass(frozen=True)
-class ComparedMetric:
-    """One metric at one point, B against A."""
-
-    factors: Mapping[str, Level]
-    metric: str
-    unit: str
-    ratio: float
-    """B over A; NaN where A's value is not clearly above 0."""
-    difference: float
-    """B less A, in `unit`."""
-    ci95: tuple[float, float]
-    p: float
-    p_holm: float
-    """p, corrected for the tests of its family (see `multiplicity`)."""
-    different: Answer
-    matters: Answer
-    detectable: float
-    """Smallest relative difference that would have been found with 80 % power (0.01 = 1 %); NaN without
-    a ratio."""
-    n_a: int
-    n_b: int
-    clusters_a: int
-    clusters_b: int
-    median_a: float
-    """In `unit`."""
-    median_b: float
-    method: str
-    sentence: str
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.cluster.hierarchy import fcluster, linkage
-from scipy.spatial.distance import squareform
+import scipy
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 RIDGE = 1e-9
 """Added to the diagonal of correlations, so that collinear covariates share their R² instead of failing."""
@@ -38,9 +37,13 @@ def collinear_groups(columns: Mapping[str, Floats], response: Floats) -> list[tu
     table = np.array([columns[name] for name in names])
     distance = np.clip(1 - np.abs(table @ table.T) / table.shape[1], 0.0, 1.0)
     np.fill_diagonal(distance, 0.0)
-    tree = linkage(squareform(distance, checks=False), "average")
+    tree = scipy.cluster.hierarchy.linkage(
+        scipy.spatial.distance.squareform(distance, checks=False), "average"
+    )
     groups: dict[int, list[str]] = {}
-    for name, label in zip(names, fcluster(tree, 1 - COLLINEAR, "distance"), strict=True):
+    for name, label in zip(
+        names, scipy.cluster.hierarchy.fcluster(tree, 1 - COLLINEAR, "distance"), strict=True
+    ):
         groups.setdefault(int(label), []).append(name)
     return [tuple(group) for group in groups.values()]
 

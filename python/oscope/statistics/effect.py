@@ -17,9 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics.between_runs import Spread
 
 FEWEST_FOR_AUTOCORRELATION = 12
@@ -48,7 +48,7 @@ class Estimate:
 
     def interval(self, confidence: float) -> tuple[float, float]:
         """Return the interval at another confidence, such as 0.9: the same shape, by Student's t."""
-        share = float(stats.t.isf((1 - confidence) / 2, self.freedom)) / _limit(self.freedom)
+        share = float(scipy.stats.t.isf((1 - confidence) / 2, self.freedom)) / _limit(self.freedom)
         return self.effect - share * (self.effect - self.low), self.effect + share * (self.high - self.effect)
 
     def detectable(self, level: float, power: float = POWER) -> float:
@@ -57,10 +57,10 @@ class Estimate:
         The standard error is made unbiased first (divided by c4), else it is too small more often than too
         large.
         """
-        limit = float(stats.t.isf(level / 2, self.freedom))
+        limit = float(scipy.stats.t.isf(level / 2, self.freedom))
         half = self.freedom / 2
-        bias = np.exp(special.gammaln(half + 0.5) - special.gammaln(half)) / np.sqrt(half)
-        return float(special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / bias)
+        bias = np.exp(scipy.special.gammaln(half + 0.5) - scipy.special.gammaln(half)) / np.sqrt(half)
+        return float(scipy.special.nctdtrinc(self.freedom, 1 - power, limit) * self.error / bias)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Median:
 def estimate(effect: float, error: float, freedom: float) -> Estimate:
     """Build an estimate from its standard error; an error of 0 (values repeat exactly) gives p 0 or 1."""
     reach = _limit(freedom) * error
-    p = float(2 * stats.t.sf(abs(effect) / error, freedom)) if error > 0 else float(effect == 0)
+    p = float(2 * scipy.stats.t.sf(abs(effect) / error, freedom)) if error > 0 else float(effect == 0)
     return Estimate(effect, effect - reach, effect + reach, p, error, freedom)
 
 
@@ -97,13 +97,15 @@ def paired(difference: Floats) -> Estimate:
     above = float((difference > 0).sum() - (difference < 0).sum()) / 2
     # Half a pair is the continuity correction; both deviations shrink with what the pairs are worth.
     z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
-    reach = float(stats.norm.isf(LEVEL / 2)) * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
+    reach = float(scipy.stats.norm.isf(LEVEL / 2)) * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
     ordered = np.sort(difference)
     rank = max(0, int(np.floor(count / 2 - reach)))
     low, high = float(ordered[rank]), float(ordered[count - 1 - rank])
     freedom = max(1.0, worth - 1)
     error = (high - low) / 2 / _limit(freedom)
-    return Estimate(middle, min(low, middle), max(high, middle), float(2 * stats.norm.sf(z)), error, freedom)
+    return Estimate(
+        middle, min(low, middle), max(high, middle), float(2 * scipy.stats.norm.sf(z)), error, freedom
+    )
 
 
 def separate(a: Median, b: Median, between: Spread) -> Estimate:
@@ -122,7 +124,11 @@ def separate(a: Median, b: Median, between: Spread) -> Estimate:
     ]
     (below, freedom_below), (above, freedom_above) = ends
     toward_zero, freedom = ends[0] if effect > 0 else ends[1]
-    p = float(2 * stats.t.sf(abs(effect) / toward_zero, freedom)) if toward_zero > 0 else float(effect == 0)
+    p = (
+        float(2 * scipy.stats.t.sf(abs(effect) / toward_zero, freedom))
+        if toward_zero > 0
+        else float(effect == 0)
+    )
     return Estimate(
         effect,
         effect - _limit(freedom_below) * below,
@@ -171,7 +177,7 @@ def with_extra_error(found: Estimate, extra: float) -> Estimate:
 
 
 def _limit(freedom: float) -> float:
-    return float(stats.t.isf(LEVEL / 2, freedom))
+    return float(scipy.stats.t.isf(LEVEL / 2, freedom))
 
 
 def _combined(halves: list[tuple[float, float]], between: Spread) -> tuple[float, float]:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope import clocks
-from oscope.samples import Column, Floats, PointSamples
+from oscope.model import clocks
+from oscope.model.samples import Column, Floats, PointSamples
 from oscope.statistics import between_runs, effect, interval, replication
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope import clocks
-from oscope.samples import Column, Floats
+from oscope.model import clocks
+from oscope.model.samples import Column, Floats
 from oscope.statistics.pairing import Match
 from oscope.statistics.sides import ROUNDING, Measured
 

@@ -24,9 +24,9 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+import scipy
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics.replication import Clusters
 
 MOST_BINS = 2048
@@ -129,7 +129,7 @@ def _t_quantile(freedom: int) -> float:
 
     `stats.t.ppf` gives the same, and takes a hundred times as long to check its arguments.
     """
-    return float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return float(scipy.special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
 
 
 def _t_limits(values: Floats) -> Floats:
@@ -151,13 +151,13 @@ def _bootstrap(bins: Binned, seed: int) -> Interval | None:
         return _weighted_medians(bins, weights.astype(float)).reshape(drawn.shape[:-1])
 
     with warnings.catch_warnings(), np.errstate(invalid="ignore", divide="ignore"):
-        warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        found = stats.bootstrap(
+        warnings.simplefilter("ignore", scipy.stats.DegenerateDataWarning)
+        found = scipy.stats.bootstrap(
             (np.arange(count),),
             medians,
             n_resamples=RESAMPLES,
             batch=500,
-            confidence_level=float(2 * stats.norm.cdf(quantile) - 1),
+            confidence_level=float(2 * scipy.stats.norm.cdf(quantile) - 1),
             method="BCa",
             rng=np.random.default_rng(seed),
         ).confidence_interval

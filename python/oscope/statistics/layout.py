@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Literal
 
-from oscope import digits
-from oscope.statistics.compare import ComparedMetric
+from oscope.model import formatting
+from oscope.statistics.compared import ComparedMetric
 
 Cause = Literal["none found", "the change", "layout may be all", "cannot tell"]
 
@@ -36,7 +36,7 @@ def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdi
     estimate lies within that. Between these, nothing can be told.
     """
     reach = max(abs(side - 1) for side in padded.ci95)
-    found, most = digits.format_share(abs(padded.ratio - 1)), digits.format_share(reach)
+    found, most = formatting.format_share(abs(padded.ratio - 1)), formatting.format_share(reach)
     mere = f"other padding alone: {found} (up to {most})"
     if changed.different != "yes":
         return LayoutVerdict("none found", reach, f"no difference to explain; {mere}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oscope.errors import UsageError
-from oscope.samples import ExperimentResults
+from oscope.model.errors import UsageError
+from oscope.model.samples import ExperimentResults
 
 BOOTS_FOR_A_VERDICT = 5
 MACHINE = "machine"

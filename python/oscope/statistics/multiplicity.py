@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 
 _TIME = "time"
 _QUANTITIES: Mapping[str, str] = {
@@ -52,7 +52,7 @@ def correct(p: Sequence[float], tests: Sequence[Hashable], headline: Sequence[bo
         of_test = np.ones(len(number) + (beside if first else 0))
         for row in reversed(rows):
             of_test[number[tests[row]]] = p[row]
-        raised = holm(of_test) if first else stats.false_discovery_control(of_test, method="bh")
+        raised = holm(of_test) if first else scipy.stats.false_discovery_control(of_test, method="bh")
         for row in rows:
             # Another unit's own p may be larger, by the steps of its clock.
             corrected[row] = max(p[row], float(raised[number[tests[row]]]))

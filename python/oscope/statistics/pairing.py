@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oscope.errors import UsageError
-from oscope.experiment import Level
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import carryover
 from oscope.statistics.machines import KERNEL, MACHINE, refuse, refuse_other_machine
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 from oscope.statistics import replication
-from oscope.statistics.entering import LEVEL
 from oscope.statistics.splitting import Halves
+from oscope.statistics.stepwise_selection import LEVEL
 
 
 def by_block(half: Halves, cluster: Ints, block_code: Ints) -> Halves:
@@ -34,7 +34,7 @@ def batches(remainder: Floats, block_code: Ints) -> tuple[Floats, Ints]:
 def differing_p(batch: Floats, of_block: Ints) -> float:
     """P of "processes do not differ" in the medians of batches."""
     statistic, degrees = _kruskal(batch, of_block)
-    return float(stats.chi2.sf(statistic, degrees)) if degrees else 1.0
+    return float(scipy.stats.chi2.sf(statistic, degrees)) if degrees else 1.0
 
 
 def process_margins(batch: Floats, of_block: Ints, half: Halves) -> Floats:
@@ -43,7 +43,7 @@ def process_margins(batch: Floats, of_block: Ints, half: Halves) -> Floats:
     With the same differences, its excess over its degrees of freedom grows with the number of blocks.
     """
     blocks = half.shape[1]
-    needed = float(stats.chi2.isf(LEVEL / 2, blocks - 1)) - (blocks - 1)
+    needed = float(scipy.stats.chi2.isf(LEVEL / 2, blocks - 1)) - (blocks - 1)
     found = []
     for each in half:
         chosen = each[of_block]
@@ -58,7 +58,7 @@ def _kruskal(values: Floats, group: Ints) -> tuple[float, int]:
     groups = int(label.max()) + 1
     if groups < 2 or len(values) <= groups or np.ptp(values) == 0:
         return 0.0, 0
-    rank = stats.rankdata(values)
+    rank = scipy.stats.rankdata(values)
     centred = np.bincount(label, weights=rank - rank.mean())
     between = float((centred**2 / np.bincount(label)).sum())
     return between / float(np.var(rank, ddof=1)), groups - 1

@@ -23,11 +23,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import special, stats
+import scipy
 
-from oscope import clocks
-from oscope.experiment import Level
-from oscope.samples import Floats, Ints, PointSamples
+from oscope.model import clocks
+from oscope.model.factors import Level
+from oscope.model.samples import Floats, Ints, PointSamples
 from oscope.statistics import between_runs, effect, replication
 from oscope.statistics.between_runs import Spread
 from oscope.statistics.effect import Estimate, Median
@@ -144,7 +144,7 @@ def correct_tails(tails: Sequence[TailDifference]) -> tuple[TailDifference, ...]
     """Correct p for all the quantiles and points that were judged: a family of their own."""
     if not tails:
         return ()
-    corrected = stats.false_discovery_control([tail.p for tail in tails], method="bh")
+    corrected = scipy.stats.false_discovery_control([tail.p for tail in tails], method="bh")
     return tuple(
         replace(tail, p_corrected=float(p), different=bool(p < effect.LEVEL))
         for tail, p in zip(tails, corrected, strict=True)
@@ -328,7 +328,7 @@ def _share_test(sides: tuple[_Side, _Side], share: float, change: float) -> floa
 def _largest_p(lower: float, upper: float, freedom: int) -> float:
     """Return the largest p of the changes between two, given by their t: t falls as the change grows."""
     nearest = upper if upper > 0 else -lower
-    return float(2 * stats.t.sf(max(0.0, nearest), freedom))
+    return float(2 * scipy.stats.t.sf(max(0.0, nearest), freedom))
 
 
 def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
@@ -336,7 +336,7 @@ def _p_beyond(found: Estimate, explained: tuple[float, float]) -> float:
     gap = max(0.0, found.effect - explained[1], explained[0] - found.effect)
     if not found.error:
         return float(not gap)
-    return float(2 * stats.t.sf(gap / found.error, found.freedom))
+    return float(2 * scipy.stats.t.sf(gap / found.error, found.freedom))
 
 
 def _as_median(found: _Quantile, clusters: int) -> Median:
@@ -381,8 +381,8 @@ def _autocorrelation_time(scores: Floats) -> float:
     if count < effect.FEWEST_FOR_AUTOCORRELATION or not power:
         return 1.0
     lag = min((float(centred[1:] @ centred[:-1]) / power * count + 1) / (count - 3), MOST_CORRELATION)
-    return (1 + lag) / (1 - lag) if lag > special.ndtri(0.95) / np.sqrt(count) else 1.0
+    return (1 + lag) / (1 - lag) if lag > scipy.special.ndtri(0.95) / np.sqrt(count) else 1.0
 
 
 def _limit(clusters: int) -> float:
-    return float(special.stdtrit(clusters - 1, 1 - effect.LEVEL / 2))
+    return float(scipy.special.stdtrit(clusters - 1, 1 - effect.LEVEL / 2))

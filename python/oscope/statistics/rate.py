@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scipy import stats
+import scipy
 
-from oscope.digits import MISSING
+from oscope.model.formatting import MISSING
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Rate:
         """Its ends; 0 to 1 where there was no case."""
         if not self.of:
             return 0.0, 1.0
-        found = stats.binomtest(self.count, self.of).proportion_ci(method="wilson")
+        found = scipy.stats.binomtest(self.count, self.of).proportion_ci(method="wilson")
         return float(found.low), float(found.high)
 
     @property

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 Level = Literal["boot", "process", "repetition"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy import signal, stats
+import scipy
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 SIGNIFICANT = 0.01
 """Level at which a drift is said to be found: it is looked for in every point of every run."""
@@ -78,10 +78,10 @@ def modes(values: Floats, effective: float) -> tuple[Mode, ...]:
     if not width > 0:
         return only
     grid = np.linspace(low - 2 * width, high + 2 * width, MODE_GRID)
-    density = stats.gaussian_kde(thin, bw_method=width / spread)(grid)
+    density = scipy.stats.gaussian_kde(thin, bw_method=width / spread)(grid)
     # Variance of a Gaussian kernel estimate: f / (n h 2 sqrt(pi)) (Silverman 1986, section 3.3).
     error = np.sqrt(density.max() / (effective * width * 2 * np.sqrt(np.pi)))
-    peaks, _ = signal.find_peaks(density, prominence=VALLEY_ERRORS * error * np.sqrt(0.5))
+    peaks, _ = scipy.signal.find_peaks(density, prominence=VALLEY_ERRORS * error * np.sqrt(0.5))
     return _shares(values, grid, density, peaks) or only
 
 
@@ -114,8 +114,8 @@ def drift(values: Floats, unit_code: Ints) -> Drift:
     middle = group_medians(values, unit_code)
     if units < 5 or np.ptp(middle) == 0:
         return Drift(0.0, 1.0, False)
-    p = float(stats.kendalltau(np.arange(units), middle).pvalue)
-    change = float(stats.theilslopes(middle).slope) * units
+    p = float(scipy.stats.kendalltau(np.arange(units), middle).pvalue)
+    change = float(scipy.stats.theilslopes(middle).slope) * units
     centre = float(np.median(values))
     relative = change / abs(centre) if centre else float("nan")
     return Drift(relative, p, p < SIGNIFICANT)

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import gammaln
+import scipy
 
-from oscope.clocks import UNIT
-from oscope.samples import Column, Floats, Ints, PointSamples
+from oscope.model.clocks import UNIT
+from oscope.model.samples import Column, Floats, Ints, PointSamples
 from oscope.statistics import replication
 from oscope.statistics.replication import Level
 
@@ -160,4 +160,7 @@ def _median_weights(count: int, drawn: int) -> Floats:
 
 
 def _log_choose(n: Ints, k: int) -> Floats:
-    return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1), dtype=float)
+    return np.asarray(
+        scipy.special.gammaln(n + 1) - scipy.special.gammaln(k + 1) - scipy.special.gammaln(n - k + 1),
+        dtype=float,
+    )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 SLOW_SAMPLES = 10
 SLOW_BEYOND = 3.0
@@ -36,7 +36,7 @@ def slow_samples(
     `data` are times, or their like; `told` the values that are told of them, and `origin` their positions.
     """
     middle = float(np.median(data))
-    deviation = float(stats.median_abs_deviation(data, scale="normal"))
+    deviation = float(scipy.stats.median_abs_deviation(data, scale="normal"))
     slow = data > middle + SLOW_BEYOND * deviation
     worst = np.argsort(-data, kind="stable")[:SLOW_SAMPLES]
     ordinary = {name: column[~slow & np.isfinite(column)] for name, column in given.items()}

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscope.samples import Floats, Ints
-from oscope.statistics.entering import Step, cluster_t
+from oscope.model.samples import Floats, Ints
+from oscope.statistics.stepwise_selection import Step, cluster_t
 
 SPLITS = 50
 """Halves that select. Their cost does not depend on the number of samples."""

@@ -9,11 +9,12 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
-from oscope.clocks import counted
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.clocks import counted
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import interval, replication, shape
-from oscope.statistics.interrupted import undisturbed
+from oscope.statistics.interrupt_filter import undisturbed
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
 from oscope.statistics.warmup import find_warmup
@@ -290,3 +291,11 @@ def _nothing(left_out: int) -> Summary:
         percentiles={},
         notes=(f"{left_out} {UNMEASURED}",) if left_out else (),
     )
+
+
+def load_library() -> None:
+    """Load what the summaries need of scipy, which takes half a second: before anything is timed.
+
+    Scipy loads its parts when they are first used.
+    """
+    _ = (scipy.stats.bootstrap, scipy.signal.find_peaks)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope import digits
-from oscope.samples import Floats, Ints
+from oscope.model import formatting
+from oscope.model.samples import Floats, Ints
 from oscope.statistics import replication
 from oscope.statistics.candidates import GROWING, excess_counts
-from oscope.statistics.entering import LEVEL, best_of_all_p
+from oscope.statistics.stepwise_selection import LEVEL, best_of_all_p
 
 MOST_DRAWS = 1999
 FEWEST_DRAWS = 199
@@ -163,7 +163,7 @@ def _ranked(values: Floats, stratum: Ints) -> Floats:
     for part in np.split(np.arange(len(values)), np.flatnonzero(np.diff(stratum)) + 1):
         known = np.isfinite(values[part])
         # Unknown values come last and leave the ranks of the others as they are.
-        rank = stats.rankdata(np.where(known, values[part], np.inf), axis=0)
+        rank = scipy.stats.rankdata(np.where(known, values[part], np.inf), axis=0)
         found[part] = np.where(known, rank / (known.sum(axis=0) + 1), np.nan)
     return found
 
@@ -235,7 +235,7 @@ def _beyond(told: Floats, edge: float) -> str:
 def _sentence(count: int, of: int, beyond: str, share: float, causes: tuple[TailCause, ...]) -> str:
     subject = "sample is" if count == 1 else "samples are"
     holds = "it holds" if count == 1 else "they hold"
-    text = f"{count:,} of {of:,} {subject} {beyond}; {holds} {digits.format_share(share)} of the variance"
+    text = f"{count:,} of {of:,} {subject} {beyond}; {holds} {formatting.format_share(share)} of the variance"
     if not causes:
         return f"{text}; no recorded covariate differs in them beyond chance."
     return "; ".join([text, *(_compared(cause) for cause in causes[:NAMED])]) + "."
@@ -243,7 +243,7 @@ def _sentence(count: int, of: int, beyond: str, share: float, causes: tuple[Tail
 
 def _compared(cause: TailCause) -> str:
     if cause.measure == "share":
-        rest = digits.format_share(cause.in_rest)
+        rest = formatting.format_share(cause.in_rest)
         return f"{cause.having:,} of {cause.known:,} had {cause.name}, {rest} of the others did"
     return f"the median of {cause.name} is {_plain(cause.in_tail)}, {_plain(cause.in_rest)} in the others"
 

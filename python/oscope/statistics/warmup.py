@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+import scipy
 
-from oscope.samples import Floats, Ints
+from oscope.model.samples import Floats, Ints
 
 SIGNIFICANT = 0.01
 """Level at which a warm-up is said to be found: it is looked for in every point of every run."""
@@ -84,13 +84,13 @@ def _change_point(table: Floats) -> int:
     # A start longer than a quarter would rather be a drift; but 2 repetitions of few must be found.
     lengths = np.arange(1, min(max(count // 4, 2), LONGEST) + 1)
     # Equal values share their mean rank, or else the order of time would be taken for theirs.
-    ranks = np.cumsum(stats.rankdata(table, axis=1), axis=1)[:, lengths - 1] - lengths * (count + 1) / 2
+    ranks = np.cumsum(scipy.stats.rankdata(table, axis=1), axis=1)[:, lengths - 1] - lengths * (count + 1) / 2
     # Without the correction for ties, and with a normal tail, which is above that of ranks: both are careful.
     ranks /= np.sqrt(lengths * (count - lengths) * (count + 1) / 12)
     # Repetitions that resemble their neighbours make each process's start vary more than chance would.
     z = np.abs(ranks.sum(axis=0)) / np.sqrt(processes) / np.maximum(ranks.std(axis=0, ddof=1), 1.0)
     best = int(np.argmax(z))
-    return int(lengths[best]) if 2 * stats.norm.sf(z[best]) * len(lengths) < SIGNIFICANT else 0
+    return int(lengths[best]) if 2 * scipy.stats.norm.sf(z[best]) * len(lengths) < SIGNIFICANT else 0
 
 
 def _sized(table: Floats, repetitions: int) -> Warmup | None:
@@ -104,7 +104,7 @@ def _sized(table: Floats, repetitions: int) -> Warmup | None:
         if middle == 0:
             return None
         each = (first - rest) / middle
-    reach = float(stats.t.ppf(0.975, len(each) - 1) * stats.sem(each))
+    reach = float(scipy.stats.t.ppf(0.975, len(each) - 1) * scipy.stats.sem(each))
     change, low, high = (float(each.mean()) + way * reach for way in (0, -1, 1))
     if logarithmic:
         change, low, high = (float(np.expm1(one)) for one in (change, low, high))
@@ -120,7 +120,7 @@ def _first_stretch(values: Floats) -> Warmup | None:
         if 8 * length > len(values):
             break
         first, after = values[found:length], values[length : 4 * length]
-        if stats.mannwhitneyu(first, after).pvalue >= SIGNIFICANT / 5:
+        if scipy.stats.mannwhitneyu(first, after).pvalue >= SIGNIFICANT / 5:
             break
         found = length
     rest = float(np.median(values[found:]))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from oscope import clocks, digits
+from oscope.model import clocks, formatting
 from oscope.statistics import between_runs, effect
 from oscope.statistics.estimating import Result
 from oscope.statistics.quantiles import TailDifference
@@ -32,26 +32,28 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
     if found.p < effect.LEVEL and result.contradicts:
         return "cannot tell: the typical pair of blocks and the medians of all differ in opposite directions"
     if different != "yes":
-        size = digits.format_share(result.ratio(reach) - 1)
+        size = formatting.format_share(result.ratio(reach) - 1)
         if np.isnan(ratio):
-            size = digits.format_value(reach, None, unit)
+            size = formatting.format_value(reach, None, unit)
         return f"no difference found; one of {size} would have been"
     quality = _quality(ratio, result.metric.better)
     if result.constant is not None and unit == clocks.UNIT:
-        amount = digits.format_value(abs(found.effect), None, unit)
-        share = "" if np.isnan(ratio) else f" ({digits.format_share(abs(ratio - 1))})"
+        amount = formatting.format_value(abs(found.effect), None, unit)
+        share = "" if np.isnan(ratio) else f" ({formatting.format_share(abs(ratio - 1))})"
         direction = "more" if found.effect > 0 else "less"
         told = f"B is {amount}{share} {direction} than A, the same in each of {result.constant.units}"
         return f"{told}{quality}; {_MATTERS[matters]}"
     if np.isnan(ratio):
-        change = digits.format_interval(found.effect, found.low, found.high, unit)
+        change = formatting.format_interval(found.effect, found.low, found.high, unit)
         return f"B differs from A by {change}; A is not clearly above 0, so there is no ratio"
     half = (high - low) / 2
-    change = digits.format_share(abs(ratio - 1), half)
-    limits = " to ".join(digits.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
+    change = formatting.format_share(abs(ratio - 1), half)
+    limits = " to ".join(formatting.format_share(side - 1, half).removesuffix(" %") for side in (low, high))
     direction = "more" if ratio > 1 else "less"
     if unit == clocks.UNIT and not result.logarithmic:
-        change = f"{digits.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
+        change = (
+            f"{formatting.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
+        )
     return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
 
 
@@ -60,9 +62,11 @@ def tail_sentence(tail: TailDifference) -> str:
     low, high = tail.ci95
     half = (high - low) / 2
     if np.isnan(tail.ratio):
-        change = f"{digits.format_interval(tail.difference, low, high, tail.unit)} more than A's"
+        change = f"{formatting.format_interval(tail.difference, low, high, tail.unit)} more than A's"
     else:
-        figure, *ends = (digits.format_value(each, min(half, 1.0), "") for each in (tail.ratio, low, high))
+        figure, *ends = (
+            formatting.format_value(each, min(half, 1.0), "") for each in (tail.ratio, low, high)
+        )
         change = f"{figure} times A's (95 % interval {' to '.join(ends)})"
     medians = "though no difference of the medians was found"
     if tail.medians_differ:
@@ -112,15 +116,15 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
         now := float(np.median([x for _, x in both]))
     ):
         text += (
-            f"; interleaved, the same time would find {digits.format_share(better)} "
-            f"in place of {digits.format_share(now)}: {command}"
+            f"; interleaved, the same time would find {formatting.format_share(better)} "
+            f"in place of {formatting.format_share(now)}: {command}"
         )
     yield text
 
 
 def _span(shares: Iterable[float]) -> str:
     found = [float(f"{share:.2g}") for share in shares]
-    return " to ".join(dict.fromkeys(map(digits.format_share, (min(found), max(found)))))
+    return " to ".join(dict.fromkeys(map(formatting.format_share, (min(found), max(found)))))
 
 
 def _interleaved(result: Result) -> float | None:

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import launch
 from oscope.trace.bpf_findings import attached_probes
 from oscope.trace.bpf_reading import read_findings

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace.program import Program
 
 _LOW = 0xFFFFFFFF

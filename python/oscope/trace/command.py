@@ -14,7 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NoReturn
 
-from oscope.errors import OscopeError, UsageError
+from oscope.model.errors import OscopeError, UsageError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 """What is meant for the command while it runs."""

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import launch
 from oscope.trace.arguments import Signatures
 from oscope.trace.calls import call_name, call_number, error_name

@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
-from oscope.catalogue import Parameter
-from oscope.errors import UsageError
-from oscope.experiment import Level
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.probe.catalogue import Parameter
 
 UNTRACED = "none"
 PROGRAMS = ("bpf-count", "bpf-histogram", "bpf-full", "perf-trace", "strace-count", "strace")

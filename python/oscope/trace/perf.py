@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import launch
 from oscope.trace.tool import ATTACH_LIMIT_S, Tool, process_exists
 from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace import factor
 from oscope.trace.calls import transfer_numbers
 from oscope.trace.layout import offsets

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace.tool import Tool, process_exists
 from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
 from oscope.trace.tracer import TraceUnavailable
 
 ATTACH_LIMIT_S = 20.0

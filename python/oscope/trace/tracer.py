@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from oscope.digits import format_count
-from oscope.errors import OscopeError
+from oscope.model.errors import OscopeError
+from oscope.model.formatting import format_count
 
 
 class TraceUnavailable(OscopeError):  # noqa: N818 (it says what is the case; the point is skipped)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from oscope.errors import UsageError
+from oscope.model.errors import UsageError
 from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.factor import KINDS, LEVELS, UNTRACED
 from oscope.trace.perf import PerfTracer

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oscope.experiment import Design, Experiment, Lab, Level
 from oscope.labs import memory, syscalls
+from oscope.model.experiment import Design, Experiment, Lab
+from oscope.model.factors import Level
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -220,7 +221,7 @@ PEERS = Experiment(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.disk.answers import sections
+    from oscope.labs.disk.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

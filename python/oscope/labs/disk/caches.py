@@ -6,7 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_count, format_share
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import (
     RATE,
     RATE_UNIT,
@@ -22,13 +24,11 @@ from oscope.labs.curve import (
     unmeasured,
 )
 from oscope.labs.disk import reference
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 CACHES = ("cold", "warm")
 

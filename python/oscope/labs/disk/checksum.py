@@ -6,25 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count
-from oscope.labs.curve import (
-    At,
-    Curves,
-    best,
-    cells,
-    curve,
-    narrowing,
-    over_sizes,
-    sizes_of,
-    unmeasured,
-)
+from oscope.figures.analysed import Analysed, label, measured, words
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
+from oscope.labs.curve import At, Curves, best, cells, curve, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.disk import reference
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed, label, measured, words
-from oscope.report.document import Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
-from oscope.units import format_bytes
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, format_count
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
 
 METRIC = "time_s"
 CACHES = ("cold", "warm")

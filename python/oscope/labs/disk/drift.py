@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_count, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.words import counted
 from oscope.labs.curve import RATE, unmeasured
-from oscope.labs.words import counted
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import Floats, Ints, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.model.samples import Floats, Ints, PointSamples
 from oscope.statistics import Summary, summarise
 
 EARLIER = "earlier_reads"

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import Scale, format_count, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed
 from oscope.labs.curve import unmeasured
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import Scale, format_count, format_share
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from oscope.digits import MISSING
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import (
     RATE,
     RATE_UNIT,
@@ -19,13 +21,11 @@ from oscope.labs.curve import (
     sizes_of,
     unmeasured,
 )
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 PLAIN = "read"
 CACHES = ("cold", "warm")

@@ -19,11 +19,11 @@ from math import isfinite, log, nan
 
 import numpy as np
 
-from oscope.digits import format_interval, format_value
+from oscope.figures.analysed import Analysed, label
+from oscope.figures.words import median
 from oscope.labs.curve import NOT_RUN, RATE, At, curve
-from oscope.labs.words import median
-from oscope.report.analysis import Analysed, label
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.formatting import format_interval, format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary, summarise
 
 MEBIBYTE = 1 << 20

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oscope.digits import MISSING, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import (
     NOT_RUN,
     RATE,
@@ -23,15 +26,12 @@ from oscope.labs.curve import (
     unmeasured,
 )
 from oscope.labs.disk import reference
-from oscope.labs.words import listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
 from oscope.statistics.compare import THRESHOLD
-from oscope.units import format_bytes
 
 OURS = "oscope"
 TOOLS = (OURS, "dd", "fio")

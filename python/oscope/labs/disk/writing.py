@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING, bounded_text, format_value
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import (
     NOT_RUN,
     RATE,
@@ -20,12 +22,10 @@ from oscope.labs.curve import (
     source,
     unmeasured,
 )
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
-from oscope.units import format_bytes
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_value
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 
 SYNCS = ("none", "fdatasync", "direct")
 MEBIBYTE = 1 << 20

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oscope.experiment import Design, Experiment, GuestWanted, Lab, Level
+from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
+from oscope.model.factors import Level
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 MEBIBYTE = 1 << 20
 
@@ -77,7 +78,7 @@ COMPARE = Experiment(
     quick_share="not in the survey: takes a kernel (`oscope kernel build`) and hours of emulation",
     metrics=METRICS,
     exclude=_no_line,
-    guest=GuestWanted("base", "instructions"),
+    guest=GuestSpec("base", "instructions"),
 )
 
 ON_THIS_MACHINE = Experiment(
@@ -95,7 +96,7 @@ ON_THIS_MACHINE = Experiment(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.fs.answers import sections
+    from oscope.labs.fs.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from oscope.figures.analysed import Analysed
 from oscope.labs.fs import choice, fuse, local, times, trips, wins
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.model.document import Section
+from oscope.model.samples import Results
 
 
 def sections(results: Results) -> list[Section]:

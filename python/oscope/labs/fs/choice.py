@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import listed
 from oscope.labs.curve import At, best
 from oscope.labs.fs import LOCAL
 from oscope.labs.fs.points import NAMES, Shown, cautioned
-from oscope.labs.words import listed
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.units import format_duration
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.units import format_duration
 
 TITLE = "Which file system for what"
 

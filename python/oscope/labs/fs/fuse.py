@@ -7,12 +7,12 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.errors import OscopeError
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted
 from oscope.labs.fs import LAB
-from oscope.labs.words import counted
-from oscope.locate import find_filesystem
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
+from oscope.model.document import Section, Table
+from oscope.model.errors import OscopeError
+from oscope.probe.locate import find_filesystem
 
 TITLE = "Which FUSE calls oscope-fs implements"
 _LIMIT_S = 20.0

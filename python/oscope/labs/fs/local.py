@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from oscope.digits import MISSING
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import ratio_text
 from oscope.labs.fs import LOCAL, OSCOPE, SSHFS
 from oscope.labs.fs.points import NAMES, Shown, cautioned, delay_of
 from oscope.labs.fs.times import mounted
 from oscope.labs.transfer.points import missing, verdict
-from oscope.labs.words import listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults
 from oscope.statistics import ComparedMetric
 
 EXPERIMENTS = ("fs.here", "fs.compare")

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.digits import bounded_text
-from oscope.experiment import Level
+from oscope.figures.analysed import Analysed
 from oscope.labs.curve import narrowing
 from oscope.labs.fs import OPERATIONS, SYSTEMS
 from oscope.labs.kernel.clocked import EMULATED, emulated
 from oscope.labs.transfer.points import busy, known, levels_compared, narrowed, untraced
-from oscope.report.analysis import Analysed
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.factors import Level
+from oscope.model.formatting import bounded_text
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric, Summary
-from oscope.units import format_duration
 
 OWN = ("system", "operation", "delay", "tracer")
 """Factors that the lab tells apart; of any other the first level is shown."""

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import ratio_text
 from oscope.labs.fs import LOCAL
 from oscope.labs.fs.points import NAMES, WORDS, Shown, cautioned, delay_text
 from oscope.labs.transfer.points import known, levels_compared
-from oscope.labs.words import listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.units import format_duration
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.units import format_duration
 
 TITLE = "Time by the delay of the line"
 SMALL = 300

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_share, format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, block_medians
+from oscope.figures.words import excludes_zero, listed, median
 from oscope.labs.curve import derived, metric
 from oscope.labs.fs import LOCAL
 from oscope.labs.fs.points import NAMES, Shown, cautioned, delay_of, delay_text
 from oscope.labs.transfer.points import known
-from oscope.labs.words import excludes_zero, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed, block_medians
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share, format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary, summarise
 
 TITLE = "Why: bytes, packets and round trips"

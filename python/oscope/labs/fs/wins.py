@@ -7,25 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted, listed
 from oscope.labs.curve import NOT_RUN, ratio_text
 from oscope.labs.fs import LAB, NFS, OSCOPE, SSHFS
-from oscope.labs.fs.points import (
-    NAMES,
-    Shown,
-    cautioned,
-    delay_of,
-    delay_text,
-    inverse_text,
-    place_text,
-)
+from oscope.labs.fs.points import NAMES, Shown, cautioned, delay_of, delay_text, inverse_text, place_text
 from oscope.labs.fs.trips import why
 from oscope.labs.transfer.points import missing, verdict
-from oscope.labs.words import counted, listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
+from oscope.model.document import Figure, Section, Table
+from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric
-from oscope.units import format_duration
 
 TITLE = "Where oscope-fs wins, and where NFS does"
 NAME = "fs.compare"

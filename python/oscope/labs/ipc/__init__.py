@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oscope.experiment import Design, Experiment, Lab, Level
+from oscope.model.experiment import Design, Experiment, Lab
+from oscope.model.factors import Level
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -238,7 +239,7 @@ FAULT = Experiment(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.ipc.answers import sections
+    from oscope.labs.ipc.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oscope.figures.analysed import Analysed
 from oscope.labs.ipc import (
     calls,
     effect,
@@ -15,9 +16,8 @@ from oscope.labs.ipc import (
     switching,
     threads,
 )
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.model.document import Section
+from oscope.model.samples import Results
 
 
 def sections(results: Results) -> list[Section]:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oscope.digits import MISSING, format_count, format_share, format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.traced import Traced, traced
+from oscope.figures.words import listed
 from oscope.labs.ipc import histograms
 from oscope.labs.ipc.points import TIME
 from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.traced import Traced, traced
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share, format_value
 from oscope.trace.reading import quantile, time_in_calls_ns
 
 TITLE = "Which calls, and how long they take"

@@ -9,23 +9,23 @@ from math import isfinite, nan
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_count, format_value
-from oscope.experiment import Level
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, label, measured, paired_difference
+from oscope.figures.traced import probe_effect
+from oscope.figures.words import listed
 from oscope.labs.curve import best, curve, metric, unmeasured
 from oscope.labs.ipc import TRACERS
 from oscope.labs.ipc.points import RATE, TIME, buffers, channels, only
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed, label, measured, paired_difference
-from oscope.report.document import Figure, Section, Table
-from oscope.report.traced import probe_effect
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
-from oscope.units import format_bytes
 
 TITLE = "The probe effect"
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from oscope.digits import MISSING, format_value
-from oscope.report import plots
-from oscope.report.document import Figure
+from oscope.figures import plots
+from oscope.model.document import Figure
+from oscope.model.formatting import MISSING, format_value
 from oscope.trace.reading import Histogram
 
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, label
+from oscope.figures.traced import Traced, traced
+from oscope.figures.words import listed
 from oscope.labs.curve import derived, metric
 from oscope.labs.ipc.points import TIME, both_sides, plain, sides
 from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed, label
-from oscope.report.document import Figure, Section, Table
-from oscope.report.traced import Traced, traced
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns
 

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_share, format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.words import counted, listed
 from oscope.labs.curve import At, bytes_text, derived, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc.points import (
     BUFFER,
@@ -21,11 +23,9 @@ from oscope.labs.ipc.points import (
     switches_per_mebibyte,
     untraced,
 )
-from oscope.labs.words import counted, listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_share, format_value
+from oscope.model.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Summary, compare_points
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm

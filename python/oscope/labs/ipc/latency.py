@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, label
+from oscope.figures.experiments import dot
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import median, with_samples
 from oscope.labs.curve import cells, narrowing, unmeasured
-from oscope.labs.words import median, with_samples
-from oscope.report import plots
-from oscope.report.analysis import Analysed, label
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import Summary, compare_points
-from oscope.units import format_bytes
 
 METRIC = "round_trip_ns"
 TAIL = ("p90_ns", "p99_ns", "p999_ns", "max_ns")

@@ -5,17 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import MISSING, bounded_text
-from oscope.labs.curve import (
-    At,
-    best,
-    cells,
-    derived,
-    narrowing,
-    over_sizes,
-    sizes_of,
-    unmeasured,
-)
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import listed, median
+from oscope.labs.curve import At, best, cells, derived, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,
@@ -28,13 +21,11 @@ from oscope.labs.ipc.points import (
     modes,
     plain,
 )
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import Summary, compare_points
-from oscope.units import format_bytes
 
 REFERENCE = ("2proc", "pipe", 128 << 10)
 """What other channels between processes are held against: the document's default."""

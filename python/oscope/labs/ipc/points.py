@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from oscope.experiment import Level
+from oscope.figures.analysed import Analysed
 from oscope.labs.curve import At, curve, metric, size_of
 from oscope.labs.ipc import CHANNELS, COMPARED, MODES
-from oscope.report.analysis import Analysed
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 
 MEBIBYTE = 1 << 20
 BUFFER = "buffer"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from oscope.figures import plots
+from oscope.figures.plots import Ecdf
+from oscope.figures.traced import Traced
 from oscope.labs.curve import bytes_text
 from oscope.labs.ipc.traced import effect_note
-from oscope.report import plots
-from oscope.report.document import Figure
-from oscope.report.plots import Ecdf
-from oscope.report.traced import Traced
+from oscope.model.document import Figure
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_share, format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, label, measured
+from oscope.figures.traced import Traced, traced
+from oscope.figures.words import listed
 from oscope.labs.curve import bytes_text, has, metric, size_of
 from oscope.labs.ipc import COMPARED, returns
 from oscope.labs.ipc.points import TIME, plain
 from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed, label, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.traced import Traced, traced
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
 
 TITLE = "What read and write return"
 

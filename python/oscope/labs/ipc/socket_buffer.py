@@ -7,18 +7,18 @@ from math import isfinite
 
 import numpy as np
 
-from oscope.digits import MISSING
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import counted, listed
 from oscope.labs.curve import NOT_RUN, bytes_text, cells, curve, ratio_text, ratios, size_axis, unmeasured
 from oscope.labs.ipc import SOCKETS
 from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, channels, modes, only, untraced
-from oscope.labs.words import counted, listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 DEFAULT, SET = "default", "buffer"
 TITLE = "Setting the socket buffers"

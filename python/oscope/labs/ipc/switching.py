@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import format_count, format_value
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.traced import Traced, traced
 from oscope.labs.curve import At, cells, derived, metric, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.ipc import histograms
 from oscope.labs.ipc.histograms import bin_text
@@ -23,11 +25,9 @@ from oscope.labs.ipc.points import (
     switches_per_mebibyte,
 )
 from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.report.traced import Traced, traced
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import format_count, format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import quantile
 

@@ -7,15 +7,15 @@ from math import isfinite
 
 import numpy as np
 
-from oscope.digits import format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted, listed
 from oscope.labs.curve import narrowing, ratio_text, ratios, size_axis, unmeasured
 from oscope.labs.ipc.points import BUFFER, KNOWN, RATE, channels, modes, plain
-from oscope.labs.words import counted, listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import format_value
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 THREADS, PROCESSES = "2thread", "2proc"
 TITLE = "Threads or processes"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from oscope.figures.traced import Traced
+from oscope.figures.words import listed
 from oscope.labs.curve import NOT_RUN, unmeasured
-from oscope.labs.words import listed
-from oscope.report.traced import Traced
-from oscope.samples import ExperimentResults
+from oscope.model.samples import ExperimentResults
 from oscope.trace.tracer import Losses
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oscope.experiment import Design, Experiment, GuestWanted, Lab
+from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 MEBIBYTE = 1 << 20
 KERNEL = "my_precious+reclaim-policy"
 """Both patches, so that one kernel serves the whole lab."""
-COUNTED = GuestWanted(KERNEL, "instructions")
-TIMED = GuestWanted(KERNEL, "wall")
+COUNTED = GuestSpec(KERNEL, "instructions")
+TIMED = GuestSpec(KERNEL, "wall")
 NOT_QUICK = (
     f"not in it: it needs a guest under a kernel that is built first, in minutes "
     f"(`oscope kernel build --patch {KERNEL.replace('+', ' --patch ')}`)"
@@ -142,7 +142,7 @@ RECLAIM_WALL = Experiment(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.kernel.answers import sections
+    from oscope.labs.kernel.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

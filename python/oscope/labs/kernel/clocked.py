@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import MISSING
-from oscope.experiment import Level
-from oscope.instructions import translate_names
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.tables import doubt, row_scale, shared_scale
+from oscope.figures.words import median
 from oscope.labs.curve import unmeasured
-from oscope.labs.words import median
-from oscope.report.analysis import Analysed, measured
-from oscope.report.tables import doubt, row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.probe.instructions import translate_names
 from oscope.statistics import Summary
 
 APART = (

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oscope.digits import MISSING
-from oscope.experiment import Level
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
 from oscope.labs.curve import ratio_text
 from oscope.labs.kernel import clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import PointSamples
 from oscope.statistics import ComparedMetric, compare_points
 
 TITLE = "fork beside the new call"

@@ -7,18 +7,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope import clocks
-from oscope.digits import MISSING
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import listed
 from oscope.labs.curve import ratio_text, unmeasured
 from oscope.labs.kernel import POLICIES, clocked
 from oscope.labs.memory.sides import Quantity, compared, figure, first, plain, row_of, shown
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model import clocks
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
-from oscope.statistics.compare import Answer
+from oscope.statistics.compared import Answer
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
 OWN = POLICIES[0]

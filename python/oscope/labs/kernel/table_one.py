@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oscope.digits import MISSING, Scale, format_count
-from oscope.experiment import Level
-from oscope.instructions import translate_names
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import doubt, row_scale
+from oscope.figures.words import iteration
 from oscope.labs.kernel import clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
 from oscope.labs.syscalls.reference import Column
-from oscope.labs.words import iteration
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.report.tables import doubt, row_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, Scale, format_count
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.probe.instructions import translate_names
 from oscope.statistics import Summary
 
 TITLE = "The new call and fork in one table"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oscope.figures.analysed import Analysed
 from oscope.labs.memory import (
     bandwidth,
     counters,
@@ -14,9 +15,8 @@ from oscope.labs.memory import (
     patterns,
     pressure,
 )
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.model.document import Section
+from oscope.model.samples import Results
 
 
 def sections(results: Results) -> list[Section]:

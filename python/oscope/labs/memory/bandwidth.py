@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, label
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median, with_samples
 from oscope.labs.curve import RATE, RATE_UNIT, cells, narrowing, ratio_text, unmeasured
 from oscope.labs.memory.sides import Quantity, compared, first, plain, row_of, shown, told
-from oscope.labs.words import listed, median, with_samples
-from oscope.report import plots
-from oscope.report.analysis import Analysed, label
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.samples import ExperimentResults
 from oscope.statistics import ComparedMetric
 
 TITLE = "Bandwidth"

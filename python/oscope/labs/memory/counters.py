@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import share
 from oscope.labs.curve import metric, unmeasured
 from oscope.labs.memory import reference
 from oscope.labs.memory.patterns import ENDS, WORDS, footprints
 from oscope.labs.memory.sides import Quantity, cite, each_set, figure, shown, walked
-from oscope.labs.words import share
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_share
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 
 TITLE = "Hits and misses of caches and TLBs"

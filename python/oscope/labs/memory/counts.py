@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_share
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.words import counted
 from oscope.labs.curve import unmeasured
 from oscope.labs.memory import SET_LINES, WALKS, WRITTEN, reference
 from oscope.labs.memory.sides import number, sets, shown
-from oscope.labs.words import counted
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share
+from oscope.model.samples import ExperimentResults, PointSamples
 
 TITLE = "How many accesses there are"
 FED = {"reads": "simulated_l1d_read_access", "writes": "simulated_l1d_write_access"}

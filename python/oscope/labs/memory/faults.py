@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from oscope.digits import MISSING, format_count
-from oscope.experiment import Level
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import narrowing, ratio_text, unmeasured
 from oscope.labs.memory.sides import compared, figure, first, plain, row_of, shown, told
-from oscope.labs.words import listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_count
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary
 
 TITLE = "What a page fault costs by its kind"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oscope.digits import MISSING, format_count, format_share
+from oscope.figures.analysed import Analysed
 from oscope.labs.curve import unmeasured
 from oscope.labs.memory import LINE, PAGE, SET_LINES
 from oscope.labs.memory.counters import MISSES, SIMULATED
@@ -23,9 +23,9 @@ from oscope.labs.memory.sides import (
     told,
     walked,
 )
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share
+from oscope.model.samples import ExperimentResults, PointSamples
 
 TITLE = "What the address arithmetic touches"
 ENDS = ("first64th", "full")

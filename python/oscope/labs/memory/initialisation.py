@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from oscope.digits import MISSING, format_share
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed
 from oscope.labs.curve import narrowing, unmeasured
 from oscope.labs.memory import FLUSHED, reference
 from oscope.labs.memory.mappings import BLOCK, FACTORS, INIT_FLUSHES, MAJOR, NEAR, OUT
 from oscope.labs.memory.sides import number, plain, shown, walked
-from oscope.labs.words import listed
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
 TITLE = "Populating and setting memory first"

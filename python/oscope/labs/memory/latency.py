@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from oscope.digits import MISSING, format_count, format_share
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import listed, median
 from oscope.labs.curve import At, bytes_text, narrowing, over_sizes, ratio_text, unmeasured
 from oscope.labs.memory import LINE, PAGE
 from oscope.labs.memory.levels import Levels, Plateau, levels
 from oscope.labs.memory.sides import compared, plain, row_of, shown
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 TITLE = "Levels of caches and TLBs"
 METRIC = "time_ns"

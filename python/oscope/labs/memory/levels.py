@@ -23,9 +23,9 @@ from math import log
 
 import numpy as np
 
+from oscope.figures.analysed import block_medians
 from oscope.labs.curve import At
-from oscope.report.analysis import block_medians
-from oscope.samples import Floats
+from oscope.model.samples import Floats
 from oscope.statistics.effect import LEVEL, paired
 
 CHANGE = log(1.3) ** 2 / 2

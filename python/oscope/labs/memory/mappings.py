@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oscope.digits import MISSING, format_share
+from oscope.figures.analysed import Analysed, label
 from oscope.labs.curve import metric, narrowing, unmeasured
 from oscope.labs.memory import FLUSHED, FOOTPRINTS, PAGE, PATTERNS, reference
 from oscope.labs.memory.sides import TIME, Quantity, compared, number, plain, row_of, shown, told, walked
-from oscope.report.analysis import Analysed, label
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults, Floats, PointSamples
-from oscope.units import format_bytes
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.units import format_bytes
 
 TITLE = "Mapping a file"
 FACTORS = ("mapping", "pattern", "footprint")

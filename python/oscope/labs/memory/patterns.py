@@ -7,6 +7,11 @@ from functools import partial
 
 import numpy as np
 
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import narrowing, unmeasured
 from oscope.labs.memory import FOOTPRINTS, reference
 from oscope.labs.memory.mappings import FAULTS_EACH_PAGE, NEAR
@@ -25,13 +30,8 @@ from oscope.labs.memory.sides import (
     told,
     walked,
 )
-from oscope.labs.words import listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
 
 TITLE = "Sequential and random access"

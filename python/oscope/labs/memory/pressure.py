@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from oscope.experiment import Level
+from oscope.figures.analysed import Analysed, label
+from oscope.figures.words import cause, median
 from oscope.labs.curve import unmeasured
 from oscope.labs.memory import reference
 from oscope.labs.memory.sides import (
@@ -24,10 +25,9 @@ from oscope.labs.memory.sides import (
     table,
     told,
 )
-from oscope.labs.words import cause, median
-from oscope.report.analysis import Analysed, label
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Section, Table
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
 
 TITLE = "Memory pressure"

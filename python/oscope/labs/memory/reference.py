@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from oscope.digits import Scale
+from oscope.model.formatting import Scale
 
 SETS, SIZE = 1 << 20, 1 << 30
 WHERE = (

@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_value
-from oscope.experiment import Level
+from oscope.figures.words import listed, median
 from oscope.labs.curve import derived, has, metric, not_different, ratio_text
 from oscope.labs.memory import reference
-from oscope.labs.words import listed, median
-from oscope.report.document import Table
-from oscope.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.document import Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_count, format_value
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary, compare_within
-from oscope.units import format_bytes
 
 Levels = Mapping[str, Level]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from oscope.figures.analysed import Analysed
 from oscope.labs.syscalls import causes, cost, estimator, page_tables, shape, table_one, throughput
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.model.document import Section
+from oscope.model.samples import Results
 
 
 def sections(results: Results) -> list[Section]:

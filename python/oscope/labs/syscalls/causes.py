@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from oscope.digits import format_share
+from oscope.figures import variation
+from oscope.figures.analysed import Analysed
+from oscope.figures.variation import NAMED, Attributed
+from oscope.figures.words import counted, listed
 from oscope.labs.syscalls import guesses
 from oscope.labs.syscalls.words import judged_points
-from oscope.labs.words import counted, listed
-from oscope.report import variation
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.report.variation import NAMED, Attributed
+from oscope.model.document import Section
+from oscope.model.formatting import format_share
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME
 
 TOLD = 3

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from oscope.digits import MISSING, Scale, format_value
-from oscope.labs.words import excludes_zero, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed, paired_difference
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import doubt, row_scale, shared_scale, unmeasured
-from oscope.samples import ExperimentResults
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, paired_difference
+from oscope.figures.experiments import dot
+from oscope.figures.tables import doubt, row_scale, shared_scale, unmeasured
+from oscope.figures.words import excludes_zero, listed, median
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, Scale, format_value
+from oscope.model.samples import ExperimentResults
 from oscope.statistics import Summary
 
 METRIC = "time_ns"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from oscope.digits import format_value
-from oscope.labs.words import excludes_zero, median, share
-from oscope.report import method
-from oscope.report.analysis import Analysed, paired_difference
-from oscope.report.document import Table
-from oscope.samples import ExperimentResults
+from oscope.figures import method
+from oscope.figures.analysed import Analysed, paired_difference
+from oscope.figures.words import excludes_zero, median, share
+from oscope.model.document import Table
+from oscope.model.formatting import format_value
+from oscope.model.samples import ExperimentResults
 from oscope.statistics.attribution import Attribution
 
 TIMER = ("timer_interrupts", "interrupts")

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_count, format_interval, format_value
-from oscope.experiment import Level
-from oscope.labs.words import excludes_zero, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed, block_medians, levels
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, block_medians, levels
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import excludes_zero, listed, median
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_count, format_interval, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
 METRIC = "parent_ns"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from oscope.digits import Scale, format_count, format_share, format_value
-from oscope.labs.words import counted, listed, with_samples
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import counted, listed, with_samples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import Scale, format_count, format_share, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 from oscope.statistics.shape import FEWEST_FOR_MODES
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from oscope.digits import MISSING, Scale, format_count
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.experiments import dot
+from oscope.figures.tables import row_scale
+from oscope.figures.words import counted, iteration, listed, median
 from oscope.labs.syscalls import reference
-from oscope.labs.words import counted, iteration, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.experiments import dot
-from oscope.report.tables import row_scale
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, Scale, format_count
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 
 TITLE = "A call and fork in cycles, beside the original report"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from oscope.digits import MISSING, Scale, format_count
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, levels
+from oscope.figures.tables import doubt, row_scale, shared_scale
+from oscope.figures.words import listed, median, with_samples
 from oscope.labs.syscalls import reference
-from oscope.labs.words import listed, median, with_samples
-from oscope.report import plots
-from oscope.report.analysis import Analysed, levels
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import doubt, row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, Scale, format_count
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
 METRIC = "calls_per_s"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oscope.report.analysis import Analysed, label, measured
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.figures.analysed import Analysed, label, measured
+from oscope.model.samples import ExperimentResults, PointSamples
 
 
 def judged_points(results: Analysed) -> list[tuple[ExperimentResults, PointSamples, str, str]]:

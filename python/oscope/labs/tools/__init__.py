@@ -5,40 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oscope.experiment import Inspection, Lab, Profile
+from oscope.model.experiment import Inspection, Lab
+from oscope.model.factors import Profile
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 
 # Imported late, all of them: a list of names needs none.
 def _session(profile: Profile) -> Mapping[str, Any]:
-    from oscope.labs.tools.make_session import make
+    from oscope.labs.tools.make_session import make  # noqa: PLC0415 - a list of names needs none of it
 
     return make(profile)
 
 
 def _explain(profile: Profile) -> Mapping[str, Any]:
-    from oscope.labs.tools.look import explain
+    from oscope.labs.tools.look import explain  # noqa: PLC0415 - a list of names needs none of it
 
     return explain(profile)
 
 
 def _devices(profile: Profile) -> Mapping[str, Any]:
-    from oscope.labs.tools.look import devices
+    from oscope.labs.tools.look import devices  # noqa: PLC0415 - a list of names needs none of it
 
     return devices(profile)
 
 
 def _interfaces(profile: Profile) -> Mapping[str, Any]:
-    from oscope.labs.tools.look import interfaces
+    from oscope.labs.tools.look import interfaces  # noqa: PLC0415 - a list of names needs none of it
 
     return interfaces(profile)
 
 
 def _dhcp(profile: Profile) -> Mapping[str, Any]:
-    from oscope.labs.tools.play_dhcp import play
+    from oscope.labs.tools.play_dhcp import play  # noqa: PLC0415 - a list of names needs none of it
 
     return play(profile)
 
@@ -91,7 +92,7 @@ DHCP = Inspection(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since reports are heavy."""
-    from oscope.labs.tools.answers import sections
+    from oscope.labs.tools.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oscope.labs import looked
+from oscope.labs import inspection_sections
 from oscope.labs.tools import devices, dhcp, explain, interfaces, session
-from oscope.report.document import Section
-from oscope.samples import Results
+from oscope.model.document import Section
+from oscope.model.samples import Results
 
 _SECTIONS: Mapping[str, Callable[[str, Mapping[str, Any]], Section]] = {
     "tools.session": session.section,
@@ -21,4 +21,4 @@ _SECTIONS: Mapping[str, Callable[[str, Mapping[str, Any]], Section]] = {
 
 def sections(results: Results) -> list[Section]:
     """Return the lab's answers; where one could not be looked at, why, and what would mend it."""
-    return looked.sections(results, _SECTIONS)
+    return inspection_sections.sections(results, _SECTIONS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.digits import format_count
-from oscope.labs.words import counted
-from oscope.report import plots
-from oscope.report.document import Figure, Section, Table
-from oscope.report.plots import Bars
+from oscope.figures import plots
+from oscope.figures.plots import Bars
+from oscope.figures.words import counted
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import format_count
 
 _MOST_NAMES = 5
 _MOST_BARS = 20

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from oscope.dhcp.answers import QUESTIONS
-from oscope.dhcp.lab.plan import CLIENT, SECOND, SERVER
-from oscope.digits import MISSING, format_count, format_value
-from oscope.labs.words import counted
-from oscope.report.document import Figure, Section, Table
-from oscope.report.sequence import Message, sequence
+from oscope.figures.sequence import Message, sequence
+from oscope.figures.words import counted
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count, format_value
+from oscope.tools.dhcp.answers import QUESTIONS
+from oscope.tools.dhcp.lab.plan import CLIENT, SECOND, SERVER
 
 NOT_SHOWN = "no capture shows this"
 _ORDER = ("release", "lost", "renew", "t1", "lease")

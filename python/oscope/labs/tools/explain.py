@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.digits import MISSING, format_count
-from oscope.explain.explanation import UNDER_STRACE
-from oscope.labs.words import counted
-from oscope.report import plots
-from oscope.report.document import Figure, Section, Table
-from oscope.report.plots import Bars
+from oscope.figures import plots
+from oscope.figures.plots import Bars
+from oscope.figures.words import counted
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count
+from oscope.tools.explain.explanation import UNDER_STRACE
 
 DOCUMENTS_FINDINGS = ("preload", "thread-local-storage")
 """What the document noted of a trace."""

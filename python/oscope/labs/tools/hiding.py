@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ipaddress import IPv6Address
 from typing import Any
 
-from oscope.dhcp.hiding import Addresses
+from oscope.tools.dhcp.redaction import Addresses
 
 _LINK = re.compile(r"(?:[0-9a-f]{2}:){5,}[0-9a-f]{2}", re.IGNORECASE)
 _EUI = b"\xff\xfe"

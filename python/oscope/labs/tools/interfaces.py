@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oscope.digits import MISSING
-from oscope.labs.words import counted, listed
-from oscope.report.document import Section, Table
+from oscope.figures.words import counted, listed
+from oscope.model.document import Section, Table
+from oscope.model.formatting import MISSING
 
 _FAMILIES = (4, 6)
 _HIDDEN = (

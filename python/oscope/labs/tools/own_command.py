@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from oscope.errors import OscopeError
-from oscope.locate import find_probe
+from oscope.model.errors import OscopeError
+from oscope.probe.locate import find_probe
 
 LIMIT_S = 120.0
 _GOODBYE_S = 10.0

@@ -6,9 +6,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from oscope.dhcp.lab import running
-from oscope.dhcp.lab.result import Result, capture_name, to_object
-from oscope.experiment import Profile
+from oscope.model.factors import Profile
+from oscope.tools.dhcp.lab import running
+from oscope.tools.dhcp.lab.result import Result, capture_name, to_object
 
 QUICK = ("lease", "renew", "release")
 FULL = (*QUICK, "t1", "lost")

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from itertools import zip_longest
 from typing import Any
 
-from oscope.digits import format_count
-from oscope.report import plots
-from oscope.report.document import Section, Table
-from oscope.report.plots import Bars
+from oscope.figures import plots
+from oscope.figures.plots import Bars
+from oscope.model.document import Section, Table
+from oscope.model.formatting import format_count
 
 _NEW_LINE = "\r\n"
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from oscope.experiment import Design, Experiment, GuestWanted, Lab, Level
+from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
+from oscope.model.factors import Level
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -340,7 +341,7 @@ DEVICE = Experiment(
         "not in it: it needs a guest under a kernel that is built first, in minutes (`oscope kernel build`)"
     ),
     metrics=("time_ns", "sender_time_ns", "bytes_per_s", "calls", "sender_calls", "minflt"),
-    guest=GuestWanted("base", "wall"),
+    guest=GuestSpec("base", "wall"),
 )
 
 DEVICE_INPUTS = Experiment(
@@ -361,13 +362,13 @@ DEVICE_INPUTS = Experiment(
     quick=None,
     quick_share=DEVICE.quick_share,
     metrics=DEVICE.metrics,
-    guest=GuestWanted("base", "wall"),
+    guest=GuestSpec("base", "wall"),
 )
 
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.transfer.answers import sections
+    from oscope.labs.transfer.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from oscope.figures.analysed import Analysed
 from oscope.labs.transfer import (
     content,
     device,
     inputs,
     integrity,
     large,
-    meeting,
     network,
     pairs,
+    rendezvous,
     small,
+    time_breakdown,
     traced,
-    where,
 )
 from oscope.labs.transfer.points import busy
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section
-from oscope.samples import ExperimentResults, Results
+from oscope.model.document import Section
+from oscope.model.samples import ExperimentResults, Results
 
 
 def sections(results: Results) -> list[Section]:
@@ -31,9 +31,9 @@ def sections(results: Results) -> list[Section]:
         (inputs.section, ("transfer.inputs", "transfer.device-inputs")),
         (small.section, ("transfer.small",)),
         (content.section, ("transfer.large",)),
-        (where.section, ("transfer.large", "transfer.copy")),
+        (time_breakdown.section, ("transfer.large", "transfer.copy")),
         (traced.section, ("transfer.trace",)),
-        (meeting.section, ("transfer.meeting",)),
+        (rendezvous.section, ("transfer.meeting",)),
         (device.section, ("transfer.device",)),
         (pairs.section, ("transfer.copy",)),
         (network.section, ("transfer.network",)),

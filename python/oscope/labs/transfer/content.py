@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median as middle
 
-from scipy.stats import mannwhitneyu
+import scipy
 
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted, listed
 from oscope.labs.transfer import CONTENTS, reference
 from oscope.labs.transfer.points import COPIED, levels_compared, missing, untraced, verdict, way
-from oscope.labs.words import counted, listed
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults
+from oscope.model.document import Section, Table
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
-from oscope.units import format_bytes
 
 TITLE = "Zeros against random bytes"
 METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
@@ -107,7 +107,7 @@ def _document() -> str:
         told.append(f"{method}: {listed(groups)}")
         shares.append(f"{by_group(method):.0f} of the {_apart(method):.0f} ms by {method}")
         for zeros, random in _shared(*sides.values()):
-            p = mannwhitneyu(zeros, random, method="exact").pvalue
+            p = scipy.stats.mannwhitneyu(zeros, random, method="exact").pvalue
             place = f"by {method} near {middle(zeros):.0f} ms (p {p:.2f})"
             within.append(f"{middle(random) - middle(zeros):+.1f} ms {place}")
     return (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING, format_value
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import median
 from oscope.labs.curve import NOT_RUN, derived, metric
 from oscope.labs.kernel.clocked import EMULATED, emulated
 from oscope.labs.transfer import LAB, large, small
@@ -19,12 +20,11 @@ from oscope.labs.transfer.points import (
     missing,
     way,
 )
-from oscope.labs.words import median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
-from oscope.units import format_bytes
 
 TITLE = "Through devices in the kernel: fcntl against mmap"
 NAME = "transfer.device"

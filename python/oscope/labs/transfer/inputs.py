@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from oscope.digits import MISSING, format_count
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import row_scale, shared_scale
 from oscope.labs.curve import cells
 from oscope.labs.kernel.clocked import EMULATED, emulated
 from oscope.labs.transfer import SIZES, large, reference
@@ -25,11 +27,9 @@ from oscope.labs.transfer.points import (
     verdict,
     way,
 )
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
 
 TITLE = "Five large inputs in one execution"

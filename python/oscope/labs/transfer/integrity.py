@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import format_count
+from oscope.figures.analysed import Analysed
+from oscope.figures.words import counted
 from oscope.labs.transfer import LAB
-from oscope.labs.words import counted
-from oscope.report.analysis import Analysed
-from oscope.report.document import Section, Table
-from oscope.samples import ExperimentResults
+from oscope.model.document import Section, Table
+from oscope.model.formatting import format_count
+from oscope.model.samples import ExperimentResults
 
 TITLE = "Every file is equal to its source"
 

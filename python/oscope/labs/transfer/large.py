@@ -7,7 +7,9 @@ from statistics import median as middle
 
 import numpy as np
 
-from oscope.digits import MISSING, bounded_text, format_count, format_value
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import listed
 from oscope.labs.curve import At, cells, over_sizes, ratio_text
 from oscope.labs.transfer import SIZES, reference
 from oscope.labs.transfer.points import (
@@ -28,13 +30,11 @@ from oscope.labs.transfer.points import (
     verdict,
     ways,
 )
-from oscope.labs.words import listed
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_value
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, summarise
-from oscope.units import format_bytes
 
 WORDS = {"zeros": "zeros", "random": "random bytes"}
 TITLE = "Large inputs: mmap against read and write"

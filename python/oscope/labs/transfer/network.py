@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.digits import MISSING, format_share, format_value
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import counted, listed, median
 from oscope.labs.curve import bytes_text, cells, derived, metric, ratio_text
 from oscope.labs.kernel.clocked import EMULATED, emulated
 from oscope.labs.transfer.points import RATE, TIME, known, levels_compared, missing
-from oscope.labs.words import counted, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share, format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Summary
-from oscope.units import format_bytes, format_duration
 
 TITLE = "Over a line with a rate, a delay and losses"
 NS = 1e9

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from oscope.digits import MISSING, format_share
-from oscope.experiment import Level
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import listed, median
 from oscope.labs.curve import At, best, narrowing, over_sizes, ratio_text
 from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.points import (
@@ -21,13 +22,12 @@ from oscope.labs.transfer.points import (
     untraced,
     way,
 )
-from oscope.labs.words import listed, median
-from oscope.report.analysis import Analysed
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import row_scale, shared_scale
-from oscope.samples import ExperimentResults
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
-from oscope.units import format_bytes
 
 TITLE = "Every way of sending and receiving"
 DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]

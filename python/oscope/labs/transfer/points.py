@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.digits import MISSING
-from oscope.experiment import Level
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.experiments import dot
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import counted
 from oscope.labs.curve import At, has, not_different, ratio_text
 from oscope.labs.curve import unmeasured as all_unmeasured
 from oscope.labs.transfer import PLAIN, pair
-from oscope.labs.words import counted
-from oscope.report import plots
-from oscope.report.analysis import Analysed, measured
-from oscope.report.experiments import dot
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary, compare_within
 
 MEBIBYTE = 1 << 20

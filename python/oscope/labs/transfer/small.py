@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import median as middle
 
-from oscope.digits import MISSING, format_count, format_value
-from oscope.experiment import Level
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed, paired_difference
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import counted, listed, median
 from oscope.labs.curve import cells
 from oscope.labs.transfer import SMALL, TARGET, reference
 from oscope.labs.transfer.points import (
@@ -27,12 +29,10 @@ from oscope.labs.transfer.points import (
     way,
     ways,
 )
-from oscope.labs.words import counted, listed, median
-from oscope.report import plots
-from oscope.report.analysis import Analysed, paired_difference
-from oscope.report.document import Figure, Section, Table
-from oscope.report.tables import shared_scale
-from oscope.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_count, format_value
+from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
 
 TITLE = "Small files: 1, 5 and 10 an execution"

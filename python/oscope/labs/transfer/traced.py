@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oscope.digits import MISSING, format_count, format_share
+from oscope.figures.analysed import Analysed, measured
+from oscope.figures.traced import Traced, traced
+from oscope.figures.words import listed
 from oscope.labs.ipc import histograms
 from oscope.labs.ipc.histograms import bin_text
 from oscope.labs.ipc.traced import effect_note, losses, untold
 from oscope.labs.transfer.points import MEBIBYTE, TIME, way
-from oscope.labs.words import listed
-from oscope.report.analysis import Analysed, measured
-from oscope.report.document import Figure, Section, Table
-from oscope.report.traced import Traced, traced
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_count, format_share
 from oscope.trace.reading import quantile, time_in_calls_ns
 
 TITLE = "A transfer, traced"

@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from oscope.experiment import Inspection, Lab, Profile
+from oscope.model.experiment import Inspection, Lab
+from oscope.model.factors import Profile
 
 if TYPE_CHECKING:
-    from oscope.report.document import Section
-    from oscope.samples import Results
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
 
 
 # Imported late, both: a list of names needs none.
 def _calibrate(profile: Profile) -> Mapping[str, Any]:
-    from oscope.calibration.result import calibrate
-    from oscope.calibration.wanted import Wanted
+    from oscope import labs  # noqa: PLC0415 - a list of names needs none of it
+    from oscope.analysis.calibration.result import calibrate  # noqa: PLC0415 - a list of names needs none of it
+    from oscope.analysis.calibration.spec import CalibrationSpec  # noqa: PLC0415 - a list of names needs none of it
 
-    quick = Wanted(pairs=1, effects=(0.05,), blocks=5, reps=5)
-    return calibrate(quick if profile == "quick" else Wanted(pairs=10, effects=(0.02,)))
+    quick = CalibrationSpec(pairs=1, effects=(0.05,), blocks=5, reps=5)
+    wanted = quick if profile == "quick" else CalibrationSpec(pairs=10, effects=(0.02,))
+    return calibrate(wanted, find=labs.experiment)
 
 
 CALIBRATION = Inspection(
@@ -33,7 +36,7 @@ CALIBRATION = Inspection(
 
 def _sections(results: Results) -> list[Section]:
     """Draw the lab's answers from `results`; imported late, since reports are heavy."""
-    from oscope.labs.trust.answers import sections
+    from oscope.labs.trust.answers import sections  # noqa: PLC0415 - a list of names needs none of it
 
     return sections(results)
 

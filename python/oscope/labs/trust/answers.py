@@ -7,19 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from oscope.calibration import trials
-from oscope.calibration.certificate import entries
-from oscope.calibration.method_rates import MethodRates, method_rates
-from oscope.calibration.methods import METHODS, OSCOPE, T_INTERVAL
-from oscope.calibration.peers import WELCH
-from oscope.calibration.result import INSPECTION
-from oscope.calibration.trials import Trial
-from oscope.digits import MISSING, format_share
-from oscope.labs import looked
-from oscope.labs.trust import reach
-from oscope.report import plots
-from oscope.report.document import Figure, Section, Table
-from oscope.samples import Results
+from oscope.analysis.calibration import trials
+from oscope.analysis.calibration.certificate import entries
+from oscope.analysis.calibration.method_rates import MethodRates, method_rates
+from oscope.analysis.calibration.methods import METHODS, OSCOPE, T_INTERVAL
+from oscope.analysis.calibration.peers import WELCH
+from oscope.analysis.calibration.result import INSPECTION
+from oscope.analysis.calibration.trials import Trial
+from oscope.figures import plots, reach
+from oscope.labs import inspection_sections
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.samples import Results
 from oscope.statistics.rate import Rate
 
 _COLOURS = {name: index for index, name in enumerate(name for name in METHODS if name != WELCH)}
@@ -39,7 +38,7 @@ NOMINAL = "the level is 5 %, and 95 % for intervals"
 
 def sections(results: Results) -> list[Section]:
     """Return the answer; where there is no calibration, why, and what would mend it."""
-    return looked.sections(results, {INSPECTION: section})
+    return inspection_sections.sections(results, {INSPECTION: section})
 
 
 def section(title: str, result: Mapping[str, Any]) -> Section:

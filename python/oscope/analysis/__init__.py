@@ -1,0 +1,1 @@
+"""Conclusions from several runs: gates, history, A/B comparisons, calibration."""

@@ -1,0 +1,130 @@
+"""How much has to be measured so that a difference of a given size is found, by the machine's certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oscope.analysis.calibration import certificate
+from oscope.analysis.calibration.certificate import INTERLEAVED, POWER, TIMES_S, Entry
+from oscope.analysis.calibration.spec import DUET, QUICK_REPS
+from oscope.model.errors import UsageError
+from oscope.model.formatting import format_share
+from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A plan whose amounts follow from what is to be found."""
+
+    plan: Plan
+    notes: tuple[str, ...]
+    """For people, before it starts: how much that is, how long it takes, and what it rests on."""
+
+
+def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) -> Sized:
+    """Return the plan of a run so long that a difference of `wanted` from another such run is found.
+
+    `calibrated` is the machine's newest calibration in brief. Raises UsageError where there is none, or where
+    runs on this machine differ by too much for any length.
+    """
+    sized, notes = [], []
+    for experiment in plan.experiments:
+        entry, assumed = _entry(experiment, calibrated)
+        blocks = entry.blocks_for(wanted)
+        if blocks is None:
+            raise UsageError(_too_small(experiment, entry, wanted), remedy=_remedy(entry))
+        reps = blocks * QUICK_REPS
+        seconds = blocks * entry.pair_s / 2 * len(experiment.points)
+        notes.append(
+            f"{experiment.name}: {blocks} blocks of {QUICK_REPS} samples at each of {_points(experiment)}, "
+            f"{about(seconds)}; two such runs show {format_share(wanted)} in {POWER:.0%} of cases{assumed}"
+        )
+        sized.append(replace(experiment, reps=reps, blocks=blocks))
+    return Sized(replace(plan, experiments=tuple(sized)), tuple(notes))
+
+
+def size_interleaved(
+    plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None, duet: Collection[str] = ()
+) -> Sized:
+    """Return the plan of one of two interleaved sides, with the time in which `wanted` is found as budget.
+
+    `duet` names the experiments that both sides measure at the same time. Raises UsageError where there is no
+    calibration, or where no such time is reasonable.
+    """
+    total, notes = 0.0, []
+    for experiment in plan.experiments:
+        way = DUET if experiment.name in duet else INTERLEAVED
+        entry, assumed = _entry(experiment, calibrated, way)
+        pairs = entry.pairs_for(wanted)
+        if pairs is None:
+            raise UsageError(
+                f"{experiment.name}: {format_share(wanted)} would take days to find on this machine",
+                remedy=f"ask for {_share_up(entry.interleaved(TIMES_S[-1]))}, which takes 10 minutes",
+            )
+        seconds = pairs * entry.pair_s * len(experiment.points)
+        total += seconds
+        notes.append(
+            f"{experiment.name}: {pairs} {way} pairs of blocks at each of {_points(experiment)}, "
+            f"{about(seconds)}; a difference of {format_share(wanted)} is found in {POWER:.0%} of "
+            f"cases{assumed}"
+        )
+    return Sized(replace(plan, budget_s=round(total, 1) or 0.1), tuple(notes))
+
+
+def about(seconds: float) -> str:
+    """Write an expected time: `about 12 s`."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"about {seconds / size:.2g} {unit}"
+    return f"about {max(seconds, 0.1):.2g} s" if seconds < 100 else f"about {seconds:.0f} s"
+
+
+def _entry(
+    experiment: PlannedExperiment, calibrated: Mapping[str, Any] | None, way: str = INTERLEAVED
+) -> tuple[Entry, str]:
+    if counts_instructions(experiment):
+        raise UsageError(
+            f"{experiment.name} counts instructions, which repeat: --detect has nothing to choose",
+            remedy="give --reps",
+        )
+    entries = certificate.from_object((calibrated or {}).get("certificate", ()))
+    found = certificate.entry_for(entries, experiment.name, way)
+    if found is None:
+        raise UsageError(
+            f"--detect needs to know how {'duet ' if way == DUET else ''}measurements vary on this machine, "
+            "and it was not calibrated",
+            remedy="run `oscope calibrate --quick`, which takes 2 minutes",
+        )
+    entry, own = found
+    assumed = "" if own else f" (taken from {entry.subject}, the least precise class calibrated here)"
+    return entry, assumed
+
+
+def _points(experiment: PlannedExperiment) -> str:
+    count = len(experiment.points)
+    return "1 point" if count == 1 else f"{count} points"
+
+
+def _too_small(experiment: PlannedExperiment, entry: Entry, wanted: float) -> str:
+    known = f"runs differ by {format_share(_rounded(entry.run_deviation))} though nothing was changed"
+    if entry.runs < certificate.FEWEST_RUNS:
+        known = "how much separate runs differ is not known"
+    return f"{experiment.name}: no length of separate runs shows {format_share(wanted)} here: {known}"
+
+
+def _remedy(entry: Entry) -> str:
+    reach = entry.separate(TIMES_S[-1])
+    runs = f", or ask for {_share_up(reach)}" if reach < 1 else ""
+    return f"compare two builds of the probe in one interleaved run (`oscope ab --detect`){runs}"
+
+
+def _rounded(share: float) -> float:
+    return float(f"{share:.2g}")
+
+
+def _share_up(share: float) -> str:
+    """Write a share with two digits, rounded up."""
+    rounded = _rounded(share)
+    return format_share(rounded if rounded >= share else _rounded(1.05 * share))

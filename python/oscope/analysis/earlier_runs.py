@@ -1,0 +1,31 @@
+"""The runs in a store that tell how much runs of an experiment differ though nothing was changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oscope.model.errors import StoreError
+from oscope.model.samples import ExperimentResults
+from oscope.statistics.between_runs import NEWEST
+from oscope.storage.store import Store
+
+
+def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[ExperimentResults]:
+    """Return the newest runs of the experiment of `like`, the oldest first; none where there is no store.
+
+    Runs that were disturbed on purpose are left out. Which of the others may be compared, a comparison finds.
+    """
+    try:
+        with Store.read(place) as store:
+            entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
+            return [
+                results
+                for entry in entries[-NEWEST:]
+                for results in store.results(
+                    entry.id, experiment=like.experiment, columns="metrics"
+                ).experiments
+                if not results.settings.get("injection")
+            ]
+    except StoreError:
+        # A record file is compared wherever it lies; without a store the two runs speak for themselves.
+        return []

@@ -1,0 +1,125 @@
+"""What `oscope run` does once its options are read: measure, summarise, write what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from oscope.cli.errors import DONE
+from oscope.cli.progress import display
+from oscope.cli.request import (
+    Selection,
+)
+from oscope.cli.summary import print_answers, print_results
+from oscope.cli.targets import Targets
+from oscope.figures.analysed import Analysed, shown_metrics
+from oscope.labs import LABS, inspection
+from oscope.model.errors import OscopeError, UsageError
+from oscope.report import encode, terminal
+from oscope.runner.execution import execute
+from oscope.storage import record
+from oscope.storage.store import Store
+
+if TYPE_CHECKING:
+    from oscope.model.samples import Results
+    from oscope.planning.plan import Plan
+    from oscope.runner.execution import Outcome
+    from oscope.storage.store import Store
+
+
+def resume(run_id: str, place: str | None, targets: Targets) -> int:
+    """Go on with an interrupted run; return the exit code."""
+    with Store.read(place) as store:
+        full_id = store.resolve(run_id)
+    with Store.open(place) as store:
+        return _measure_into(store, store.plan(full_id), Selection(), targets, resume=full_id)
+
+
+def start(plan: Plan, place: str | None, selection: Selection, targets: Targets) -> int:
+    """Measure what `plan` asks for; return the exit code."""
+    with Store.open(place) as store:
+        return _measure_into(store, plan, selection, targets)
+
+
+def _measure_into(
+    store: Store, plan: Plan, selection: Selection, targets: Targets, *, resume: str | None = None
+) -> int:
+    """Measure with a progress display, then write the results out; return the exit code."""
+    shown = display()
+    for text in selection.left_out:
+        shown.note(text)
+    try:
+        with shown:
+            outcome = execute(plan, store, shown, resume=resume, find_inspection=inspection)
+    except KeyboardInterrupt:
+        # The second Ctrl-C; the first one ends the run in good order.
+        if shown.run_id is None:
+            raise
+        raise _interrupted(shown.run_id) from None
+    except OscopeError as error:
+        if shown.run_id is not None and not isinstance(error, UsageError):
+            error.message += (
+                f" (run {shown.run_id} keeps what was measured; go on with --resume {shown.run_id})"
+            )
+        raise
+    if outcome.status == "interrupted":
+        _leave(store, outcome, targets)
+        raise _interrupted(outcome.run_id)
+    results = store.results(outcome.run_id)
+    _write(results, outcome, targets)
+    _judge(results, outcome, selection.named)
+    return DONE
+
+
+def _leave(store: Store, outcome: Outcome, targets: Targets) -> None:
+    """Name the run after Ctrl-C, and write its record if asked: a summary would take seconds to compute."""
+    out = terminal.console(to_standard_error=targets.take_standard_output)
+    terminal.print_stored(outcome.run_id, out)
+    if targets.json is not None:
+        targets.json.write(record.to_json(store.results(outcome.run_id)))
+
+
+def _write(results: Results, outcome: Outcome, targets: Targets) -> None:
+    """Print the summary and write the files asked for."""
+    # The summaries are computed once, for the terminal and for the report.
+    results = Analysed.of(results)
+    out = terminal.console(to_standard_error=targets.take_standard_output)
+    print_results(results, out)
+    if targets.report is not None:
+        print_answers(results, LABS, out)
+    terminal.print_stored(outcome.run_id, out)
+    if targets.json is not None:
+        targets.json.write(record.to_json(results))
+    if targets.report is not None:
+        targets.report.write(encode(results, LABS))
+        terminal.print_written(targets.report, out)
+    if targets.figures is not None:
+        from oscope.report.figures import save  # noqa: PLC0415 - matplotlib, half a second
+
+        files = save(results, targets.figures, LABS, choice="all" if targets.every_figure else "headline")
+        terminal.print_written(f"{len(files)} files of figures in {targets.figures}", out)
+
+
+def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
+    """Raise the error that the run ended with, if it did; what was measured is stored and shown by then."""
+    run_id = outcome.run_id
+    if outcome.failures:
+        more = f" (and {len(outcome.failures) - 1} more)" if len(outcome.failures) > 1 else ""
+        raise OscopeError(
+            f"run {run_id}: {outcome.failures[0]}{more}", remedy=f"the rest is kept: oscope show {run_id}"
+        )
+    empty = [e.experiment for e in results.experiments if not shown_metrics(e)]
+    empty += [i.inspection for i in results.inspections if i.result is None]
+    missed = [name for name in empty if name in named or len(empty) == len(results.parts)]
+    if missed:
+        raise OscopeError(
+            f"nothing could be measured of {', '.join(missed)}",
+            remedy="its remedy is with the summary; see oscope doctor",
+        )
+
+
+def _interrupted(run_id: str) -> OscopeError:
+    return OscopeError(
+        f"interrupted: run {run_id} keeps what was measured",
+        remedy=f"go on with oscope run --resume {run_id}",
+    )

@@ -1,0 +1,147 @@
+"""What a gate found, on a terminal: a table, worst first, what it could not have seen, and a line in all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from math import isfinite
+
+from rich.console import Console
+from rich.text import Text
+
+from oscope.analysis.calibration import certificate
+from oscope.analysis.gate import MOST_CLUSTERS, Gate, GateRow, Missing, Tail
+from oscope.figures import reach
+from oscope.figures.analysed import levels
+from oscope.model import formatting
+from oscope.model.clocks import clock_of
+from oscope.model.units import format_share
+from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose, table_width
+from oscope.statistics.estimating import FEWEST_CLUSTERS
+from oscope.statistics.wording import tail_sentence
+
+
+def print_gate(gate: Gate, out: Console) -> None:
+    """Print the rows, worst first, what is missing, slow tails, what cannot be told, and the sum of all."""
+    title = f": {', '.join(gate.runs)} against {', '.join(gate.baseline)}, limit {format_share(gate.limit)}"
+    out.print(Text.assemble(("gate", "bold"), title))
+    # All that needs a person's eye, however many; of the others as many as there is room for.
+    eyed = sum(judged.verdict in ("regressed", "not proven") for judged in gate.rows)
+    shown = gate.rows[: max(eyed, MOST_ROWS)]
+    out.print(grid(_columns(shown, gate.limit, out.width)))
+    if len(shown) < len(gate.rows):
+        hidden = f"{len(gate.rows) - len(shown)} more rows, within the limit or improved: --json has them all"
+        print_prose(hidden, out, style="dim")
+    for missing in gate.missing:
+        print_prose(f"missing in the run: {missing_name(missing)}", out)
+    for tail in gate.tails:
+        print_prose(f"slow tail of {tail_name(tail)}: {tail_sentence(tail.found)}", out)
+    for caveat in gate.caveats:
+        print_prose(f"note: {caveat}", out)
+    if (known := _certificate(gate)) is not None:
+        print_prose(f"certificate: {known}", out)
+    if gate.blind:
+        print_prose(_blindness(gate), out, style="bold red")
+    print_prose(summary(gate), out, style="bold")
+
+
+def summary(gate: Gate) -> str:
+    """Tell in a line how many rows have which verdict, and what the gate would have seen."""
+    counts = Counter(judged.verdict for judged in gate.rows)
+    told = [
+        f"{counts['regressed']} of {len(gate.rows)} worse by more than {format_share(gate.limit)}",
+        *(f"{counts[name]} {name}" for name in ("not proven", "within", "improved") if counts[name]),
+    ]
+    power = "what would have been found cannot be told"
+    if isfinite(gate.detectable):
+        power = (
+            f"power: a difference of {formatting.format_share(gate.detectable)} would have been found in "
+            f"each, a regression of {formatting.format_share(gate.provable)} would have failed"
+        )
+    return f"{', '.join(told)}; {power}"
+
+
+def take_more(found: Gate) -> str:
+    """Say what would let the gate tell.
+
+    Half an interval is about a third of the difference that is found with 80 % power.
+    """
+    if any(judged.is_thin for judged in found.blind):
+        amount = f"{FEWEST_CLUSTERS} blocks a side or more"
+    elif None in (counts := [judged.enough for judged in found.blind]):
+        return f"it would take more than {MOST_CLUSTERS} blocks a side, or a quieter machine"
+    else:
+        amount = f"about {max(filter(None, counts))} blocks a side"
+    names = " ".join(dict.fromkeys(judged.experiment.experiment for judged in found.blind))
+    precision = format_share(float(f"{found.limit / 3:.1g}")).replace(" ", "")
+    return f"take {amount}, such as by oscope run {names} --precision {precision}"
+
+
+def row_name(judged: GateRow) -> str:
+    """Return `syscall.cost getppid loop time_ns`."""
+    levels = " ".join(str(level) for level in judged.row.factors.values())
+    return " ".join(filter(None, [judged.experiment.experiment, levels, judged.row.metric]))
+
+
+def tail_name(tail: Tail) -> str:
+    """Return `syscall.cost getppid loop time_ns`."""
+    levels = " ".join(str(level) for level in tail.found.factors.values())
+    return " ".join(filter(None, [tail.experiment.experiment, levels, tail.found.metric]))
+
+
+def missing_name(missing: Missing) -> str:
+    """Return `syscall.cost getppid loop`, with the metric if only that is missing."""
+    levels = " ".join(str(level) for level in (missing.factors or {}).values())
+    return " ".join(filter(None, [missing.experiment, levels, missing.metric or ""]))
+
+
+def _certificate(gate: Gate) -> str | None:
+    """Say how small a difference the machine shows; None where instructions are counted: they repeat."""
+    if all(clock_of(judged.experiment.environment) == "instructions" for judged in gate.rows):
+        return None
+    entries = certificate.from_object((gate.calibrated or {}).get("certificate", ()))
+    if gate.calibrated is None or not entries:
+        return "not known for this machine: oscope calibrate --quick makes it in two minutes, for later runs"
+    return f"{reach.sentence(entries)} Calibrated {gate.calibrated['ended']}."
+
+
+def _blindness(gate: Gate) -> str:
+    limit = format_share(gate.limit)
+    return (
+        f"CANNOT TELL for {len(gate.blind)} of {len(gate.rows)}: a regression of {limit} could not have been "
+        f"seen there: {take_more(gate)}"
+    )
+
+
+def _columns(rows: Sequence[GateRow], limit: float, width: int) -> list[list[str]]:
+    names = dict.fromkeys(name for judged in rows for name in judged.row.factors)
+    varied = [name for name in names if len({judged.row.factors.get(name) for judged in rows}) > 1]
+    written = [levels(judged.experiment, judged.row.factors) for judged in rows]
+    columns = [[name, *(each.get(name, formatting.MISSING) for each in written)] for name in varied]
+    experiments = [judged.experiment.experiment for judged in rows]
+    if len(set(experiments)) > 1:
+        columns.insert(0, ["experiment", *experiments])
+    columns.append(["metric", *(judged.row.metric for judged in rows)])
+    columns.append(aligned(["ratio", *(_ratio(judged, judged.row.ratio) for judged in rows)]))
+    columns.append(["verdict", *(judged.verdict for judged in rows)])
+    interval = [" to ".join(_ratio(judged, side) for side in judged.row.ci95) for judged in rows]
+    limits = [f"{1 + limit if judged.better == 'less' else 1 - limit:.4g}" for judged in rows]
+    further = [
+        ["95 % interval", *interval],
+        aligned(["limit", *limits]),
+        aligned(["detectable", *(_power(judged) for judged in rows)]),
+    ]
+    for column in further:
+        if table_width([*columns, column]) <= width:
+            columns.append(column)
+    return columns
+
+
+def _ratio(judged: GateRow, value: float) -> str:
+    low, high = judged.row.ci95
+    return formatting.format_value(value, min(high - low, 1.0) / 2 if isfinite(high - low) else None, "")
+
+
+def _power(judged: GateRow) -> str:
+    share = judged.row.detectable
+    return formatting.format_share(share) if isfinite(share) else formatting.MISSING

@@ -1,0 +1,168 @@
+"""The history of an experiment on a terminal: a table for each point, and its changes in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from math import isfinite, isnan
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from oscope.analysis.history import Line, Series
+from oscope.figures.analysed import level_text
+from oscope.model import formatting
+from oscope.model.formatting import Scale
+from oscope.model.samples import ExperimentResults
+from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose
+from oscope.statistics.changes import FEWEST_RUNS, Change
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> None:
+    """Print the lines, each with a table for each of its points, then what changed."""
+    out.print(Text.assemble((experiment, "bold"), f": {_span(lines)}"))
+    for line in lines:
+        out.print()
+        print_prose(line.name, out, style="dim")
+        kernels = line.kernel_changes()
+        for series in line.series:
+            _print_series(line, series, kernels, out)
+        told = list(changes(line))
+        searched = sum(series.is_searched for series in line.series)
+        if searched < len(line.series):
+            count = len(line.series) - searched
+            what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
+            print_prose(
+                f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more that compare",
+                out,
+                style="bold",
+            )
+        elif not told:
+            print_prose("no change found", out, style="bold")
+        for text in told:
+            print_prose(text, out, style="bold")
+        wandering = autocorrelation(line)
+        if wandering:
+            print_prose(wandering, out)
+        for place, text in kernels.items():
+            print_prose(f"kernel changed at {_when(line.runs[place])}: {text}", out)
+
+
+def changes(line: Line) -> Iterator[str]:
+    """Yield a sentence for each change: point, size, the run it begins with, what changed there."""
+    for series in line.series:
+        for change in series.changes:
+            told = line.surroundings(series, change)
+            what = "; ".join(f"{name} {a} → {b}" for name, (a, b) in told.items())
+            name = _name(line, series) or series.metric.name
+            yield (
+                f"change: {name}: {_size(series, change)}, from {_when(line.runs[change.at])} on; "
+                f"changed there: {what or 'nothing that is recorded'}"
+            )
+
+
+def autocorrelation(line: Line) -> str:
+    """Return a sentence on series whose runs are autocorrelated; empty where there are none."""
+    found = sorted(series.r for series in line.series if series.is_autocorrelated)
+    if not found:
+        return ""
+    low, high = (f"{each:.1f}" for each in (found[0], found[-1]))
+    which = "" if len(found) == len(line.series) else f" in {len(found)} of {len(line.series)} series"
+    r = f"r = {low}" if low == high else f"r = {low} to {high}"
+    return f"runs are autocorrelated{which} ({r}): only larger steps can be found"
+
+
+def _print_series(line: Line, series: Series, kernels: dict[int, str], out: Console) -> None:
+    present = [place for place, value in enumerate(series.values) if isfinite(value.median)]
+    shown = present[-MOST_ROWS:]
+    out.print(Text.assemble((_name(line, series) or series.metric.name, "bold"), "  ", _sparkline(series)))
+    values = [series.values[place] for place in shown]
+    halves = [(v.ci95[1] - v.ci95[0]) / 2 if v.ci95 else None for v in values]
+    scale = Scale.choose([v.median for v in values], halves, series.metric.unit)
+    steps = {change.at: _step(change) for change in series.changes}
+    marks = [_marks(line.runs[place], steps.get(place), place in kernels) for place in shown]
+    unit = f" [{scale.unit}]" if scale.unit and scale.unit != series.metric.name else ""
+    intervals = [
+        f"{scale.text(v.ci95[0])} to {scale.text(v.ci95[1])}" if v.ci95 else formatting.MISSING
+        for v in values
+    ]
+    columns = [
+        ["run", *(line.runs[place].run_id for place in shown)],
+        ["started", *(_started(line.runs[place]) for place in shown)],
+        aligned([f"median{unit}", *(scale.text(v.median) for v in values)]),
+        ["95 % interval", *intervals],
+    ]
+    if any(marks):
+        columns.append(["", *marks])
+    out.print(grid(columns, wrap_last=any(marks)))
+    if len(shown) < len(present):
+        print_prose(f"{len(present) - len(shown)} earlier runs: --json has them all", out, style="dim")
+
+
+def _marks(run: ExperimentResults, step: str | None, is_other_kernel: bool) -> str:
+    parts = [step or "", "kernel" if is_other_kernel else "", run.status if run.status != "done" else ""]
+    return ", ".join(filter(None, parts))
+
+
+def _step(change: Change) -> str:
+    ratio, low, high = change.ratio
+    if isnan(ratio):
+        return "change"
+    return f"{'+' if ratio > 1 else '-'}{formatting.format_share(abs(ratio - 1), (high - low) / 2)}"
+
+
+def _size(series: Series, change: Change) -> str:
+    """Return `98.1 → 101.2 ns, 3.1 % more (95 % interval 2.5 to 3.7 %), worse`."""
+    ratio, low, high = change.ratio
+    unit = series.metric.unit
+    more = change.estimate.effect > 0
+    scale = Scale.choose([change.before, change.after], [abs(change.after - change.before) / 10], unit)
+    text = f"{scale.text(change.before)} → {scale.with_unit(change.after)}"
+    if isnan(ratio):
+        change_text = formatting.format_interval(
+            change.estimate.effect, change.estimate.low, change.estimate.high, unit
+        )
+        text += f", a difference of {change_text}"
+    else:
+        half = (high - low) / 2
+        ends = " to ".join(formatting.format_share(end - 1, half).removesuffix(" %") for end in (low, high))
+        share = formatting.format_share(abs(ratio - 1), half)
+        text += f", {share} {'more' if more else 'less'} (95 % interval {ends} %)"
+    if series.metric.better is None:
+        return text
+    return f"{text}, {'worse' if more == (series.metric.better == 'less') else 'better'}"
+
+
+def _name(line: Line, series: Series) -> str:
+    """Return the levels of a series that vary between those of its line, else all."""
+    every = [other.factors for other in line.series]
+    varied = [name for name in series.factors if len({each.get(name) for each in every}) > 1]
+    kinds = line.runs[-1].factor_types
+    return " · ".join(level_text(series.factors[name], kinds.get(name)) for name in varied or series.factors)
+
+
+def _sparkline(series: Series) -> str:
+    """Return a bar a run, the last that a table shows, between the least and the greatest."""
+    values = np.array([value.median for value in series.values if isfinite(value.median)])[-MOST_ROWS:]
+    if len(values) < 2:
+        return ""
+    spread = float(np.ptp(values)) or 1.0
+    return "".join(_BARS[min(7, int(8 * (value - values.min()) / spread))] for value in values)
+
+
+def _span(lines: tuple[Line, ...]) -> str:
+    runs = sorted((run.started, run.run_id) for line in lines for run in line.runs)
+    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'}"
+    apart = f" in {len(lines)} lines that must not be compared" if len(lines) > 1 else ""
+    return f"{count}{apart}, {runs[0][0][:10]} to {runs[-1][0][:10]}"
+
+
+def _when(run: ExperimentResults) -> str:
+    return f"run {run.run_id} ({_started(run)})"
+
+
+def _started(run: ExperimentResults) -> str:
+    return f"{datetime.fromisoformat(run.started).astimezone():%Y-%m-%d %H:%M}"

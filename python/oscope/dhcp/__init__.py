@@ -1,7 +1,0 @@
-"""DHCP for IPv4 (RFC 2131) as a packet capture shows it: messages, clients and servers, and six answers."""
-
-from __future__ import annotations
-
-from oscope.dhcp.conversation import Conversation, read
-
-__all__ = ["Conversation", "read"]

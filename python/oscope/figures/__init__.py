@@ -1,0 +1,1 @@
+"""Tables and figures of results, as values that a report, a terminal or a notebook can draw."""

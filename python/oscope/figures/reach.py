@@ -1,0 +1,111 @@
+"""The certificate as a table and a figure: the smallest difference found, by the time spent measuring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from oscope.analysis.calibration.certificate import FEWEST_RUNS, INTERLEAVED, POWER, TIMES_S, Entry
+from oscope.figures import plots
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import MISSING, format_share
+from oscope.model.units import format_duration
+
+_MOST = 1.0
+"""A difference as large as the value itself is no promise."""
+_STEPS = 25
+TITLE = "Smallest difference found, by measuring time"
+
+
+def table(entries: Sequence[Entry]) -> Table:
+    """Return a row for each class of work and way, a column for each measuring time."""
+    rows = []
+    for entry in entries:
+        rows.append([entry.subject, entry.way, *(_share(entry.interleaved(s)) for s in TIMES_S)])
+        if entry.way == INTERLEAVED:
+            rows.append([entry.subject, "separate runs", *(_share(entry.separate(s)) for s in TIMES_S)])
+    columns = ["class of work", "sides", *(format_duration(seconds) for seconds in TIMES_S)]
+    note = (
+        f"Found in {POWER:.0%} of cases, with 5 % false positives, at one point; the time is that of both "
+        "sides. Between separate runs, more time does not help beyond how much runs differ though nothing "
+        f"was changed: {_deviations(entries)}. Times beyond those measured are extrapolated."
+    )
+    return Table(TITLE, columns, rows, note=note)
+
+
+def figure(entries: Sequence[Entry]) -> Figure:
+    """Return the curves: time on one axis, the smallest difference on the other, both logarithmic."""
+    times = np.geomspace(TIMES_S[0], TIMES_S[-1], _STEPS)
+    series = []
+    colours = {subject: number for number, subject in enumerate(dict.fromkeys(e.subject for e in entries))}
+    for entry in entries:
+        colour = colours[entry.subject]
+        curves = [(entry.way, entry.interleaved, "solid" if entry.way == INTERLEAVED else "dot")]
+        if entry.way == INTERLEAVED:
+            curves.append(("separate runs", entry.separate, "dash"))
+        for way, reach, style in curves:
+            name = f"{entry.subject}, {way}"
+            points = [
+                (float(seconds), plots.Dot(name, 100 * effect, None, np.array([]), colour))
+                for seconds in times
+                if (effect := reach(float(seconds))) <= _MOST
+            ]
+            if points:
+                series.append(plots.Line(name, points, colour, style))
+    return plots.lines(
+        TITLE,
+        (
+            plots.axis("measuring time [s]", scale="log"),
+            plots.axis("smallest difference found [%]", scale="log"),
+        ),
+        series,
+        f"Solid: the sides interleaved; dashed: two separate runs{_dotted(entries)}. "
+        f"Found in {POWER:.0%} of cases.",
+    )
+
+
+def sentence(entries: Sequence[Entry]) -> str:
+    """Say in one sentence what 10 s of measuring find here."""
+    text = f"10 s of interleaved measuring find a difference of {interleaved(entries)}"
+    apart = separate(entries)
+    return f"{text}." if apart is None else f"{text}; two separate runs of 10 s each, {apart}."
+
+
+def interleaved(entries: Sequence[Entry]) -> str:
+    """Return the smallest differences that 10 s find, from the most to the least precise class of work."""
+    return _span([entry.interleaved(TIMES_S[1]) for entry in _alone(entries)])
+
+
+def separate(entries: Sequence[Entry]) -> str | None:
+    """Return those between separate runs of 10 s each; None where there were too few runs to know."""
+    known = [entry.separate(2 * TIMES_S[1]) for entry in _alone(entries) if entry.runs >= FEWEST_RUNS]
+    return _span(known) if known else None
+
+
+def _alone(entries: Sequence[Entry]) -> list[Entry]:
+    """Return those of sides that nothing of Oscope ran beside."""
+    return [entry for entry in entries if entry.way == INTERLEAVED]
+
+
+def _dotted(entries: Sequence[Entry]) -> str:
+    return "; dotted: both sides at the same time (duet)" if len(_alone(entries)) < len(entries) else ""
+
+
+def _span(shares: Sequence[float]) -> str:
+    ends = dict.fromkeys(_share(end) for end in (min(shares), max(shares)))
+    return " to ".join(ends)
+
+
+def _share(share: float) -> str:
+    if not np.isfinite(share):
+        return MISSING
+    return format_share(float(f"{share:.2g}")) if share <= _MOST else f"> {format_share(_MOST)}"
+
+
+def _deviations(entries: Sequence[Entry]) -> str:
+    known = [entry for entry in _alone(entries) if entry.runs >= FEWEST_RUNS]
+    if not known:
+        return "not known, too few runs"
+    runs = max(entry.runs for entry in known)
+    return f"by {_span([entry.run_deviation for entry in known])} (standard deviation of {runs} runs)"

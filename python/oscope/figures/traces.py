@@ -1,0 +1,125 @@
+"""What was traced at the points of any experiment, as tables; each row beside the slow-down by its tracer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from oscope.figures.traced import Traced, traced
+from oscope.model.document import Table
+from oscope.model.formatting import MISSING, format_count, format_share, format_value
+from oscope.model.samples import ExperimentResults
+
+MOST_CALLS = 8
+"""System calls that a point shows, the most frequent first; the record has them all."""
+_TIMES = ("s", "ns")
+_ONE_IN = 200
+"""Figures here are sums without a spread of their own: three digits of them are shown."""
+
+
+def tables(experiment: ExperimentResults) -> list[Table]:
+    """Return a table for each kind of thing that was traced; none where nothing was."""
+    made = []
+    metric = _time(experiment)
+    for kind, (title, columns, rows) in _KINDS.items():
+        found = traced(experiment, metric, kind)
+        told = [[each.name, each.effect_text, *row] for each in found for row in rows(each)]
+        if told:
+            shown = ("point", "slow-down", *columns)
+            made.append(
+                Table(
+                    f"{title} in {experiment.experiment}",
+                    shown,
+                    told,
+                    frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
+                    note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
+                    "Counts are of a repetition; times include what the tracer adds to them.",
+                )
+            )
+    return made
+
+
+def _time(experiment: ExperimentResults) -> str:
+    """Return the metric that grows as things slow down; the headline where none is a time."""
+    times = (
+        name
+        for name, column in experiment.metrics.items()
+        if column.better == "less" and column.unit in _TIMES
+    )
+    return next(times, experiment.headline)
+
+
+def _calls(found: Traced) -> Iterator[list[str]]:
+    calls = found.reading["calls"]
+    for name in sorted(calls, key=lambda name: -calls[name]["count"])[:MOST_CALLS]:
+        call = calls[name]
+        yield [
+            name,
+            _each(found, call["count"]),
+            *_times(found, call),
+            ", ".join(f"{format_count(n)} {errno}" for errno, n in call.get("errors", {}).items()) or "0",
+            *(_each(found, call.get(key), "B") for key in ("asked", "returned")),
+            _each(found, call.get("short")),
+        ]
+
+
+def _switches(found: Traced) -> Iterator[list[str]]:
+    switches = found.reading["switches"]
+    latencies = switches.get("wakeup_ns", [])
+    count = sum(n for _, _, n in latencies)
+    middle = sum((low + high) / 2 * n for low, high, n in latencies) / count if count else None
+    yield [
+        *(_each(found, switches[name]) for name in ("voluntary", "involuntary", "migrations", "wakeups")),
+        # Bins are powers of two: half of the middle is all that is known.
+        MISSING if middle is None else format_value(middle, middle / 2, "ns"),
+    ]
+
+
+def _faults(found: Traced) -> Iterator[list[str]]:
+    for fault in found.reading["faults"][:MOST_CALLS]:
+        yield [
+            fault["class"],
+            fault["access"],
+            fault["by"],
+            fault["kind"],
+            _each(found, fault["count"]),
+            *_times(found, fault),
+        ]
+
+
+def _each(found: Traced, total: float | None, unit: str = "") -> str:
+    """Return a sum over all repetitions as that of one."""
+    if total is None:
+        return MISSING
+    value = total / found.reading["reps"]
+    return format_value(value, value / _ONE_IN, unit) if value else "0"
+
+
+def _times(found: Traced, row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the mean time of a row, and its sum as a share of the time that was traced."""
+    total = row.get("time_ns")
+    if not total or not row["count"]:
+        return MISSING, MISSING
+    mean, whole = total / row["count"], found.reading.get("region_ns")
+    return format_value(mean, mean / _ONE_IN, "ns"), format_share(total / whole if whole else None)
+
+
+_TEXTS = ("point", "slow-down", "call", "errors", "where", "access", "by", "kind")
+"""Columns that are no plain numbers."""
+_KINDS: Mapping[str, tuple[str, Sequence[str], Callable[[Traced], Iterator[list[str]]]]] = {
+    "calls": (
+        "System calls traced",
+        ("call", "a repetition", "mean time", "share of time", "errors", "asked", "got", "short"),
+        _calls,
+    ),
+    "switches": (
+        "Context switches traced",
+        ("voluntary", "involuntary", "migrations", "wake-ups", "mean wake-up latency"),
+        _switches,
+    ),
+    "faults": (
+        "Page faults traced",
+        ("where", "access", "by", "kind", "a repetition", "mean time", "share of time"),
+        _faults,
+    ),
+}

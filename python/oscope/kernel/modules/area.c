@@ -1,1 +1,0 @@
-../../../../kernel/modules/area.c

@@ -1,1 +1,0 @@
-../../../../kernel/modules/opener.h

@@ -1,1 +1,0 @@
-../../../../kernel/modules/oscope_transfer.h

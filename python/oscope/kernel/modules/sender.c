@@ -1,1 +1,0 @@
-../../../../kernel/modules/sender.c

@@ -1,0 +1,267 @@
+"""Where the time of a read goes: system calls, copying, the rest of the kernel, waiting for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.words import listed
+from oscope.labs.curve import cells, narrowing, size_axis, unmeasured
+from oscope.labs.disk.model import (
+    CACHES,
+    Bounded,
+    Parts,
+    Primitives,
+    copy_words,
+    parts,
+    per_mebibyte,
+    primitives,
+)
+from oscope.model.document import Figure, Section, Table
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+
+CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
+    "system calls",
+    "the file’s part of the calls",
+    "copying",
+    "other work on the CPU",
+    "waiting for device or CPU",
+)
+COLOURS = (0, 1, 2, 3, 5)
+"""Of the parts, whichever of them are known: neighbours that can be told apart."""
+
+WELL = 0.1
+"""A prediction within this share of the measured time is said to hold."""
+
+FINEST = 0.002
+"""Half of the narrowest interval that gives digits."""
+
+Found = Mapping[str, Sequence[Parts]]
+Rows = dict[str, list[tuple[Parts, Bounded | None]]]
+
+
+def section(results: Analysed) -> Section | None:
+    """Explain the curve."""
+    read = results.get("disk.read")
+    if read is None:
+        return None
+    known = primitives(results, read)
+    found = {cache: parts(results, read, known, cache) for cache in CACHES}
+    found = {cache: each for cache, each in found.items() if each}
+    title = "Where the time goes"
+    if not found:
+        missing = unmeasured(read, engine="read")
+        return Section(title, "", missing=missing) if missing else None
+    return Section(
+        title=title,
+        answer=" ".join([*(_dominating(cache, each) for cache, each in found.items()), *_prediction(found)]),
+        text=[*_model(known), *narrowing(read, ("cache", "engine", "threads"))],
+        tables=[_table(cache, each) for cache, each in found.items()],
+        figures=[*(_stack(cache, each) for cache, each in found.items()), _lines(found)],
+        missing=_missing(known),
+    )
+
+
+def _missing(known: Primitives) -> str:
+    if not known.missing:
+        return ""
+    return f"{'; '.join(known.missing)}. What that would tell apart is counted as {REST}."
+
+
+def _named(each: Parts) -> dict[str, Bounded | None]:
+    """Return each part by its name; None where a primitive is missing."""
+    return {
+        # Where what a call costs by itself is not known, the whole call is the file's part.
+        CALLING: each.calling,
+        FINDING: each.asking if each.calling is None else each.finding,
+        COPYING: each.copying,
+        REST: each.rest,
+        WAITING: Bounded.of(each.waiting),
+    }
+
+
+def _shares(each: Parts) -> dict[str, float | None]:
+    """Return each part over the measured time."""
+    whole = each.measured.median
+    return {name: None if part is None else part.value / whole for name, part in _named(each).items()}
+
+
+def _dominating(cache: str, found: Sequence[Parts]) -> str:
+    """Say what takes most at the smallest and the largest blocks."""
+    told = []
+    for each in dict.fromkeys((found[0].at.size, found[-1].at.size)):
+        chosen = next(one for one in found if one.at.size == each)
+        shares = {name: share for name, share in _shares(chosen).items() if share is not None}
+        name = max(shares, key=lambda one: shares[one])
+        told.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
+    return f"{cache.capitalize()}, the most goes into {listed(told)}."
+
+
+def _prediction(found: Found) -> list[str]:
+    """Say how far the primitives predict the warm curve."""
+    warm = found.get("warm", ())
+    told = []
+    plain = {each.at.name: share for each in warm if (share := each.explained(each.plain)) is not None}
+    whole = {each.at.name: share for each in warm if (share := each.explained(each.predicted)) is not None}
+    if plain:
+        told.append(f"Calls × c + copying make up {_span(plain)} of the measured warm time.")
+    if whole:
+        within = [name for name, share in whole.items() if _holds(share)]
+        where = "every block size" if len(within) == len(whole) else listed(within) or "no block size"
+        told.append(
+            f"With what a file adds to each call, the primitives predict {_span(whole)}: within "
+            f"{format_share(WELL)} at {where}."
+        )
+    return told
+
+
+def _span(shares: Mapping[str, Bounded]) -> str:
+    low, high = (end(shares, key=lambda name: shares[name].value) for end in (min, max))
+    if low == high:
+        return f"{_percent(shares[low])} at {low}"
+    return f"{_percent(shares[low])} at {low} to {_percent(shares[high])} at {high}"
+
+
+def _holds(share: Bounded) -> bool:
+    return abs(share.value - 1) <= WELL
+
+
+def _percent(share: Bounded) -> str:
+    if not (isfinite(share.low) and isfinite(share.high)):
+        return format_share(share.value, 0.01)
+    half = max((share.high - share.low) / 2, FINEST)
+    low, high = (format_share(end, half) for end in (share.low, share.high))
+    return f"{format_share(share.value, half)} ({low.removesuffix(' %')} to {high})"
+
+
+def _model(known: Primitives) -> list[str]:
+    call, file_call = (each.words if each else "not known here" for each in (known.call, known.file_call))
+    copying = listed(copy_words(known)) or "not known here"
+    return [
+        (
+            "`time of a MiB = calls × c + calls × (f - c) + 1 MiB / m + other work on the CPU + waiting`. "
+            "Calls are counted. c is a `read` of 1 B of /dev/zero, which has little to do but enter and "
+            f"leave the kernel: {call}. f is a `read` of 1 B of a file in memory: {file_call}; f - c is thus "
+            f"what a file adds to each call. m is how fast memory is copied: {copying} (memory.bandwidth, "
+            "one thread; for each block size the nearest window). Waiting is time less CPU time: for the "
+            "device, and for a CPU that others have. Other work (block layer, read-ahead, page cache) is "
+            "CPU time less all these, and comes out below zero where they take too much."
+        ),
+        (
+            "Nothing here is fitted to the reads: c, f and m come from other experiments. The interval of "
+            "predicted / measured takes the ends of the 95 % intervals together, so it is wider than 95 % "
+            "needs. Both calls hold a copy of 1 byte. The file in memory is not on the file system of the "
+            "reads."
+        ),
+    ]
+
+
+def _table(cache: str, found: Sequence[Parts]) -> Table:
+    scale = shared_scale([each.measured for each in found], "s")
+    unit = f"[{scale.unit}]"
+    rows = []
+    for each in found:
+        text = row_scale(scale, each.measured).text
+        values = [text(None if part is None else part.value) for part in _named(each).values()]
+        ratios = [each.explained(part) for part in (each.plain, each.predicted)]
+        rows.append(
+            [
+                each.at.name,
+                format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}",
+                *cells(each.measured, scale),
+                *values,
+                *(MISSING if one is None else bounded_text(one.value, one.low, one.high) for one in ratios),
+            ]
+        )
+    columns = [
+        "block size",
+        "calls",
+        f"measured {unit}",
+        f"95 % {unit}",
+        *(f"{name} {unit}" for name in NAMES),
+        "(calls × c + copying) / measured",
+        "(calls × f + copying) / measured",
+    ]
+    note = f"Of one MiB, {cache}; medians, so that the parts need not add up to the last digit."
+    return Table(f"Where the time of a MiB goes, {cache}", columns, rows, frozenset(range(1, 9)), note)
+
+
+def _stack(cache: str, found: Sequence[Parts]) -> Figure:
+    """Draw the parts of each block size over its measured time."""
+    categories = [f"{each.at.name} ({per_mebibyte(each.measured.median)})" for each in found]
+    shares = [_shares(each) for each in found]
+    series = []
+    for name, colour in zip(NAMES, COLOURS, strict=True):
+        values = [each[name] for each in shares]
+        if any(value is not None for value in values):
+            percent = [None if value is None else 100 * value for value in values]
+            series.append(plots.Bars(name, percent, colour=colour))
+    title = f"Where the time of a MiB goes, {cache}"
+    note = (
+        "In brackets: the measured time of a MiB. Diamond: that time with its 95 % interval, as 100 %. What "
+        "is left of zero is what the primitives take too much; an interval may run out of the axis."
+    )
+    figure = plots.bars(title, _share_axis(shares), categories, series, note)
+    ends = [each.measured.ci95 for each in found]
+    intervals = [
+        end and (100 * end[0] / each.measured.median, 100 * end[1] / each.measured.median)
+        for each, end in zip(found, ends, strict=True)
+    ]
+    return plots.with_estimates(plots.stacked(figure), "measured", [100.0] * len(found), intervals)
+
+
+def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
+    """Return an axis that holds all bars: an interval over few blocks may reach far beyond them."""
+    known = [[100 * value for value in each.values() if value is not None] for each in shares]
+    low = min(sum(value for value in each if value < 0) for each in known)
+    high = max(sum(value for value in each if value > 0) for each in known)
+    span = max(high, 100.0) - low
+    ends = [low - 0.05 * span if low < 0 else 0.0, max(high, 100.0) + 0.15 * span]
+    return plots.axis("share of the measured time [%]", range=plots.significant(ends))
+
+
+def _lines(found: Found) -> Figure:
+    """Draw the measured time over the block size beside what the primitives predict."""
+    every = [each for row in found.values() for each in row]
+    sizes = sorted({each.at.size for each in every})
+    scale = shared_scale([each.measured for each in every], "s")
+    curves: Rows = {
+        f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row]
+        for cache, row in found.items()
+    }
+    # The prediction does not know the cache; a cold read may make a few calls more.
+    basis = found.get("warm") or every
+    predicted: Rows = {
+        "calls × f + copying": [(each, each.predicted) for each in basis],
+        "calls × c + copying": [(each, each.plain) for each in basis],
+        "copying": [(each, each.copying) for each in basis],
+    }
+    drawn = [*curves.items(), *((name, row) for name, row in predicted.items() if row[0][1] is not None)]
+    lines = [
+        plots.Line(
+            name,
+            [
+                (float(sizes.index(each.at.size)), _dot(name, value, scale.factor))
+                for each, value in row
+                if value is not None
+            ],
+            colour,
+            "dash" if name in predicted else "solid",
+        )
+        for colour, (name, row) in enumerate(drawn)
+    ]
+    axes = (size_axis(sizes), plots.axis(f"time of a MiB [{scale.unit}]", scale="log"))
+    note = "Medians with their 95 % intervals; dashed: predicted from other experiments."
+    return plots.lines("The time of a MiB, measured and predicted", axes, lines, note)
+
+
+def _dot(name: str, value: Bounded, factor: float) -> plots.Dot:
+    known = isfinite(value.low) and isfinite(value.high)
+    interval = (value.low / factor, value.high / factor) if known else None
+    return plots.Dot(name, value.value / factor, interval, np.zeros(0))

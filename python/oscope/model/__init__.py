@@ -1,0 +1,1 @@
+"""Values without measuring: units, samples, experiments, documents, errors. They import nothing of Oscope."""

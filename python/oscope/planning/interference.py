@@ -1,0 +1,100 @@
+"""Which repetitions were disturbed by others, and are therefore measured again.
+
+A repetition is disturbed where what others took of its time is more than `MOST_LOST` of what it measured:
+
+- what the hypervisor took of the CPU (`steal_ticks`);
+- where the measured thread is alone in its workload (see `oscope.probe.catalogue.Workload.alone`), the time
+  for which it was ready and waited for its CPU (`run_delay_ns`), and `SWITCH_NS` for each time that it was
+  taken off it (`involuntary_switches`). Where a workload has other threads, they may be what it waited for.
+
+The covariates are of the whole repetition, with what it prepares outside the measured region. So one may
+count as disturbed whose measured region was not, which costs a repetition more, and nothing else.
+
+Nothing is left out for being disturbed: who drops samples by what goes with their cost has another figure
+than the machine's. As many more are taken in the same block as were disturbed. Whether they are is decided
+by samples that are there already, and they are like any other sample of that block. So they move no mean
+(Wald's equation: the mean of a sum that stops by what it has seen), and where a disturbance has passed
+meanwhile the block's median is of undisturbed samples.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, Floats
+from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
+from oscope.trace.factor import UNTRACED, tracer_of
+
+MOST_LOST = 0.01
+"""Part of the measured time that others may take: beyond it, it is as large as what runs are to find."""
+
+SWITCH_NS = 1e4
+"""What it costs to be taken off the CPU once, besides the wait: above all that caches are filled anew, some
+µs to 1000 µs by how much is used of them (Li, Ding, Shen, "Quantifying the cost of context switch", 2007)."""
+
+LOST_NS: Mapping[str, float] = {"steal_ticks": 1e7, "run_delay_ns": 1.0, "involuntary_switches": SWITCH_NS}
+"""Covariate -> time that one of its unit took."""
+
+WORDS: Mapping[str, str] = {
+    "steal_ticks": "the hypervisor took the CPU",
+    "run_delay_ns": "the thread waited for its CPU",
+    "involuntary_switches": "the thread was taken off its CPU",
+}
+
+ANYWHERE = ("steal_ticks",)
+"""What tells of a disturbance whatever the workload does."""
+
+
+def telling(plan: Plan, experiment: PlannedExperiment, factors: Mapping[str, Level]) -> tuple[str, ...]:
+    """Return the covariates that tell whether a repetition at this point was disturbed by others.
+
+    None where nothing is measured again: where that was not asked for; beside tracers, whose effect is found
+    by comparing figures that come about alike; where instructions are counted; where the run has causes that
+    disturb the machine on purpose (a delay in the measured region is none).
+    """
+    if not plan.again or counts_instructions(experiment):
+        return ()
+    if any(tracer_of(point) != UNTRACED for point in experiment.points):
+        return ()
+    if plan.injection is not None and plan.injection["causes"]:
+        return ()
+    return tuple(LOST_NS) if experiment.workload.is_alone(factors) else ANYWHERE
+
+
+def find(
+    covariates: Mapping[str, Floats], duration_ns: Floats, told_by: tuple[str, ...]
+) -> tuple[tuple[int, str], ...]:
+    """Return the index of each disturbed repetition, with the covariate that took the most of its time.
+
+    `duration_ns` is what each measured, NaN for those that failed, which are not disturbed but failed. A
+    covariate that is not known took nothing.
+    """
+    names = [name for name in told_by if name in covariates]
+    if not names:
+        return ()
+    lost = np.nan_to_num(np.stack([covariates[name] * LOST_NS[name] for name in names]))
+    hit = np.flatnonzero(lost.sum(axis=0) > MOST_LOST * duration_ns)
+    return tuple((int(index), names[int(np.argmax(lost[:, index]))]) for index in hit)
+
+
+def told(results: ExperimentResults) -> str | None:
+    """Say how many samples were disturbed, and what came of it; None where none was."""
+    again = sum(len(point.again) for point in results.points)
+    first: Counter[str] = Counter()
+    anew = 0
+    for point in results.points:
+        more = set(point.again)
+        first.update(name for index, name in point.disturbed if index not in more)
+        anew += sum(index in more for index, _ in point.disturbed)
+    if not first and not again:
+        return None
+    of = sum(map(len, results.points)) - again
+    by = ", ".join(f"{WORDS[name]}: {count}" for name, count in first.most_common())
+    return (
+        f"disturbed samples: {first.total()} of {of} ({by}); measured again: {again}, "
+        f"of these disturbed again: {anew}; all are kept, and count"
+    )

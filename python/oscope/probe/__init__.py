@@ -1,0 +1,1 @@
+"""The probe as a process: how it is found and started, its protocol, and the workloads that it describes."""

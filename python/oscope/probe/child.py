@@ -1,0 +1,187 @@
+"""A program of ours that speaks in lines: started, heard line by line, and ended with all its children."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from oscope.model.errors import OscopeError, ProbeError
+
+_LOOK_S = 0.5
+"""A signal handler shortens a wait by at most this."""
+_LONGEST_LINE = 16 * 2**20
+_LAST_WORDS = 5
+_REST = 4096
+"""Bytes kept of an unfinished line of standard error."""
+
+
+class Child:
+    """A running program, in a session of its own: a Ctrl-C at the terminal reaches the laboratory only."""
+
+    subject = "the probe"
+    """What messages call it."""
+    goodbye_limit_s = 10.0
+    """How long it may take to end once it is told to: it may have things to undo first."""
+
+    def __init__(self, command: Sequence[str | Path], *, stdin: int) -> None:
+        """Start `command`; ProbeError if it does not start. `stdin` is as of subprocess.Popen."""
+        self._terminated_at: float | None = None
+        self._words: deque[str] = deque(maxlen=_LAST_WORDS)
+        self._unread = {"stdout": b"", "stderr": b""}
+        try:
+            self._process = subprocess.Popen(
+                command,
+                stdin=stdin,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ProbeError(
+                f"{self.subject} {command[0]} does not start ({error})",
+                remedy="build it anew with `make setup`",
+            ) from error
+        self._selector = selectors.DefaultSelector()
+        for name in ("stdout", "stderr"):
+            self._selector.register(getattr(self._process, name), selectors.EVENT_READ, name)
+
+    @property
+    def pid(self) -> int:
+        """Process id, which is also the id of its process group."""
+        return self._process.pid
+
+    @property
+    def terminated(self) -> bool:
+        """Whether it was told to end."""
+        return self._terminated_at is not None
+
+    def lines(self, silence_limit_s: float | None) -> tuple[list[bytes], bool]:
+        """Wait for whole lines of standard output; return them, and whether the output has ended.
+
+        Raises ProbeError, and kills it, where it says nothing for `silence_limit_s` (None: it may wait for
+        others), does not end in time once it is told to, or writes a line without end.
+        """
+        heard = time.monotonic()
+        while True:
+            for key, _ in self._selector.select(_LOOK_S):
+                chunk = os.read(key.fd, 1 << 16)
+                if key.data == "stderr":
+                    self._hear(chunk)
+                    continue
+                if not chunk:
+                    return [], True
+                if lines := self._cut(chunk):
+                    return lines, False
+            self._check_silence(heard, silence_limit_s)
+
+    def terminate(self) -> None:
+        """Tell it to end in good order. Safe in a signal handler."""
+        self._terminated_at = time.monotonic()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it and all its children at once, and release everything."""
+        if self._process.poll() is None:
+            # The group still belongs to it: its leader has not been waited for.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._selector.close()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def wait(self) -> int:
+        """Return its exit status once its output has ended; ProbeError where a signal killed it."""
+        try:
+            status = self._process.wait(self.goodbye_limit_s)
+        except subprocess.TimeoutExpired:
+            self.give_up(f"did not end within {self.goodbye_limit_s:g} s of its last word")
+        words = self.last_words()
+        if status < 0:
+            self.kill()
+            raise ProbeError(f"{self.subject} was killed by {_signal_name(-status)}{words}")
+        return status
+
+    def last_words(self) -> str:
+        """Return what it last said to people, to be put behind a message; empty if nothing."""
+        self._drain_words()
+        return f"; its last words: {' / '.join(self._words)}" if self._words else ""
+
+    def fail(self) -> NoReturn:
+        """Wait for its end, and raise OscopeError with the reason and the remedy that it told people."""
+        self.wait()
+        words = self.last_words().removeprefix("; its last words: ").replace("oscope-probe: ", "")
+        message, _, remedy = words.partition("; ")
+        raise OscopeError(message or f"{self.subject} ended without a word", remedy=remedy or None)
+
+    def doing(self) -> str:
+        """Say what a silent process's threads are at, such as `D in folio_wait_bit`: waiting for a device."""
+        found = []
+        with contextlib.suppress(OSError):
+            for thread in sorted(Path(f"/proc/{self.pid}/task").iterdir()):
+                state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                place = (thread / "wchan").read_text().strip("\0\n")
+                found.append(f"{state} in {place}" if place not in ("", "0") else state)
+        return f"; its threads: {', '.join(found)}" if found else ""
+
+    def give_up(self, what: str, doing: str = "") -> NoReturn:
+        """Kill it and raise ProbeError: it did `what`, while `doing`."""
+        words = self.last_words()
+        self.kill()
+        raise ProbeError(f"{self.subject} {what} and was killed{doing}{words}")
+
+    def _check_silence(self, heard: float, limit_s: float | None) -> None:
+        now = time.monotonic()
+        if self._terminated_at is not None and now - self._terminated_at > self.goodbye_limit_s:
+            self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being told to")
+        if limit_s is not None and now - heard > limit_s:
+            self.give_up(f"was silent for {limit_s:g} s", self.doing())
+
+    def _cut(self, chunk: bytes) -> list[bytes]:
+        *lines, rest = (self._unread["stdout"] + chunk).split(b"\n")
+        self._unread["stdout"] = rest
+        if len(rest) > _LONGEST_LINE:
+            self.give_up("wrote a line without end")
+        return [line for line in lines if line.strip()]
+
+    def _hear(self, chunk: bytes) -> None:
+        """Keep the last lines of standard error."""
+        if not chunk:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(self._process.stderr)  # type: ignore[arg-type]
+            return
+        *lines, rest = (self._unread["stderr"] + chunk).split(b"\n")
+        self._unread["stderr"] = rest[-_REST:]
+        self._words.extend(text for line in lines if (text := line.decode(errors="replace").strip()))
+
+    def _drain_words(self) -> None:
+        """Read what is left of standard error, without waiting for more."""
+        stderr = self._process.stderr
+        if stderr is None or stderr.closed:
+            return
+        os.set_blocking(stderr.fileno(), False)
+        with contextlib.suppress(BlockingIOError):
+            while chunk := os.read(stderr.fileno(), 1 << 16):
+                self._hear(chunk)
+        if rest := self._unread["stderr"].decode(errors="replace").strip():
+            self._words.append(rest)
+            self._unread["stderr"] = b""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,172 @@
+"""Asks one probe process to measure, and notices when it talks nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import orjson
+
+from oscope.model.errors import ProbeError
+from oscope.model.factors import Level
+from oscope.probe.catalogue import SCHEMA
+from oscope.probe.child import Child
+from oscope.probe.wire import Done, Event, Hello, Refusal, parse_event
+
+HELLO_LIMIT_S = 60.0
+"""The probe calibrates its clock and checks itself before it greets."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the probe shall measure; the wire's request."""
+
+    id: int
+    workload: str
+    params: Mapping[str, Level] = field(default_factory=dict)
+    reps: int = 1
+    warmup: int | None = None
+    iterations: int | None = None
+    min_time_ns: int = 1_000_000
+    cpu: int | None = None
+    time_limit_s: float | None = None
+    inject: Mapping[str, object] | None = None
+    """A delay to inject into the measured region on purpose."""
+
+    def to_line(self) -> bytes:
+        """Return the request as one line of JSON."""
+        fields = dict(vars(self))
+        if self.inject is None:
+            del fields["inject"]
+        return orjson.dumps(fields) + b"\n"
+
+
+class Probe(Child):
+    """One probe process that measures what it is asked to."""
+
+    def __init__(
+        self,
+        command: Sequence[str | Path],
+        *,
+        hello_limit_s: float = HELLO_LIMIT_S,
+        begun: Callable[[Probe], None] | None = None,
+    ) -> None:
+        """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes.
+
+        `begun` is given the probe before that, to terminate or kill it meanwhile.
+        """
+        super().__init__(command, stdin=subprocess.PIPE)
+        try:
+            if begun is not None:
+                begun(self)
+            self.hello = self._greet(hello_limit_s)
+        except BaseException:
+            self.kill()
+            raise
+
+    def __enter__(self) -> Probe:
+        """Return the probe itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the process."""
+        self.close()
+
+    def run(self, request: Request, *, silence_limit_s: float) -> Iterator[tuple[Event, ...]]:
+        """Send `request` and yield its events as they come, all that are there at a time.
+
+        The last is `done` or `error`.
+
+        Raises ProbeError where the probe dies, is silent for longer than `silence_limit_s` (it is killed), or
+        breaks the protocol.
+        """
+        self._send(request.to_line())
+        answered = False
+        while not answered:
+            lines, ended = self.lines(silence_limit_s)
+            events = tuple(self._parse(line) for line in lines)
+            for event in events:
+                if answered:
+                    self.give_up("spoke on after the end of a request")
+                self._check_owner(event, request)
+                answered = isinstance(event, Done | Refusal)
+            if events:
+                yield events
+            if ended and not answered:
+                raise self._death()
+
+    def begin_renewal(self) -> None:
+        """Have the process give back what it has, and a fresh one take its place; ProbeError if it is gone.
+
+        Only where `hello.renews`, and between requests; `finish_renewal` before the next request.
+        """
+        self._send(b'{"renew": true}\n')
+
+    def finish_renewal(self) -> None:
+        """Have the fresh process get ready, and wait for its greeting; ProbeError where none comes."""
+        self._send(b"\n")
+        self.hello = self._greet(HELLO_LIMIT_S)
+
+    def close(self) -> None:
+        """Let the probe end, and kill it if it does not."""
+        if self._process.poll() is None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+            try:
+                self._process.wait(self.goodbye_limit_s)
+            except subprocess.TimeoutExpired:
+                self.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(self.goodbye_limit_s)
+        self.kill()
+
+    def _greet(self, limit_s: float) -> Hello:
+        lines: list[bytes] = []
+        ended = False
+        while not lines and not ended:
+            lines, ended = self.lines(limit_s)
+        if not lines:
+            raise self._death()
+        event = self._parse(lines[0])
+        if not isinstance(event, Hello) or len(lines) > 1:
+            self.give_up("did not greet first")
+        if event.schema != SCHEMA:
+            raise ProbeError(
+                f"{self.subject} speaks {event.schema!r}, this laboratory {SCHEMA!r}",
+                remedy="install both from one build",
+            )
+        return event
+
+    def _send(self, line: bytes) -> None:
+        stdin = self._process.stdin
+        try:
+            if stdin is None or stdin.write(line) != len(line):
+                self.give_up("takes no more requests")
+        except (OSError, ValueError):
+            raise self._death() from None
+
+    def _parse(self, line: bytes) -> Event:
+        try:
+            return parse_event(line)
+        except ValueError as error:
+            self.give_up(f"broke the protocol ({error})")
+
+    def _check_owner(self, event: Event, request: Request) -> None:
+        if isinstance(event, Hello):
+            self.give_up("greeted twice")
+        owner = event.request
+        if owner != request.id and not (owner is None and isinstance(event, Refusal)):
+            self.give_up(f"answered request {owner} while {request.id} was under way")
+
+    def _death(self) -> ProbeError:
+        """Return the error for a probe whose output ended before its answer; a signal's is raised."""
+        status = self.wait()
+        words = self.last_words()
+        self.kill()
+        return ProbeError(f"{self.subject} ended with status {status} before it had answered{words}")

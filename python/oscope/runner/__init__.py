@@ -1,0 +1,1 @@
+"""From a schedule to stored samples: processes, turns, interference, injection, resume."""

@@ -1,0 +1,279 @@
+"""Carries out a plan: block by block, a fresh probe process each, every sample committed as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
+from oscope.model.experiment import Inspection
+from oscope.model.guest import Guest
+from oscope.model.interruption import Interruption
+from oscope.model.units import format_duration, format_share
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.planning.precision import IN_A_ROW, Look, look, reached
+from oscope.planning.schedule import passes
+from oscope.probe import catalogue
+from oscope.probe.locate import find_probe
+from oscope.runner import provenance
+from oscope.runner.injection.during import Disturbing
+from oscope.runner.inspections import inspect_all
+from oscope.runner.pauses import Pauses
+from oscope.runner.point_runner import PointRunner
+from oscope.runner.progress import Listener, Silence
+from oscope.runner.recorder import PointState, Recorder, check_resumable
+from oscope.runner.tuning import tuned
+from oscope.statistics import summary
+from oscope.storage.store import Happening, Store
+from oscope.targets.affinity import Placement
+from oscope.targets.guest.place import GuestPlace
+from oscope.targets.target import Place
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    run_id: str
+    status: Literal["done", "interrupted"]
+    samples: int
+    """Samples of the run in the store."""
+    failures: tuple[str, ...]
+    """What went wrong since it began or resumed, a line each: lost probes, failed points, failed samples."""
+    stopped: bool = False
+    """A signal asked to end, even if all was measured by then: who measures run after run ends here. Known
+    only once no signal can come any more without raising, so not by `finish`."""
+
+
+def execute(
+    plan: Plan,
+    store: Store,
+    listener: Listener | None = None,
+    *,
+    resume: str | None = None,
+    find_inspection: Callable[[str], Inspection] | None = None,
+) -> Outcome:
+    """Measure what `plan` asks for into `store`; `resume` is the id of the run of this plan that is to go on.
+
+    `find_inspection` returns an inspection of the plan by its name; None: the plan has none.
+
+    The first SIGINT or SIGTERM ends it early, with everything measured kept. Raises UsageError where the
+    probe refuses a request or the run cannot go on here, ProbeError where no probe starts, StoreError where
+    storing fails; what was committed stays.
+    """
+    if plan.precision is not None:
+        # Loaded now, since it takes as long as measuring a fast point.
+        summary.load_library()
+    # Before the first probe, which tells of the machine as it is measured.
+    with tuned(plan.tuned) as held, Placement() as placement:
+        turns = make_turns(placement, find_probe())
+        try:
+            with Interruption(turns.interrupt), Disturbing(plan.injection, placement) as disturbing:
+                check_places(plan, turns)
+                begin(plan, store, turns, listener or Silence(), resume)
+                if held:
+                    turns.recorder.add_event("tuned", [asdict(one) for one in held])
+                with recording_failure(turns), disturbing.of(turns):
+                    end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
+                    inspect_all(plan, turns, end, find_inspection or _no_inspection)
+                    _measure(plan, turns, end)
+                outcome = finish(turns)
+        finally:
+            turns.kill()
+    return replace(outcome, stopped=turns.interrupted)
+
+
+def _no_inspection(name: str) -> Inspection:
+    raise UsageError(f"the run does not know the inspection {name}", remedy="measure with oscope run")
+
+
+def make_turns(placement: Placement, path: Path, kind: type[PointRunner] = PointRunner) -> PointRunner:
+    """Return who takes turns on this machine and in its guests. Raises ProbeError where no probe starts."""
+    turns = kind(
+        path,
+        placement,
+        lambda guest, programs: guest_place(
+            guest, programs, path, placement, turns.environment.get("machine")
+        ),
+    )
+    return turns
+
+
+def check_places(plan: Plan, turns: PointRunner) -> None:
+    """Raise OscopeError where a guest of the plan cannot be: told before anything is measured."""
+    for experiment in plan.experiments:
+        turns.place_of(experiment)
+
+
+def guest_place(
+    guest: Guest, programs: Collection[str], probe: Path, placement: Placement, machine: object
+) -> Place:
+    """Return where `guest` with `programs` is booted on this `machine`; OscopeError where it cannot be."""
+    return GuestPlace(guest, programs, probe, placement, machine)
+
+
+@contextlib.contextmanager
+def recording_failure(*sides: PointRunner) -> Iterator[None]:
+    """Have the runs' status tell of an error that ends them."""
+    try:
+        yield
+    except OscopeError:
+        # Where the store itself failed, nothing more can be said in it.
+        with contextlib.suppress(StoreError):
+            for turns in sides:
+                turns.recorder.add_event("status", "failed")
+        raise
+
+
+def begin(
+    plan: Plan, store: Store, turns: PointRunner, listener: Listener, resume: str | None = None
+) -> None:
+    """Make the run of `plan` in the store, or take up the one to resume, for `turns` to measure."""
+    recorder = _begin(plan, store, turns, resume)
+    turns.begin(recorder, listener)
+    listener.begin(recorder.run_id, plan)
+
+
+def finish(turns: PointRunner) -> Outcome:
+    """Record how the run ended."""
+    recorder = turns.recorder
+    status: Literal["done", "interrupted"] = "interrupted" if turns.interrupted else "done"
+    _record_environment_after(turns)
+    recorder.add_event("status", status)
+    failed = [
+        f"{point.label}: {len(point.failed)} samples failed, the first: {point.failed[0]}"
+        for points in recorder.points.values()
+        for point in points
+        if point.failed
+    ]
+    return Outcome(recorder.run_id, status, recorder.finished, (*turns.failures, *failed))
+
+
+def _begin(plan: Plan, store: Store, turns: PointRunner, resume: str | None) -> Recorder:
+    """Make the run, or take up the one to resume."""
+    environment, made_of = dict(turns.survey()), provenance.describe(turns.path)
+    surroundings = [
+        Happening("environment", environment),
+        Happening("laboratory", made_of),
+        Happening("calibrated", store.calibration(environment["machine"])),
+    ]
+    if resume is None:
+        return Recorder(store, store.create_run(plan, surroundings), plan)
+    recorder = Recorder(store, resume, plan)
+    former = recorder.restore()
+    check_resumable(plan, catalogue.load(turns.path).workloads, former, environment)
+    if former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
+        text = "resumed with another build of the probe: its samples may differ for that alone"
+        surroundings.append(Happening("note", text))
+    store.add(resume, (), [*surroundings, Happening("status", "unfinished")])
+    return recorder
+
+
+def _record_environment_after(turns: PointRunner) -> None:
+    try:
+        turns.recorder.add_event("environment_after", dict(turns.survey()))
+    except ProbeError as error:
+        turns.note(f"the environment after the run is not known: {error}")
+
+
+def _measure(plan: Plan, turns: PointRunner, end: float | None) -> None:
+    """Measure every experiment, each with an equal share of what is left until `end`."""
+    for index, experiment in enumerate(plan.experiments):
+        if turns.interrupted:
+            return
+        deadline = float("inf")
+        if end is not None:
+            left = end - time.monotonic()
+            if left <= 0:
+                turns.note(f"{experiment.name}: {_budget(plan)} ran out before its turn")
+                continue
+            deadline = time.monotonic() + left / (len(plan.experiments) - index)
+        if plan.precision is None:
+            spread_s = (plan.spread_s or 0.0) / len(plan.experiments)
+            _measure_blocks(plan, experiment, turns, deadline, spread_s)
+        else:
+            _measure_to_precision(plan, experiment, turns, deadline)
+        turns.end()
+
+
+def _measure_blocks(
+    plan: Plan, experiment: PlannedExperiment, turns: PointRunner, deadline: float, spread_s: float
+) -> None:
+    """Measure all blocks, or those begun before the budget ran out: none is left half done for it.
+
+    They are spread over `spread_s` seconds, or follow each other if they take longer.
+    """
+    blocks = experiment.blocks or 0
+    begun: set[int] = set()
+    late = _passed(deadline)
+    pauses = Pauses(blocks, spread_s)
+    points = turns.recorder.points[experiment.name]
+    for one in passes(plan, experiment, range(blocks)):
+        if one.block not in begun and begun and late():
+            continue
+        # What a resumed run has already takes no time.
+        if one.block not in begun and any(point.missing(one.block) for point in points):
+            pauses.wait(lambda: turns.interrupted or late())
+        begun.add(one.block)
+        if not turns.take(one, experiment, lambda: False, late):
+            return
+    if len(begun) < blocks:
+        turns.note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
+
+
+def _passed(deadline: float) -> Callable[[], bool]:
+    """Return what says whether the monotonic clock has reached `deadline`, in seconds."""
+    return lambda: time.monotonic() >= deadline
+
+
+def _measure_to_precision(
+    plan: Plan, experiment: PlannedExperiment, turns: PointRunner, deadline: float
+) -> None:
+    """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
+    points = turns.recorder.points[experiment.name]
+    looks: list[list[Look]] = [[] for _ in points]
+    block = 0
+    going_on = True
+    late = _passed(deadline)
+    while going_on and (still := _unfinished(plan, points, looks)):
+        for one in passes(plan, experiment, [block]):
+            unfinished = replace(one, turns=tuple(turn for turn in one.turns if turn.point in still))
+            going_on = turns.take(unfinished, experiment, late, late)
+            if not going_on:
+                break
+        results = turns.recorder.results(experiment.name)
+        for number in still:
+            looks[number].append(look(results, number, block))
+        block += 1
+    if not turns.interrupted:
+        for number, point in enumerate(points):
+            if any(point.taken.values()):
+                turns.note(_describe_precision(plan, looks[number]), point)
+
+
+def _unfinished(plan: Plan, points: list[PointState], looks: list[list[Look]]) -> set[int]:
+    """Return the numbers of the points that need more blocks than they were looked at after."""
+    return {
+        number
+        for number, (point, found) in enumerate(zip(points, looks, strict=True))
+        if not point.skipped and not reached(found, plan.precision or 0.0)
+    }
+
+
+def _describe_precision(plan: Plan, looks: list[Look]) -> str:
+    wanted = format_share(plan.precision or 0.0)
+    last = [found.half_width for found in looks[-IN_A_ROW:] if found.half_width is not None]
+    if not last:
+        return f"a precision of {wanted} was asked for; there is no interval to judge it by"
+    if reached(looks, plan.precision or 0.0):
+        return f"the precision of {wanted} is reached: {100 * last[-1]:.2g} %"
+    why = f", but after {looks[-1].blocks} blocks only" if max(last) <= (plan.precision or 0.0) else ""
+    return f"the precision of {wanted} is not reached within {_budget(plan)}: {100 * max(last):.2g} %{why}"
+
+
+def _budget(plan: Plan) -> str:
+    return f"the budget of {format_duration(plan.budget_s or 0.0)}"

@@ -1,0 +1,242 @@
+"""Carries out several plans of the same measurements at once, so that drift hits all of them alike.
+
+Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block;
+those of a duet are measured at the same time, on two CPUs (`oscope.runner.duet`). By the wall clock every
+side runs the iterations that the first to measure a point decided on; by the instructions clock each probe
+decides alike. So the sides differ in nothing but where they are measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Collection, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from oscope.model.errors import UsageError
+from oscope.model.interruption import Interruption
+from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
+from oscope.planning.schedule import Pass, passes
+from oscope.probe.locate import find_probe
+from oscope.runner.duet import Duet, DuetSide, check_duet
+from oscope.runner.duet_cpus import Cpus, DuetPlacement
+from oscope.runner.execution import Outcome, begin, check_places, finish, make_turns, recording_failure
+from oscope.runner.injection.during import Disturbing
+from oscope.runner.point_runner import PointRunner
+from oscope.runner.progress import Listener, Progress, Silence
+from oscope.storage.store import Store
+from oscope.targets.affinity import Placement
+
+
+def execute_interleaved(
+    plans: Sequence[Plan],
+    store: Store,
+    listener: Listener | None = None,
+    *,
+    builds: Sequence[Path] | None = None,
+    duet: Collection[str] = (),
+    cpus: Cpus | None = None,
+) -> tuple[Outcome, ...]:
+    """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
+
+    The plans are alike but for the guests of their experiments, and for delays that are injected into their
+    measured regions. `builds` are the probes that measure them; None: the usual one for all. `duet` names
+    the experiments that both of two sides measure at the same time, on `cpus`; None: the two that suit best
+    and leave one to the laboratory. A budget holds for all sides together, and ends them after a block that
+    all have measured. The first SIGINT or SIGTERM ends all runs early, with everything measured kept.
+
+    Raises UsageError where the plans are not alike, or where there can be no duet, and what
+    `oscope.runner.execution.execute` raises.
+    """
+    _check_alike(plans)
+    check_duet(plans, duet)
+    paths = [find_probe()] * len(plans) if builds is None else builds
+    with ExitStack() as stack:
+        seats = DuetPlacement(cpus) if duet else None
+        placement = stack.enter_context(seats or Placement())
+        sides: list[PointRunner] = []
+        for plan, path in zip(plans, paths, strict=True):
+            sides.append(make_turns(placement, path, DuetSide if duet else PointRunner))
+            stack.callback(sides[-1].kill)
+            check_places(plan, sides[-1])
+        partners = [side for side in sides if isinstance(side, DuetSide)]
+        both = None if seats is None else stack.enter_context(Duet(partners, seats.cpus))
+        stack.enter_context(Interruption(lambda: _interrupt(sides)))
+        shown = _Together(listener or Silence(), plans)
+        with ExitStack() as begun:
+            for number, (plan, turns) in enumerate(zip(plans, sides, strict=True)):
+                begin(plan, store, turns, shown.of(number))
+                # From now on there is a run that an error, such as of the next side's begin, has to end.
+                begun.enter_context(recording_failure(turns))
+                begun.enter_context(Disturbing(plan.injection, placement).of(turns))
+            _mark(sides, seats, duet)
+            budget_s, count = plans[0].budget_s, len(plans[0].experiments)
+            end = None if budget_s is None else time.monotonic() + budget_s
+            for number in range(count):
+                # Each with an equal share of what is left.
+                now = time.monotonic()
+                deadline = float("inf") if end is None else now + (end - now) / (count - number)
+                own = [plan.experiments[number] for plan in plans]
+                _measure(own, plans, sides, deadline, both if own[0].name in duet else None)
+        outcomes = [finish(turns) for turns in sides]
+    return tuple(
+        replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
+    )
+
+
+def _mark(sides: Sequence[PointRunner], seats: DuetPlacement | None, duet: Collection[str]) -> None:
+    """Record how the runs belong together."""
+    names = [turns.recorder.run_id for turns in sides]
+    for turns in sides:
+        turns.recorder.add_event("interleaved", names)
+        if seats is not None:
+            turns.recorder.add_event("duet", {"cpus": list(seats.cpus), "experiments": sorted(duet)})
+            if seats.note is not None:
+                turns.note(seats.note)
+
+
+def _interrupt(sides: Sequence[PointRunner]) -> None:
+    for turns in sides:
+        turns.interrupt()
+
+
+def _check_alike(plans: Sequence[Plan]) -> None:
+    first = plans[0]
+    for plan in plans:
+        if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, first.budget_s):
+            raise UsageError(
+                "sides that take turns have one seed and one budget, and no precision", remedy="give --reps"
+            )
+        if plan.again != first.again:
+            raise UsageError(
+                "sides that take turns are measured alike",
+                remedy="measure again what is disturbed of all or none",
+            )
+        if plan.injection is not None and plan.injection["causes"]:
+            raise UsageError(
+                "what disturbs the machine disturbs all sides that take turns", remedy="inject a delay"
+            )
+        if [(e.name, e.points, e.blocks) for e in plan.experiments] != [
+            (e.name, e.points, e.blocks) for e in first.experiments
+        ]:
+            raise UsageError("sides that take turns have the same points", remedy="plan them alike")
+
+
+def _measure(
+    experiments: Sequence[PlannedExperiment],
+    plans: Sequence[Plan],
+    sides: Sequence[PointRunner],
+    deadline: float,
+    duet: Duet | None,
+) -> None:
+    """Measure all blocks of an experiment on all sides, or those begun before the deadline."""
+    blocks = experiments[0].blocks
+    for block in itertools.count() if blocks is None else range(blocks):
+        if block and time.monotonic() >= deadline:
+            break
+        together = zip(
+            *(passes(plan, each, [block]) for plan, each in zip(plans, experiments, strict=True)), strict=True
+        )
+        # The first that is interrupted is the last.
+        if not all(
+            duet.take(ones[0], experiments, [plans[0].seed, block, number])
+            if duet is not None
+            else _take_in_turns(ones, experiments, sides, [plans[0].seed, block, number])
+            for number, ones in enumerate(together)
+        ):
+            break
+    for turns in sides:
+        turns.end()
+
+
+def _take_in_turns(
+    ones: Sequence[Pass],
+    experiments: Sequence[PlannedExperiment],
+    sides: Sequence[PointRunner],
+    source: Sequence[int],
+) -> bool:
+    order = np.random.default_rng(source).permutation(len(sides))
+    return all(_take(ones[side], experiments[side], sides, side) for side in map(int, order))
+
+
+def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[PointRunner], side: int) -> bool:
+    """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
+    going_on = sides[side].take(one, experiment, lambda: False, lambda: False)
+    # Where instructions are counted no turn asks for a number of iterations: see `PointRunner`.
+    for other in () if counts_instructions(experiment) else sides:
+        for mine, theirs in zip(
+            sides[side].recorder.points[experiment.name],
+            other.recorder.points[experiment.name],
+            strict=True,
+        ):
+            if theirs.iterations is None and mine.iterations is not None:
+                theirs.iterations = mine.iterations
+                other.recorder.add_event("iterations", mine.iterations, theirs)
+    return going_on and not any(turns.interrupted for turns in sides)
+
+
+class _Together:
+    """Tells one listener of all sides as if they were one run."""
+
+    def __init__(self, listener: Listener, plans: Sequence[Plan]) -> None:
+        self._listener = listener
+        self._plan = plans[0]
+        self._finished = [0] * len(plans)
+        self._totals = [plan.total or 0 for plan in plans]
+
+    def of(self, number: int) -> Listener:
+        """Return the listener of one side."""
+        return _Side(self, number)
+
+    def begin(self, number: int, run_id: str) -> None:
+        """Hear of the run of a side; the first one's name stands for all."""
+        if number == 0:
+            self._listener.begin(run_id, self._plan)
+
+    def progress(self, number: int, progress: Progress) -> None:
+        """Hear how far a side is."""
+        self._finished[number] = progress.finished
+        # It grows by what is measured again.
+        self._totals[number] = progress.total or self._totals[number]
+        self._listener.progress(
+            Progress(
+                finished=sum(self._finished),
+                total=sum(self._totals),
+                experiment=progress.experiment,
+                point=progress.point,
+                block=progress.block,
+                blocks=progress.blocks,
+            )
+        )
+
+    def note(self, text: str) -> None:
+        """Hear what a person should know."""
+        self._listener.note(text)
+
+
+class _Side:
+    """The listener of one side."""
+
+    def __init__(self, together: _Together, number: int) -> None:
+        self._together = together
+        self._number = number
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        """Pass it on, with the number of the side."""
+        del plan
+        self._together.begin(self._number, run_id)
+
+    def progress(self, progress: Progress) -> None:
+        """Pass it on, with the number of the side."""
+        self._together.progress(self._number, progress)
+
+    def inspecting(self, name: str) -> None:
+        """Nothing is inspected side by side."""
+
+    def note(self, text: str) -> None:
+        """Pass it on."""
+        self._together.note(text)

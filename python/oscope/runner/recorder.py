@@ -1,0 +1,285 @@
+"""Writes a run into the store while it is measured, and knows where each point stands."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+import sqlalchemy as sa
+
+from oscope.model import clocks
+from oscope.model.errors import UsageError
+from oscope.model.factors import Factors
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.planning import interference as disturbed
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.wire import Sample
+from oscope.storage import schema
+from oscope.storage.reader import join_environment, load_events
+from oscope.storage.store import Happening, Store
+
+_ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
+"""Of a guest's record: what has to be the same in all boots of an experiment."""
+
+
+@dataclass
+class PointState:
+    """Where one point of a run stands."""
+
+    id: int
+    experiment: PlannedExperiment
+    number: int
+    columns: list[str]
+    """Names of the values in a sample's row: the metrics, then the covariates."""
+    taken: dict[int, int] = field(default_factory=dict)
+    """Samples there are of each block."""
+    closed: set[int] = field(default_factory=set)
+    """Blocks whose missing samples were lost and are not tried again."""
+    iterations: int | None = None
+    """The loop count found in the first block."""
+    deaths: int = 0
+    failures: int = 0
+    skipped: bool = False
+    notes: set[str] = field(default_factory=set)
+    failed: list[str] = field(default_factory=list)
+    """Reasons of the samples that failed since this process began."""
+    told_by: tuple[str, ...] = ()
+    """Covariates that tell whether a sample was disturbed; none where nothing is measured again."""
+    disturbed: dict[int, Counter[str]] = field(default_factory=dict)
+    """Disturbed samples of each block, by what tells it."""
+    again: dict[int, int] = field(default_factory=dict)
+    """Samples that each block gets beyond those planned, because of disturbed ones."""
+
+    @property
+    def factors(self) -> Factors:
+        """The point's levels."""
+        return self.experiment.points[self.number]
+
+    @property
+    def label(self) -> str:
+        """Name of the point, for messages."""
+        levels = " ".join(f"{name}={level}" for name, level in self.factors.items())
+        return f"{self.experiment.name} {levels}".rstrip()
+
+    def missing(self, block: int) -> int:
+        """Return how many samples of `block` are still to be taken."""
+        if self.skipped or block in self.closed:
+            return 0
+        wanted = self.experiment.block_reps(block) + self.again.get(block, 0)
+        return max(0, wanted - self.taken.get(block, 0))
+
+    def keep_disturbed(self, block: int, samples: Sequence[Sample], hz: float | None) -> None:
+        """Remember which samples of a block were disturbed; `hz` is of the clock that `raw` is read by."""
+        if not self.told_by or hz is None:
+            return
+        raw = np.array([sample.raw for sample in samples], dtype=np.float64)
+        columns = {
+            name: np.array([sample.covariates.get(name) for sample in samples], dtype=np.float64)
+            for name in self.told_by
+        }
+        found = disturbed.find(columns, raw * (1e9 / hz), self.told_by)
+        self.disturbed.setdefault(block, Counter()).update(name for _, name in found)
+
+    def rows(self, samples: Sequence[Sample], place: Mapping[str, int]) -> list[dict[str, Any]]:
+        """Return the samples' rows in the store; `place` has their block, process and boot."""
+        count = len(self.experiment.metrics)
+        metrics, covariates = self.columns[:count], self.columns[count:]
+        first = self.taken.get(place["block"], 0)
+        return [
+            {
+                "point_id": self.id,
+                "rep": rep,
+                **place,
+                "started_ns": sample.started_ns,
+                "raw": sample.raw,
+                "iterations": sample.iterations,
+                "correction": sample.correction,
+                "failed": sample.failed,
+                # map and dict.get run without the interpreter: this line is the store's bottleneck.
+                "values": orjson.dumps(
+                    [*map(sample.metrics.get, metrics), *map(sample.covariates.get, covariates)]
+                ).decode(),
+            }
+            for rep, sample in enumerate(samples, first)
+        ]
+
+
+class Recorder:
+    """The run being written. Every method commits before it returns."""
+
+    def __init__(self, store: Store, run_id: str, plan: Plan) -> None:
+        """Take up the run `run_id`, which is in the store, where it stands."""
+        self._store = store
+        self.run_id = run_id
+        self.process = 0
+        self.boots: list[str | None] = []
+        self.finished = 0
+        self.total = plan.total
+        self.inspected: set[str] = set()
+        """Inspections that are in the store, also those that were skipped."""
+        ids = store.point_ids(run_id)
+        covariates = [c.name for c in plan.covariates]
+        self.points = {
+            experiment.name: [
+                PointState(
+                    ids[experiment.name, number],
+                    experiment,
+                    number,
+                    [*experiment.metrics, *covariates],
+                    told_by=disturbed.telling(plan, experiment, factors),
+                )
+                for number, factors in enumerate(experiment.points)
+            ]
+            for experiment in plan.experiments
+        }
+        self._boot = 0
+        self._hz: float | None = None
+        self._guests: dict[str, Mapping[str, Any]] = {}
+        """The environment of the first guest of each experiment that had one."""
+
+    def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
+        """Commit samples of `point` that came together."""
+        happenings = self._new_columns(point, samples)
+        rows = point.rows(samples, {"block": block, "process": self.process, "boot": self._boot})
+        self._store.add(self.run_id, rows, happenings)
+        point.taken[block] = point.taken.get(block, 0) + len(rows)
+        self.finished += len(rows)
+        point.failed += [sample.failed for sample in samples if sample.failed is not None]
+        point.keep_disturbed(block, samples, self._hz)
+
+    def order_again(self, point: PointState, block: int) -> bool:
+        """Order as many samples more as were disturbed in a complete block, once; False where none were."""
+        found = point.disturbed.get(block)
+        is_complete = point.taken.get(block) == point.experiment.block_reps(block)
+        if not found or not is_complete or point.skipped or block in point.again or block in point.closed:
+            return False
+        count = found.total()
+        order = {"block": block, "first_rep": point.taken[block], "count": count, "disturbed": dict(found)}
+        self.add_event("again", order, point)
+        self._take_order(point, order)
+        return True
+
+    def _take_order(self, point: PointState, order: Mapping[str, Any]) -> None:
+        point.again[order["block"]] = order["count"]
+        if self.total is not None:
+            self.total += order["count"]
+
+    def add_boot(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> None:
+        """Commit that a guest was booted for `experiment`: of the first what it is, of others which boot.
+
+        Raises UsageError where it is not like the first.
+        """
+        data: dict[str, Any] = {"experiment": experiment.name, "boot_id": environment.get("boot_id")}
+        if experiment.name not in self._guests:
+            self._guests[experiment.name] = environment
+            data["environment"] = dict(environment)
+        _check_alike(experiment.name, self._guests[experiment.name], environment)
+        self.add_event("boot", data)
+
+    def add_inspection(self, data: Mapping[str, Any]) -> None:
+        """Commit what an inspection gave (see `oscope.storage.store`)."""
+        self.add_event("inspection", data)
+        self.inspected.add(data["inspection"])
+
+    def begin_process(self, environment: Mapping[str, Any]) -> None:
+        """Count a new probe process, which the next samples are from."""
+        boot = environment.get("boot_id")
+        if boot not in self.boots:
+            self.boots.append(boot)
+        self._boot = self.boots.index(boot)
+        self.process += 1
+        self._hz = clocks.hz_of(environment)
+
+    def results(self, experiment: str) -> ExperimentResults:
+        """Return what is there of an experiment so far."""
+        return self._store.results(self.run_id, experiment=experiment).experiments[0]
+
+    def add_event(self, kind: str, data: object, point: PointState | None = None) -> None:
+        """Commit something that happened to the run, or to a point (see `oscope.storage.store`)."""
+        self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
+
+    def restore(self) -> dict[str, Any]:
+        """Read from the store how far the run came; return its environment, as a record has it."""
+        states = {point.id: point for points in self.points.values() for point in points}
+        table = schema.sample
+        counts = (
+            sa.select(table.c.point_id, table.c.block, sa.func.count(), sa.func.max(table.c.process))
+            .where(
+                table.c.point_id.in_(sa.select(schema.point.c.id).where(schema.point.c.run_id == self.run_id))
+            )
+            .group_by(table.c.point_id, table.c.block)
+        )
+        with self._store.reading() as connection:
+            events = load_events(connection, self.run_id)
+            for point_id, block, number, process in connection.execute(counts):
+                states[point_id].taken[block] = number
+                self.finished += number
+                self.process = max(self.process, process)
+        booted = [*events.run["environment"], *events.run["boot"]]
+        self.boots = list(dict.fromkeys(each.get("boot_id") for each in booted))
+        self._guests = {
+            boot["experiment"]: boot["environment"] for boot in events.run["boot"] if "environment" in boot
+        }
+        self.inspected = {each["inspection"] for each in events.run["inspection"]}
+        for point_id, happened in events.points.items():
+            _restore_point(states[point_id], happened)
+            for order in happened.get("again", ()):
+                self._take_order(states[point_id], order)
+        for name, points in self.points.items():
+            if any(point.told_by for point in points):
+                for point, known in zip(points, self.results(name).points, strict=True):
+                    _restore_disturbed(point, known)
+        return join_environment(events.run)
+
+    def _new_columns(self, point: PointState, samples: Sequence[Sample]) -> list[Happening]:
+        """Lengthen the point's row by covariates that no earlier sample had, such as a counter."""
+        covariates = frozenset(point.columns[len(point.experiment.metrics) :])
+        new = sorted({name for s in samples for name in s.covariates.keys() - covariates})
+        point.columns += new
+        return [Happening("columns", new, point.id)] if new else []
+
+
+def _restore_point(state: PointState, happened: Mapping[str, list[Any]]) -> None:
+    state.columns += [name for more in happened.get("columns", ()) for name in more]
+    state.iterations = happened["iterations"][-1] if happened.get("iterations") else None
+    state.deaths = len(happened.get("death", ()))
+    state.failures = len(happened.get("failure", ()))
+    state.skipped = bool(happened.get("skipped"))
+    state.closed = {loss["block"] for kind in ("death", "failure") for loss in happened.get(kind, ())}
+    state.notes = set(happened.get("note", ()))
+
+
+def _restore_disturbed(state: PointState, known: PointSamples) -> None:
+    for index, name in known.disturbed:
+        state.disturbed.setdefault(int(known.block[index]), Counter())[name] += 1
+
+
+def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raise UsageError where two guests of an experiment are of different make, as after a host's restart."""
+    for part in _ALIKE:
+        before, after = (each["guest"][part] for each in (former, now))
+        if before != after:
+            raise UsageError(
+                f"{experiment}: the run was begun in guests with another {part} ({before}, now {after})",
+                remedy="begin a new run",
+            )
+
+
+def check_resumable(
+    plan: Plan, workloads: Mapping[str, Any], former: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Raise UsageError where going on would mix figures that are not alike."""
+    if former.get("machine") != now.get("machine"):
+        raise UsageError("the run was begun on another machine", remedy="resume it there, or begin a new one")
+    if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
+        raise UsageError("the run was begun with another clock", remedy="begin a new one")
+    for experiment in plan.experiments:
+        current = workloads.get(experiment.workload.name)
+        if current is None or current.version != experiment.workload.version:
+            raise UsageError(
+                f"the probe measures {experiment.workload.name} differently now", remedy="begin a new run"
+            )

@@ -1,0 +1,134 @@
+"""Undoes what measurements that were killed left behind, such as swap files and memory cgroups.
+
+The probe writes down what it makes outside its own process before it makes it, in a journal for each process,
+and takes it off when it is undone. A journal whose process is dead tells what is left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscope.model.errors import OscopeError
+
+if TYPE_CHECKING:
+    import subprocess
+
+_STATE = "/var/lib/oscope"
+_JOURNAL = re.compile(r"(?P<pid>\d+)-(?P<started>\d+)-(?P<boot>[0-9a-f]{8})-(?P<namespace>\d+)\.json")
+"""Names the process, the boot of the machine, and the PID namespace in which the number means something."""
+_START_TIME = 19
+"""Index of the start time among the fields of /proc/PID/stat that follow the name (proc(5): field 22)."""
+_ENDED = frozenset("ZXx")
+"""States of a process that has ended and was not yet waited for (proc(5), field 3)."""
+_LIMIT_S = 300.0
+"""Taking a swap file out of use reads back all that is in it."""
+_REMEDY = "run `oscope-probe restore` as root and see what it says"
+_SHOWN = 80
+"""Characters shown of a line that means nothing."""
+
+_told: set[Path] = set()
+"""Directories that this process has looked after already."""
+
+
+def journals() -> Path:
+    """Return the directory of the journals: the same one as the probe's."""
+    return Path(os.environ.get("OSCOPE_STATE") or _STATE) / "made"
+
+
+def restore(tell: Callable[[str], None]) -> None:
+    """Undo what processes that are dead left behind; `tell` hears a line on each thing. Never raises.
+
+    Where nothing was left, this costs the reading of one directory.
+    """
+    left = _left_behind(journals())
+    if not left:
+        return
+    # Imported where there is something to do: the help has to be quick.
+    from oscope.probe.locate import call, find_probe  # noqa: PLC0415 - start-up
+
+    try:
+        path = find_probe()
+        # Before the call: what is in a swap file is read back, and nothing else is heard meanwhile.
+        tell(f"undoing what a measurement that was killed left behind ({left[0].name})")
+        answer = call(path, "restore", _LIMIT_S)
+    except OscopeError as error:
+        tell(f"what a measurement that was killed left behind stays, see {left[0]}: {error}")
+        return
+    for line in _lines(path, answer):
+        tell(line)
+
+
+def restore_once(tell: Callable[[str], None]) -> None:
+    """Like `restore`, but do nothing from the second call of a process on."""
+    directory = journals()
+    if directory not in _told:
+        _told.add(directory)
+        restore(tell)
+
+
+def _left_behind(directory: Path) -> list[Path]:
+    """Return the journals of dead processes."""
+    try:
+        names = sorted(path.name for path in directory.iterdir())
+    except OSError:
+        # Mostly there is none. One that may not be read is another user's, and so is what it tells of.
+        return []
+    found = ((directory / name, _JOURNAL.fullmatch(name)) for name in names)
+    return [path for path, match in found if match and not _may_live(match)]
+
+
+def _may_live(owner: re.Match[str]) -> bool:
+    """Say whether the process lives, as far as can be known: of another PID namespace it may."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        namespace = Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        # Without /proc nothing can be restored either.
+        return True
+    if not boot.startswith(owner["boot"]):
+        return False
+    return int(owner["namespace"]) != namespace or _alive(owner["pid"], owner["started"])
+
+
+def _alive(pid: str, started: str) -> bool:
+    """Say whether the process lives; its start time tells it from a later one with the same number."""
+    try:
+        status = Path("/proc", pid, "stat").read_text(errors="replace")
+    except OSError:
+        return False
+    # The name stands in parentheses and may hold anything, parentheses as well.
+    fields = status.rpartition(")")[2].split()
+    return fields[_START_TIME] == started and fields[0] not in _ENDED
+
+
+def _lines(path: Path, answer: subprocess.CompletedProcess[bytes]) -> Iterator[str]:
+    from oscope.probe.locate import ending  # noqa: PLC0415 - start-up
+
+    failed = False
+    for line in answer.stdout.decode(errors="replace").splitlines():
+        told = _parse(line)
+        if "restored" in told:
+            yield f"undone, left by process {told.get('of')} that was killed: {told['restored']}"
+        else:
+            failed = True
+            what, remedy = (
+                told.get("failed", f"the probe said {line[:_SHOWN]!r}"),
+                told.get("remedy") or _REMEDY,
+            )
+            yield f"cannot undo what a measurement that was killed left behind: {what}: {remedy}"
+    if answer.returncode != 0 and not failed:
+        yield f"cannot undo what a measurement that was killed left behind: {ending(path, 'restore', answer)}"
+
+
+def _parse(line: str) -> dict[str, Any]:
+    import json  # noqa: PLC0415 - start-up
+
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

@@ -1,0 +1,1 @@
+"""Where runs are kept: the database, its schema, reader, writer, records, exports and data frames."""

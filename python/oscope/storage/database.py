@@ -1,0 +1,154 @@
+"""Opens the store's database and explains its errors: the only place that knows SQLite from PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+import sqlalchemy as sa
+
+from oscope.model.errors import StoreError, UsageError
+
+_FULL = (
+    "is on a full disk",
+    "free some space; what was committed is kept, and `oscope run --resume` goes on",
+)
+_READ_ONLY = ("cannot be written", "check the permissions, or name another --store")
+_MEANINGS = (
+    (
+        r"not a database|malformed|unsupported file format",
+        ("is not a readable database", "name another --store"),
+    ),
+    (r"database or disk is full|No space left", _FULL),
+    (r"readonly database|read-only|permission denied", _READ_ONLY),
+    (
+        r"unable to open database file",
+        ("cannot be opened", "check the path and its permissions, or name another --store"),
+    ),
+    (r"database is locked", ("is locked by another program", "wait for it to end, or name another --store")),
+    (
+        r"refused|could not translate host|timeout expired|does not exist|authentication failed",
+        ("is not reachable", ""),
+    ),
+)
+
+
+_SCHEMES = ("sqlite", "postgresql")
+
+
+def locate(named: str | None) -> tuple[sa.URL, Path | None]:
+    """Return the URL of the store, and its file if it is one. Nothing is made.
+
+    `named` is a path or a URL; None stands for the user's data folder. Raises UsageError for what is no
+    URL, StoreError for one of another scheme and where a folder that was named is missing.
+    """
+    if named is not None and "://" in named:
+        try:
+            url = sa.make_url(named)
+        except sa.exc.ArgumentError as error:
+            raise UsageError(
+                f"{named!r} is not a database URL", remedy="write postgresql+psycopg://user@host/name"
+            ) from error
+        if url.get_backend_name() not in _SCHEMES:
+            raise StoreError(
+                f"there is no driver for {url.render_as_string()}",
+                remedy="name a file, sqlite:///FILE or postgresql+psycopg://USER@HOST/DATABASE",
+            )
+    else:
+        path = Path(named).expanduser().absolute() if named is not None else _default_path()
+        url = sa.URL.create("sqlite", database=str(path))
+    file = Path(url.database) if url.get_backend_name() == "sqlite" and url.database else None
+    if file is not None and named is not None and not file.parent.is_dir():
+        raise StoreError(
+            f"the store's folder {file.parent} does not exist", remedy="make it, or name another --store"
+        )
+    if file is not None and file.is_dir():
+        raise StoreError(f"the store {file} is a folder", remedy="name a file in it")
+    return url, file
+
+
+def _default_path() -> Path:
+    return platformdirs.user_data_path("oscope") / "oscope.db"
+
+
+def make_default_folder() -> None:
+    """Make the folder of the default store. Raises StoreError where that cannot be."""
+    folder = _default_path().parent
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unmakeable(folder, error.strerror) from error
+
+
+def check_folder(folder: Path) -> None:
+    """Raise StoreError where a store's folder is neither there nor could be made; nothing is made."""
+    home = Path.home()
+    if folder.is_relative_to(home) and not home.is_dir():
+        # Root could make it, and would then have a home folder that nobody asked for.
+        raise StoreError(f"the home folder {home} does not exist", remedy="set HOME, or name a --store")
+    present = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not present.is_dir():
+        raise _unmakeable(folder, f"{present} is a file")
+    if not os.access(present, os.W_OK | os.X_OK):
+        raise _unmakeable(folder, f"{present} is not writable")
+
+
+def _unmakeable(folder: Path, why: str | None) -> StoreError:
+    return StoreError(f"the folder {folder} cannot be made ({why})", remedy="name a --store elsewhere")
+
+
+def connect(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
+    """Return an engine for `url`; ArgumentError or ImportError where SQLAlchemy knows no driver for it."""
+    if url.get_backend_name() != "sqlite":
+        return sa.create_engine(url)
+    if file is not None and _is_frozen(file):
+        url = sa.URL.create(
+            "sqlite", database=file.as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"}
+        )
+    engine = sa.create_engine(url, connect_args={"timeout": lock_limit_s})
+
+    @sa.event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: object) -> None:
+        # The driver would begin a transaction with the first write only: reads would see several states.
+        connection.isolation_level = None
+        with contextlib.closing(connection.cursor()) as cursor:
+            # With a write-ahead log a commit costs one write, readers do not block the writer, and a killed
+            # program loses nothing that was committed; synchronous=NORMAL leaves out the fsync, which only a
+            # power failure can tell.
+            cursor.execute("PRAGMA journal_mode = WAL")
+            cursor.execute("PRAGMA synchronous = NORMAL")
+            cursor.execute("PRAGMA foreign_keys = ON")
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _is_frozen(file: Path) -> bool:
+    """Say whether `file` is a store whose folder cannot be written, and that nobody else is writing.
+
+    SQLite reads a database with a write-ahead log there only if told that it does not change; it then reads
+    no log, so there must not be one.
+    """
+    return file.is_file() and not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()
+
+
+def explain(error: Exception, where: str, file: Path | None) -> StoreError:
+    """Return the error, in one line with its remedy, that stands for a database's `error`."""
+    text = " ".join(str(getattr(error, "orig", None) or error).split())
+    for pattern, (meaning, remedy) in _MEANINGS:
+        if re.search(pattern, text, re.IGNORECASE):
+            detail = "" if remedy else f" ({text})"
+            return StoreError(f"the store {where} {meaning}{detail}", remedy=remedy or None)
+    # SQLite says only "disk I/O error" where it could not lengthen its shared-memory file.
+    if file is not None and shutil.disk_usage(file.parent).free < 2**20:
+        return StoreError(f"the store {where} {_FULL[0]}", remedy=_FULL[1])
+    return StoreError(f"the store {where} cannot be used ({text})")

@@ -1,0 +1,328 @@
+"""Reads a run out of the store as columns, a million samples in seconds and without an object for each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import orjson
+import sqlalchemy as sa
+
+from oscope.model.clocks import counted
+from oscope.model.samples import Column, Columns, ExperimentResults, Floats, Inspected, PointSamples, Results
+from oscope.planning import interference
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.storage import schema
+
+_CHUNK = 20_000
+_WHOLE = ("block", "process", "boot", "rep", "started_ns", "iterations")
+_REAL = ("raw", "correction")
+_FIXED = (*_WHOLE, *_REAL)
+
+
+@dataclass
+class _Events:
+    """What happened to a run, sorted out by kind; those of a point under its key."""
+
+    run: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    points: dict[int, dict[str, list[Any]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
+
+
+def load_results(connection: sa.Connection, run_id: str, only: str | None, columns: Columns) -> Results:
+    """Return what was measured in the run `run_id`, which exists, or in its experiment `only`."""
+    run = connection.execute(sa.select(schema.run).where(schema.run.c.id == run_id)).one()
+    plan = Plan.from_object(orjson.loads(run.plan))
+    events = load_events(connection, run_id)
+    table = schema.point
+    rows = connection.execute(sa.select(table).where(table.c.run_id == run_id).order_by(table.c.id)).all()
+    experiments = []
+    for experiment in plan.experiments:
+        if only not in (None, experiment.name):
+            continue
+        own = sorted((row for row in rows if row.experiment == experiment.name), key=lambda row: row.number)
+        points = tuple(
+            _load_point(
+                row,
+                experiment,
+                _read_samples(connection, row.id, _names(row, plan, events.points[row.id], columns)),
+                events.points[row.id],
+                events.run["status"][-1],
+            )
+            for row in own
+        )
+        found = _assemble(run, plan, experiment, points, events.run)
+        experiments.append(_marked(found, plan, experiment, columns))
+    inspections = plan.inspections if only is None else ()
+    return Results(tuple(experiments), tuple(_inspected(run, name, events.run) for name in inspections))
+
+
+def _inspected(run: sa.Row[Any], name: str, events: Mapping[str, list[Any]]) -> Inspected:
+    found = [each for each in events.get("inspection", ()) if each["inspection"] == name]
+    # One that was not reached has no event.
+    data: dict[str, Any] = found[-1] if found else {"skipped": _unmeasured(run.id, events["status"][-1], [])}
+    skip = data.get("skipped") or {}
+    return Inspected(
+        run_id=run.id,
+        inspection=name,
+        title=data.get("title", name),
+        question=data.get("question", ""),
+        started=data.get("started", _started(run)),
+        environment=join_environment(events),
+        result=data.get("result"),
+        skipped=skip.get("reason"),
+        remedy=skip.get("remedy"),
+    )
+
+
+def _started(run: sa.Row[Any]) -> str:
+    return datetime.fromtimestamp(run.started_ns / 1e9, UTC).isoformat(timespec="seconds")
+
+
+def load_events(connection: sa.Connection, run_id: str) -> _Events:
+    """Return what happened to a run, in order."""
+    table = schema.event
+    query = (
+        sa.select(table.c.point_id, table.c.kind, table.c.data)
+        .where(table.c.run_id == run_id)
+        .order_by(table.c.id)
+    )
+    events = _Events()
+    for point_id, kind, data in connection.execute(query):
+        target = events.run if point_id is None else events.points[point_id]
+        target[kind].append(orjson.loads(data))
+    return events
+
+
+def _assemble(
+    run: sa.Row[Any],
+    plan: Plan,
+    experiment: PlannedExperiment,
+    points: tuple[PointSamples, ...],
+    events: Mapping[str, list[Any]],
+) -> ExperimentResults:
+    workload = experiment.workload
+    metrics = {m.name: Column(m.name, m.unit, m.doc, m.better) for m in workload.metrics}
+    covariates = {c.name: Column(c.name, c.unit, c.doc) for c in plan.covariates}
+    # Counters that this machine has beyond those that every probe describes.
+    covariates |= {name: Column(name, "") for p in points for name in p.covariates if name not in covariates}
+    duet = _duet(events, experiment.name)
+    return ExperimentResults(
+        run_id=run.id,
+        experiment=experiment.name,
+        workload=workload.name,
+        workload_version=workload.version,
+        started=_started(run),
+        seed=plan.seed,
+        points=points,
+        metrics={name: metrics[name] for name in experiment.metrics},
+        covariates=covariates,
+        environment=join_environment(events, experiment.name),
+        title=experiment.title,
+        question=experiment.question,
+        timing_model=workload.timing_model,
+        status=events["status"][-1],
+        settings={
+            "profile": plan.profile,
+            "place": plan.place,
+            "reps": experiment.reps,
+            "blocks": experiment.blocks,
+            "min_time_ns": experiment.min_time_ns,
+            "precision": plan.precision,
+            "budget_s": plan.budget_s,
+            # Only of runs whose blocks have pauses between them.
+            **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
+            # In a duet a side has nothing measured again without the other one.
+            "again": plan.again and not duet,
+            "notes": list(events.get("note", ())),
+            # Only where it is not by the seed, as in records that are older than fixed orders.
+            **({} if experiment.order == "seeded" else {"order": experiment.order}),
+            "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
+            **duet,
+            "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
+            **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
+            # Only of runs that were disturbed on purpose.
+            **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
+        },
+        factor_types={p.name: p.type for p in workload.parameters},
+        conditions=workload.conditions,
+        defaults={
+            c.parameter: workload.defaults[c.parameter]
+            for every in workload.conditions.values()
+            for c in every
+        },
+    )
+
+
+def _duet(events: Mapping[str, list[Any]], experiment: str) -> dict[str, Any]:
+    """Return the settings of an experiment that two runs measured at the same time; none for others."""
+    found = events["duet"][-1] if events.get("duet") else {}
+    return {"way": "duet", "cpus": found["cpus"]} if experiment in found.get("experiments", ()) else {}
+
+
+def _marked(
+    found: ExperimentResults, plan: Plan, experiment: PlannedExperiment, columns: Columns
+) -> ExperimentResults:
+    """Return `found` with its disturbed samples marked, where what was disturbed was measured again."""
+    points = []
+    for point in found.points:
+        told_by = interference.telling(plan, experiment, point.factors)
+        duration_ns = found.duration_ns(point)
+        if told_by and duration_ns is not None:
+            marks = interference.find(point.covariates, duration_ns, told_by)
+            kept = point.covariates if columns == "all" else {}
+            points.append(replace(point, disturbed=marks, covariates=kept))
+        else:
+            points.append(point)
+    return replace(found, points=tuple(points))
+
+
+def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
+    """Return what disturbed a run, with its phases: a resumed run has those of each of its parts."""
+    parts = events.get("injected", ())
+    places = [part["injector"] for part in parts if part["injector"]]
+    phases = [phase for part in parts for phase in part["phases"]]
+    return {**planned, "injector": places[-1] if places else None, "phases": phases}
+
+
+def join_environment(events: Mapping[str, list[Any]], experiment: str | None = None) -> dict[str, Any]:
+    """Return the environment at the start, with that at the end and the laboratory's versions beside it.
+
+    That of an `experiment` measured in guests is its first guest's; nothing is left of that one at the end.
+    """
+    own = [boot for boot in events.get("boot", []) if boot["experiment"] == experiment]
+    here = events.get("environment", [])
+    found = [boot["environment"] for boot in own if "environment" in boot] or here
+    first = dict(found[0]) if found else {}
+    boots = list(dict.fromkeys(each.get("boot_id") for each in own or here))
+    after = events["environment_after"][-1] if events.get("environment_after") and not own else None
+    laboratory = events["laboratory"][-1] if events.get("laboratory") else None
+    return {**first, "boots": boots, "after": after, "laboratory": laboratory}
+
+
+@dataclass
+class _Samples:
+    """All samples of a point as columns."""
+
+    names: list[str]
+    """Of the values: the metrics, then the covariates read."""
+    values: Floats
+    fixed: dict[str, Any]
+    failed: list[tuple[int, str]]
+
+
+def _names(row: sa.Row[Any], plan: Plan, events: Mapping[str, list[Any]], columns: Columns) -> list[str]:
+    """Return the names of the values to read, in the order in which a sample has them."""
+    names = [*orjson.loads(row.columns), *(name for more in events.get("columns", ()) for name in more)]
+    (experiment,) = (each for each in plan.experiments if each.name == row.experiment)
+    # Figures of the instructions clock cannot be judged without the interrupts.
+    if columns == "metrics" and not any(counted(metric.unit) for metric in experiment.workload.metrics):
+        count = len(experiment.metrics)
+        told_by = interference.telling(plan, experiment, experiment.points[row.number])
+        # Covariates that tell what was disturbed are read as well, up to the last of them.
+        return names[: max((names.index(name, count) + 1 for name in told_by), default=count)]
+    return names
+
+
+def _load_point(
+    row: sa.Row[Any],
+    experiment: PlannedExperiment,
+    samples: _Samples,
+    events: Mapping[str, list[Any]],
+    status: str,
+) -> PointSamples:
+    names, values = samples.names, samples.values
+    # Cut by position: a covariate may have a metric's name.
+    count = len(experiment.metrics)
+    metrics = dict(zip(names[:count], values.T[:count], strict=True))
+    columns = dict(zip(names[count:], values.T[count:], strict=True))
+    losses = [
+        f"block {loss['block']} was lost: {loss['text']}"
+        for kind in ("death", "failure")
+        for loss in events.get(kind, ())
+    ]
+    block, rep = samples.fixed["block"], samples.fixed["rep"]
+    again = [
+        np.flatnonzero((block == order["block"]) & (rep >= order["first_rep"]))
+        for order in events.get("again", ())
+    ]
+    skip = events["skipped"][-1] if events.get("skipped") else None
+    if skip is None and not len(values):
+        skip = _unmeasured(row.run_id, status, losses)
+    return PointSamples(
+        factors=experiment.points[row.number],
+        metrics=metrics,
+        covariates=columns,
+        failed=tuple(samples.failed),
+        again=tuple(int(index) for found in again for index in found),
+        notes=(*events.get("note", ()), *losses),
+        skipped=skip["reason"] if skip else None,
+        remedy=skip["remedy"] if skip else None,
+        traces=tuple(events.get("trace", ())),
+        **samples.fixed,
+    )
+
+
+def _unmeasured(run_id: str, status: str, losses: list[str]) -> dict[str, str]:
+    """Say why a point has no samples although nothing forbade it."""
+    if losses:
+        return {"reason": losses[-1], "remedy": "measure more blocks"}
+    when = "the budget ran out" if status == "done" else "the run ended"
+    return {"reason": f"{when} before its turn", "remedy": f"oscope run --resume {run_id}"}
+
+
+def _read_samples(connection: sa.Connection, point_id: int, names: list[str]) -> _Samples:
+    table = schema.sample
+    count = connection.scalar(sa.select(sa.func.count()).where(table.c.point_id == point_id)) or 0
+    fixed: dict[str, Any] = {name: np.empty(count, np.int64) for name in _WHOLE}
+    fixed |= {name: np.empty(count, np.float64) for name in _REAL}
+    values = np.full((count, len(names)), np.nan, order="F")
+    failed: list[tuple[int, str]] = []
+    query = (
+        sa.select(*(table.c[name] for name in _FIXED), table.c.failed, table.c["values"])
+        .where(table.c.point_id == point_id)
+        .order_by(table.c.block, table.c.rep)
+    )
+    start = 0
+    for rows in _chunks(connection.execute(query)):
+        columns = list(zip(*rows, strict=True))
+        end = start + len(rows)
+        for name, column in zip(_FIXED, columns, strict=False):
+            fixed[name][start:end] = column
+        failed += [(start + i, text) for i, text in enumerate(columns[-2]) if text is not None]
+        _fill(values[start:end], columns[-1])
+        start = end
+    return _Samples(names, values, fixed, failed)
+
+
+def _chunks(result: sa.CursorResult[Any]) -> Iterator[Sequence[tuple[Any, ...]]]:
+    """Yield the driver's own tuples, many at a time.
+
+    They are plain numbers and texts, and making a Row of each costs a third of the time. The statement must
+    not be streamed: SQLAlchemy would have fetched the first rows already.
+    """
+    while rows := result.cursor.fetchmany(_CHUNK):
+        yield rows
+    result.close()
+
+
+def _fill(target: Floats, texts: Sequence[str]) -> None:
+    """Decode the values of many samples at once; null and columns that came later are NaN.
+
+    Values beyond the target's columns are cut off unread, which spares most of the time.
+    """
+    wanted = target.shape[1]
+    if texts[0].count(",") >= wanted:
+        texts = ["[" + ",".join(text[1:].split(",", wanted)[:wanted]) + "]" for text in texts]
+    rows = orjson.loads("[" + ",".join(texts) + "]")
+    width = len(rows[0])
+    if all(len(row) == width for row in rows):
+        target[:, :width] = np.array(rows, dtype=np.float64)
+        return
+    for index, row in enumerate(rows):
+        target[index, : len(row)] = np.array(row, dtype=np.float64)

@@ -1,0 +1,352 @@
+"""The store: every run with its plan, its samples and what happened to it, in SQLite or PostgreSQL.
+
+Rows are only added. What happens to a run after it was made is an *event*: its `kind` and JSON `data` are
+
+- `status`: text; the latest one counts (`unfinished`, `interrupted`, `failed`, `done`);
+- `environment`, `environment_after`, `laboratory`: objects, at each start and end;
+- `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
+- `interleaved`: ids of the runs, itself among them, whose blocks took turns;
+- `duet`: `{"cpus", "experiments"}`, names of those that the two runs measured at the same time on these CPUs;
+- `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
+  (where each cause acted, or null) and the `phases` of each (see `oscope.runner.injection`);
+- `calibration`: the rates of error that `oscope calibrate` found, with the `machine` that it was (see
+  `oscope.analysis.calibration.result.in_brief`); `calibrated`: those of the machine's newest one before the
+  run, or null;
+- `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
+- `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
+- `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
+- `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
+  block, from that repetition on, because of disturbed ones (`disturbed` counts them by the covariate that
+  tells it, see `oscope.planning.interference`);
+- `columns`: names that the point's values have beyond those it began with;
+- `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
+- `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number
+  of repetitions (`reps`) and what the tracer lost (`losses`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import orjson
+import sqlalchemy as sa
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from oscope.model.errors import StoreError, UsageError
+from oscope.model.samples import Columns, Results
+from oscope.planning.plan import Plan
+from oscope.storage import schema
+from oscope.storage.database import check_folder, connect, explain, locate, make_default_folder
+from oscope.storage.reader import load_results
+
+_LOCK_LIMIT_S = 10.0
+
+
+@dataclass(frozen=True)
+class RunEntry:
+    """A line of the list of runs."""
+
+    id: str
+    started: datetime
+    status: str
+    profile: str
+    place: str
+    experiments: tuple[str, ...]
+    """Their names, then those of the inspections."""
+    samples: int
+
+
+@dataclass(frozen=True)
+class Happening:
+    """Something to be stored as an event."""
+
+    kind: str
+    data: object
+    point_id: int | None = None
+
+
+class Store:
+    """An open store; a context manager."""
+
+    def __init__(self, engine: sa.Engine, where: str, file: Path | None, *, reading: bool = False) -> None:
+        """Take over `engine`; use `Store.open` or `Store.read` instead."""
+        self._engine = engine
+        self._where = where
+        self._file = file
+        with self.guard():
+            try:
+                self._connection = engine.connect()
+                if reading and not self._tables():
+                    self._connection.close()
+                    engine.dispose()
+                    self._engine = _empty()
+                    self._connection = self._engine.connect()
+                self._prepare()
+            except BaseException:
+                self._engine.dispose()
+                raise
+
+    @classmethod
+    def open(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
+        """Open the store at `place`, a path or a database URL; it is made if it is not there.
+
+        Without one: `OSCOPE_STORE`, else `oscope.db` in the user's data folder. Raises StoreError, in one
+        line, where that fails.
+        """
+        named = _named(place)
+        if named is None:
+            make_default_folder()
+        url, file = locate(named)
+        return cls(_engine(url, file, lock_limit_s), _where(url, file), file)
+
+    @classmethod
+    def read(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
+        """Open the store at `place` for reading: where it is not there yet, as an empty one that is not made.
+
+        Raises as `open` does.
+        """
+        url, file = locate(_named(place))
+        if file is not None and not (file.exists() and file.stat().st_size):
+            return cls(_empty(), _where(url, file), None)
+        return cls(_engine(url, file, lock_limit_s), _where(url, file), file, reading=True)
+
+    @staticmethod
+    def check(place: str | Path | None = None) -> None:
+        """Raise StoreError where the store at `place` is neither there nor could be made; nothing is made."""
+        _, file = locate(_named(place))
+        if file is not None and not file.exists():
+            check_folder(file.parent)
+
+    def __enter__(self) -> Store:
+        """Return the store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+    def close(self) -> None:
+        """Release the database."""
+        with contextlib.suppress(sa.exc.DBAPIError):
+            self._connection.close()
+        self._engine.dispose()
+
+    @contextlib.contextmanager
+    def guard(self) -> Iterator[None]:
+        """Turn the database's errors into StoreError."""
+        try:
+            yield
+        except sa.exc.IntegrityError as error:
+            raise StoreError(
+                f"the store {self._where} has this sample already",
+                remedy="is another oscope writing the same run?",
+            ) from error
+        except sa.exc.DBAPIError as error:
+            raise explain(error, self._where, self._file) from error
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sa.Connection]:
+        """Give a connection whose reads all see one state of the store."""
+        with self.guard(), self._connection.begin():
+            yield self._connection
+
+    def create_run(self, plan: Plan, happenings: Sequence[Happening] = ()) -> str:
+        """Store a new run with all its points, and return its id: short, sortable by time, unique."""
+        now = time.time_ns()
+        run_id = f"{datetime.fromtimestamp(now / 1e9, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        covariates = [c.name for c in plan.covariates]
+        points = [
+            {
+                "run_id": run_id,
+                "experiment": experiment.name,
+                "number": number,
+                "columns": _dump([*experiment.metrics, *covariates]),
+            }
+            for experiment in plan.experiments
+            for number in range(len(experiment.points))
+        ]
+        with self.guard(), self._connection.begin():
+            self._connection.execute(
+                sa.insert(schema.run), {"id": run_id, "started_ns": now, "plan": _dump(plan.to_object())}
+            )
+            if points:
+                self._connection.execute(sa.insert(schema.point), points)
+            self._add_events(run_id, [Happening("status", "unfinished"), *happenings])
+        return run_id
+
+    def add(
+        self, run_id: str, samples: Sequence[Mapping[str, Any]], happenings: Sequence[Happening] = ()
+    ) -> None:
+        """Commit samples (rows of the table `sample`) and events of a run together."""
+        with self.guard(), self._connection.begin():
+            if samples:
+                self._connection.execute(sa.insert(schema.sample), samples)
+            self._add_events(run_id, happenings)
+
+    def point_ids(self, run_id: str) -> dict[tuple[str, int], int]:
+        """Return the key of each point of a run by experiment and number."""
+        table = schema.point
+        query = sa.select(table.c.experiment, table.c.number, table.c.id).where(table.c.run_id == run_id)
+        with self.reading() as connection:
+            return {(name, number): key for name, number, key in connection.execute(query)}
+
+    def runs(self) -> tuple[RunEntry, ...]:
+        """Return all runs, the oldest first."""
+        run, point, sample = schema.run, schema.point, schema.sample
+        counts = sa.select(point.c.run_id, sa.func.count()).join_from(point, sample).group_by(point.c.run_id)
+        statuses = (
+            sa.select(schema.event.c.run_id, schema.event.c.data)
+            .where(schema.event.c.kind == "status")
+            .order_by(schema.event.c.id)
+        )
+        with self.reading() as connection:
+            count: dict[str, int] = dict(connection.execute(counts).all())
+            status = {run_id: orjson.loads(data) for run_id, data in connection.execute(statuses)}
+            rows = connection.execute(sa.select(run).order_by(run.c.started_ns, run.c.id)).all()
+        return tuple(_entry(row, status[row.id], count.get(row.id, 0)) for row in rows)
+
+    def calibration(self, machine: object) -> dict[str, Any] | None:
+        """Return the newest calibration of `machine` (`environment.machine`) in brief, or None."""
+        table = schema.event
+        query = sa.select(table.c.data).where(table.c.kind == "calibration").order_by(table.c.id.desc())
+        with self.reading() as connection:
+            for data in connection.scalars(query):
+                found: dict[str, Any] = orjson.loads(data)
+                if found["machine"] == machine:
+                    return found
+        return None
+
+    def resolve(self, text: str) -> str:
+        """Return the id of the run that `text` means: an id, the start of one, or `last`."""
+        run = schema.run
+        newest = sa.select(run.c.id).order_by(run.c.started_ns.desc(), run.c.id.desc())
+        if text == "last":
+            query = newest.limit(1)
+        else:
+            query = newest.where(run.c.id.startswith(text, autoescape=True))
+        with self.reading() as connection:
+            found = list(connection.scalars(query))
+        if text in found or len(found) == 1:
+            return text if text in found else found[0]
+        if not found:
+            what = "the store has no run yet" if text == "last" else f"the store has no run {text!r}"
+            raise UsageError(what, remedy="`oscope runs` lists those there are")
+        raise UsageError(
+            f"{len(found)} runs begin with {text!r}", remedy=f"give more of the id, such as {found[0]}"
+        )
+
+    def plan(self, run_id: str) -> Plan:
+        """Return the plan of a run."""
+        query = sa.select(schema.run.c.plan).where(schema.run.c.id == run_id)
+        with self.reading() as connection:
+            return Plan.from_object(orjson.loads(connection.execute(query).scalar_one()))
+
+    def results(self, run_id: str, *, experiment: str | None = None, columns: Columns = "all") -> Results:
+        """Return what was measured in a run (an id, its start, or `last`), or in one experiment of it.
+
+        With `columns="metrics"` the covariates are left out, which takes half the time.
+        """
+        found = self.resolve(run_id)
+        with self.reading() as connection:
+            return load_results(connection, found, experiment, columns)
+
+    def _prepare(self) -> None:
+        """Make the tables, or check that those there are ours."""
+        version = self._version()
+        if version is None:
+            # Two programs may make them at the same moment; the one that comes second finds the work done.
+            with contextlib.suppress(sa.exc.IntegrityError), self._connection.begin():
+                self._make_tables()
+            version = self._version()
+        if version != schema.VERSION:
+            age = "newer" if version is not None and version > schema.VERSION else "older"
+            raise StoreError(
+                f"the store {self._where} has layout {version}, {age} than this oscope's {schema.VERSION}",
+                remedy="use the oscope that made it, or name another --store",
+            )
+
+    def _version(self) -> int | None:
+        """Return the version of the tables there are, or None where the database is empty."""
+        present = self._tables()
+        if schema.layout.name in present:
+            with self._connection.begin():
+                return self._connection.scalar(sa.select(schema.layout.c.version))
+        if present - {table.name for table in schema.metadata.sorted_tables}:
+            raise StoreError(f"{self._where} is a database of something else", remedy="name another --store")
+        return None
+
+    def _tables(self) -> set[str]:
+        with self._connection.begin():
+            return set(sa.inspect(self._connection).get_table_names())
+
+    def _make_tables(self) -> None:
+        for table in (schema.layout, *schema.metadata.sorted_tables):
+            self._connection.execute(CreateTable(table, if_not_exists=True))
+            for index in table.indexes:
+                self._connection.execute(CreateIndex(index, if_not_exists=True))
+        self._connection.execute(sa.insert(schema.layout), {"version": schema.VERSION})
+
+    def _add_events(self, run_id: str, happenings: Sequence[Happening]) -> None:
+        rows = [
+            {
+                "run_id": run_id,
+                "point_id": h.point_id,
+                "at_ns": time.time_ns(),
+                "kind": h.kind,
+                "data": _dump(h.data),
+            }
+            for h in happenings
+        ]
+        if rows:
+            self._connection.execute(sa.insert(schema.event), rows)
+
+
+def _named(place: str | Path | None) -> str | None:
+    return str(place) if place is not None else os.environ.get("OSCOPE_STORE") or None
+
+
+def _where(url: sa.URL, file: Path | None) -> str:
+    return str(file or url.render_as_string(hide_password=True))
+
+
+def _empty() -> sa.Engine:
+    """Return the engine of a database in memory, which stands for a store that is not there."""
+    return sa.create_engine("sqlite://")
+
+
+def _engine(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
+    """Return an engine for `url`; StoreError where this Python lacks its driver."""
+    try:
+        return connect(url, file, lock_limit_s)
+    except (sa.exc.ArgumentError, ImportError) as error:
+        raise StoreError(
+            f"there is no driver for {_where(url, file)} ({error})", remedy="pip install oscope[postgresql]"
+        ) from error
+
+
+def _dump(data: object) -> str:
+    return orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _entry(row: sa.Row[Any], status: str, samples: int) -> RunEntry:
+    plan = orjson.loads(row.plan)
+    return RunEntry(
+        id=row.id,
+        started=datetime.fromtimestamp(row.started_ns / 1e9, UTC),
+        status=status,
+        profile=plan["profile"],
+        place=plan["place"],
+        experiments=(*(e["name"] for e in plan["experiments"]), *plan.get("inspections", ())),
+        samples=samples,
+    )

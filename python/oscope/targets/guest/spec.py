@@ -1,0 +1,125 @@
+"""PointRunner what was asked for, by `--on` or by an experiment itself, into the guests that a plan holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oscope.model.clocks import Clock
+from oscope.model.errors import OscopeError, UsageError
+from oscope.model.experiment import Experiment, GuestSpec
+from oscope.model.factors import Profile
+from oscope.model.guest import CPUS, MEMORY_BYTES, Guest
+from oscope.targets import kernel
+from oscope.targets.target import LOCAL
+from oscope.trace.factor import TRACER
+
+GUEST = "guest"
+
+
+@dataclass(frozen=True)
+class Where:
+    """Where to measure, as asked for."""
+
+    on: str | None = None
+    """`local`, `guest`, `guest:KERNEL`; None: where each experiment says."""
+    clock: Clock | None = None
+    """None: `wall`, or what the experiment says."""
+    cpus: int | None = None
+    memory_bytes: int | None = None
+
+    def check(self) -> None:
+        """Raise UsageError where the parts contradict each other."""
+        place = (self.on or GUEST).partition(":")[0]
+        if place not in (LOCAL, GUEST) or (self.on or "").startswith(f"{LOCAL}:"):
+            raise UsageError(
+                f"--on {self.on}: there is no such place", remedy="give local, guest or guest:KERNEL"
+            )
+        if (self.on or "").startswith(f"{GUEST}:") and not (self.on or "").partition(":")[2]:
+            raise UsageError(f"--on {self.on} names no kernel", remedy="give guest, or guest:KERNEL")
+        if self.on == LOCAL:
+            given = {"--clock": self.clock, "--cpus": self.cpus, "--memory": self.memory_bytes}
+            for option, value in given.items():
+                if value is not None:
+                    raise UsageError(
+                        f"{option} is of a guest", remedy=f"leave out {option}, or add --on guest"
+                    )
+
+
+@dataclass(frozen=True)
+class Placed:
+    """The experiments that can be measured, the guests of those measured in one, and what is left out."""
+
+    experiments: tuple[Experiment, ...]
+    guests: Mapping[str, Guest]
+    left_out: tuple[str, ...]
+
+
+def place(
+    experiments: Sequence[Experiment], named: Collection[str], where: Where, profile: Profile
+) -> Placed:
+    """Find a guest for each experiment that is to be measured in one.
+
+    One that cannot be measured there, such as for want of a kernel, is left out, unless it is one of those
+    `named` or none is left: then what it wants is raised. Raises UsageError for what `where` has and no
+    experiment a use for.
+    """
+    where.check()
+    if not experiments and where.on not in (None, LOCAL):
+        raise UsageError("inspections are made on this machine", remedy=f"leave out --on {where.on}")
+    guests: dict[str, Guest] = {}
+    chosen: list[Experiment] = []
+    left_out: list[str] = []
+    for number, experiment in enumerate(experiments, 1):
+        try:
+            guest = _guest(experiment, where, profile)
+        except OscopeError as error:
+            if experiment.name in named or (number == len(experiments) and not chosen):
+                raise
+            left_out.append(f"{experiment.name} is left out: {error}")
+            continue
+        chosen.append(experiment)
+        if guest is not None:
+            guests[experiment.name] = guest
+    if where.on is None and not guests:
+        replace(where, on=LOCAL).check()
+    return Placed(tuple(chosen), guests, tuple(left_out))
+
+
+def resolve(text: str | None) -> str:
+    """Return how a plan names the kernel that `text` means: its id, or the path of another's image."""
+    found = kernel.find(text)
+    return str(found.image) if found.folder is None else found.id
+
+
+def _guest(experiment: Experiment, where: Where, profile: Profile) -> Guest | None:
+    wanted = experiment.guest
+    if where.on == LOCAL or (where.on is None and wanted is None):
+        return None
+    if TRACER.name in experiment.design(profile).factors:
+        raise UsageError(
+            f"{experiment.name}: a tracer of this machine sees nothing of a guest",
+            remedy="measure it with --on local",
+        )
+    text = (where.on or "").partition(":")[2] or (wanted.kernel if wanted else None)
+    clock = where.clock or (wanted.clock if wanted else "wall")
+    return make_guest(resolve(text), clock, where, wanted)
+
+
+def make_guest(kernel: str, clock: Clock, where: Where, wanted: GuestSpec | None) -> Guest:
+    """Return the guest with what `where` asks for, else an experiment, else the defaults.
+
+    An experiment wants CPUs for its own clock: there may be others by another. Raises UsageError for a guest
+    that cannot be.
+    """
+    cpus, memory = where.cpus, where.memory_bytes
+    if cpus is None and wanted is not None and wanted.clock == clock:
+        cpus = wanted.cpus
+    if memory is None and wanted is not None:
+        memory = wanted.memory_bytes
+    return Guest(
+        kernel,
+        clock,
+        CPUS[clock] if cpus is None else cpus,
+        MEMORY_BYTES if memory is None else memory,
+    )

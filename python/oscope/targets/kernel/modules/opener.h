@@ -1,0 +1,1 @@
+../../../../../kernel/modules/opener.h

@@ -1,0 +1,1 @@
+../../../../../kernel/modules/oscope_transfer.h

@@ -1,0 +1,180 @@
+"""One sending, or a receiving of one transfer after the other: the verb's events turned into results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from oscope.model.errors import OscopeError, ProbeError
+from oscope.model.interruption import Interruption
+from oscope.tools.transfer.events import Descriptor, Done, Event, Failure, Listening, Note, Peer, Progress
+from oscope.tools.transfer.verb import Verb
+
+STALL_S = 30.0
+"""Without progress for longer, the probe gives a transfer up."""
+CONNECT_LIMIT_S = 10.0
+PATIENCE_S = 600.0
+"""Beyond its own limits: what was moved before an interruption is read again, by both sides, in silence."""
+
+
+class Watcher(Protocol):
+    """Is told what happens meanwhile."""
+
+    def listening(self, address: str) -> None:
+        """Tell where senders may connect."""
+
+    def met(self, peer: str) -> None:
+        """Tell that a connection stands."""
+
+    def progress(self, progress: Progress) -> None:
+        """Tell how far the transfer is; at most ten times a second."""
+
+    def note(self, text: str) -> None:
+        """Tell something beside the data."""
+
+    def descriptor(self, descriptor: Descriptor) -> None:
+        """Tell of a page of a device's mapped area."""
+
+    def done(self, done: Done) -> None:
+        """Tell that a transfer is complete."""
+
+    def failed(self, error: OscopeError) -> None:
+        """Tell that a transfer failed and the next one is waited for."""
+
+
+@dataclass(frozen=True)
+class Common:
+    """What both sides may be asked for."""
+
+    method: str = "auto"
+    stall_s: float = STALL_S
+    device: str | None = None
+    """`fcntl` or `mmap`: through the kernel modules' devices."""
+    descriptors: bool = False
+
+    def words(self) -> list[str]:
+        """Return them as the verb's options."""
+        found = ["--method", self.method, "--stall", f"{self.stall_s:g}"]
+        if self.device is not None:
+            found += ["--device", self.device]
+        if self.descriptors:
+            found.append("--descriptors")
+        return found
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Files and folders, and where they go."""
+
+    files: Sequence[str]
+    address: str
+    digest: str = "blake3"
+    """`blake3`, `sha512`, `xxh3`, or `none` to verify nothing; with a device `sha512` or `none`."""
+    common: Common = Common()
+
+    def words(self) -> list[str]:
+        """Return the verb and its arguments."""
+        return ["send", *self.common.words(), "--digest", self.digest, "--", self.address, *self.files]
+
+
+@dataclass(frozen=True)
+class Receiving:
+    """Where files come from, and the folder they go into."""
+
+    into: str
+    listen: str
+    once: bool = False
+    verify: bool = True
+    common: Common = Common()
+
+    def words(self) -> list[str]:
+        """Return the verb and its arguments."""
+        found = ["receive", *self.common.words(), "--listen", self.listen, "--into", self.into]
+        found += ["--once"] if self.once else []
+        return found if self.verify else [*found, "--no-verify"]
+
+
+def send(sending: Sending, watcher: Watcher) -> Done:
+    """Send once and return what it took.
+
+    Raises UsageError where the request is wrong, OscopeError where the transfer failed or was interrupted,
+    ProbeError where the probe is lost.
+    """
+    done: Done | None = None
+    failure: Failure | None = None
+    with Verb(sending.words()) as verb, Interruption(verb.terminate):
+        verb.silence_limit_s = _silence_limit_s(sending.common)
+        for event in verb.events():
+            match event:
+                case Done():
+                    done = event
+                case Failure():
+                    failure = event
+                case _:
+                    _tell(event, watcher)
+        status = verb.wait()
+        words = verb.last_words()
+    if failure is not None:
+        raise failure.to_error()
+    if done is None or status != 0:
+        raise ProbeError(f"oscope-probe send ended with status {status} and without a result{words}")
+    watcher.done(done)
+    return done
+
+
+def receive(receiving: Receiving, watcher: Watcher) -> None:
+    """Receive once, or one transfer after the other until a SIGINT or SIGTERM.
+
+    Raises as `send` does; where several are received, only for what ends them all.
+    """
+    unheard: Failure | None = None
+    served = False
+    with Verb(receiving.words()) as verb, Interruption(verb.terminate):
+        for event in verb.events():
+            match event:
+                case Listening():
+                    served = True
+                    watcher.listening(event.address)
+                case Peer():
+                    # A receiver with a device listens nowhere; before it has met a sender, a failure ends it.
+                    served = True
+                    verb.silence_limit_s = _silence_limit_s(receiving.common)
+                    watcher.met(event.address)
+                case Done():
+                    verb.silence_limit_s = None
+                    watcher.done(event)
+                case Failure() if served and not receiving.once and not verb.terminated:
+                    verb.silence_limit_s = None
+                    watcher.failed(event.to_error())
+                case Failure():
+                    unheard = event
+                case _:
+                    _tell(event, watcher)
+        status = verb.wait()
+        words = verb.last_words()
+    if unheard is not None:
+        raise unheard.to_error()
+    if status != 0:
+        raise ProbeError(f"oscope-probe receive ended with status {status}{words}")
+
+
+def _tell(event: Event, watcher: Watcher) -> None:
+    match event:
+        case Peer():
+            watcher.met(event.address)
+        case Progress():
+            watcher.progress(event)
+        case Note():
+            watcher.note(event.text)
+        case Descriptor():
+            watcher.descriptor(event)
+        case Listening():
+            # A sender through a device listens: it is the document's master.
+            watcher.listening(event.address)
+        case _:
+            pass
+
+
+def _silence_limit_s(common: Common) -> float:
+    return common.stall_s + CONNECT_LIMIT_S + PATIENCE_S
