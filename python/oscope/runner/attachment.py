@@ -8,9 +8,9 @@ from typing import Any
 
 from oscope.model.errors import OscopeError
 from oscope.runner.recorder import PointState
+from oscope.trace import tracers
 from oscope.trace.factor import UNTRACED
 from oscope.trace.tracer import Tracer, Tracing
-from oscope.trace import tracers
 
 Found = tuple[PointState, Mapping[str, Any] | None, str | None]
 """A point, what was found of it, and what is to be told of that."""
