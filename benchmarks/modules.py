@@ -36,7 +36,7 @@ SEEDS = 1_000_003
 """Between those of two boots, so that none begins where another goes on."""
 BUILD_LIMIT_S = 7200.0
 BOOT = f"""
-from oscope.guest import command
+from oscope.targets.guest import command
 command.BOOT_LIMIT_S["tcg"] = {BOOT_LIMIT_S}
 from oscope.cli import main
 main()

@@ -184,9 +184,9 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
     }
     match session::serve(&instrument, &environment, &mut lines, &mut io::stdout())? {
         session::End::Over => Ok(()),
-        session::End::Renewal => {
+        session::End::Renewal(program) => {
             let unused = lines.take_unused();
-            Err(renewal::replace_process(&environment, &unused, wanted).into())
+            Err(renewal::replace_process(&environment, &unused, wanted, program).into())
         }
     }
 }

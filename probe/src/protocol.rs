@@ -1,5 +1,7 @@
 //! The wire, `oscope.probe/1`: requests read and events written, one JSON object a line (see `docs/architecture.md`).
 
+use std::path::{Path, PathBuf};
+
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -25,6 +27,7 @@ const FIELDS: [&str; 10] = [
 ];
 /// The only field of a line that asks for a fresh process.
 const RENEW: &str = "renew";
+const PROGRAM: &str = "program";
 /// Longest calibration target: ten minutes.
 const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
 
@@ -33,8 +36,9 @@ const LONGEST_MIN_TIME_NS: u64 = 600_000_000_000;
 pub enum Asked {
     /// A measurement.
     Request(Box<Request>),
-    /// `{"renew": true}`: a fresh process in the place of this one.
-    Renewal,
+    /// `{"renew": true}`: a fresh process in the place of this one, which executes the build of the probe at `"program"`, this one where that is left
+    /// out.
+    Renewal(Option<PathBuf>),
 }
 
 /// What is asked of the probe.
@@ -84,6 +88,17 @@ pub struct Refused {
     pub message: String,
 }
 
+/// The program of the renewal that is asked for; `None` if something else is.
+fn renewal(fields: &Map<String, Value>) -> Option<Option<PathBuf>> {
+    match (fields.len(), fields.get(RENEW)?, fields.get(PROGRAM)) {
+        (1, Value::Bool(true), None) => Some(None),
+        (2, Value::Bool(true), Some(Value::String(path))) if Path::new(path).is_absolute() => {
+            Some(Some(path.into()))
+        }
+        _ => None,
+    }
+}
+
 /// Read what one line asks for.
 ///
 /// # Errors
@@ -94,8 +109,8 @@ pub fn parse(line: &[u8]) -> Result<Asked, Refused> {
         field: None,
         message: format!("a request is one JSON object a line: {error}"),
     })?;
-    if fields.len() == 1 && fields.get(RENEW) == Some(&Value::Bool(true)) {
-        return Ok(Asked::Renewal);
+    if let Some(program) = renewal(&fields) {
+        return Ok(Asked::Renewal(program));
     }
     let id = fields.get("id").and_then(Value::as_u64);
     let read = from_fields(&mut fields).map(|request| Asked::Request(Box::new(request)));
@@ -235,6 +250,9 @@ pub enum Event {
         /// Whether it can be asked for a fresh process in its place; left out where not.
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         renews: bool,
+        /// Whether that process may execute another build of the probe; left out where not.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        renews_into: bool,
         /// The machine, as far as it can be known.
         environment: Value,
     },

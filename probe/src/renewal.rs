@@ -44,13 +44,18 @@ pub struct Left {
     pub unused_input: Vec<u8>,
 }
 
-/// Execute this program anew, with the same standard streams, as `oscope-probe run` that takes over `environment` and `unused_input`. Returns only
-/// where that fails.
-pub fn replace_process(environment: &Value, unused_input: &[u8], wanted: Wanted) -> Failure {
+/// Execute this program anew, or the build of the probe at `other`, with the same standard streams, as `oscope-probe run` that takes over
+/// `environment` and `unused_input`. Returns only where that fails.
+pub fn replace_process(
+    environment: &Value,
+    unused_input: &[u8],
+    wanted: Wanted,
+    other: Option<PathBuf>,
+) -> Failure {
     match prepare(environment, unused_input) {
         Ok(file) => {
             let clock = wanted.to_possible_value().expect("no clock is skipped");
-            let error = Command::new(program())
+            let error = Command::new(other.unwrap_or_else(program))
                 .args(["run", "--clock", clock.get_name(), "--renewed"])
                 .arg(file.as_raw_fd().to_string())
                 .exec();

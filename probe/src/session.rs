@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 
 use crate::cancel;
 use crate::clock::ClockKind;
@@ -16,12 +17,12 @@ use crate::registry;
 use crate::self_check::SelfCheck;
 
 /// Why a session ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
     /// The input ended, or a signal came.
     Over,
-    /// A fresh process was asked for, which is to go on with the input.
-    Renewal,
+    /// A fresh process was asked for, which is to go on with the input, and to execute this build of the probe; `None` is the same build.
+    Renewal(Option<PathBuf>),
 }
 
 /// Greet with what is known of this machine, and serve requests from `lines`, answering on `output`.
@@ -46,6 +47,7 @@ pub fn serve(
         probe: Probe::THIS,
         pid: std::process::id(),
         renews: instrument.clock.kind != ClockKind::Instructions,
+        renews_into: instrument.clock.kind != ClockKind::Instructions,
         environment: environment.clone(),
     });
     while sink.broken.is_none() {
@@ -57,7 +59,7 @@ pub fn serve(
         }
         match protocol::parse(&line) {
             Ok(Asked::Request(request)) => answer(&request, instrument, &mut sink),
-            Ok(Asked::Renewal) => return Ok(End::Renewal),
+            Ok(Asked::Renewal(program)) => return Ok(End::Renewal(program)),
             Err(refused) => sink.emit(refused.into()),
         }
     }

@@ -20,7 +20,14 @@ fn request(line: &[u8]) -> Result<Request, Refused> {
 
 #[test]
 fn a_fresh_process_is_asked_for_by_one_field() {
-    assert_eq!(parse(br#"{"renew": true}"#), Ok(Asked::Renewal));
+    assert_eq!(parse(br#"{"renew": true}"#), Ok(Asked::Renewal(None)));
+    assert_eq!(
+        parse(br#"{"renew": true, "program": "/opt/oscope-probe"}"#),
+        Ok(Asked::Renewal(Some("/opt/oscope-probe".into())))
+    );
+    // A name without a folder would be looked for along the search path.
+    let relative = refused(r#"{"renew": true, "program": "oscope-probe"}"#);
+    assert_eq!(relative.field.as_deref(), Some("program"));
     assert_eq!(
         refused(r#"{"renew": false}"#).field.as_deref(),
         Some("renew")
@@ -140,6 +147,7 @@ fn events() -> Vec<(&'static str, Vec<Event>)> {
         },
         pid: 123,
         renews: false,
+        renews_into: false,
         environment,
     };
     let slow = Sample {

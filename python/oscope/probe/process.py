@@ -101,12 +101,15 @@ class Probe(Child):
             if ended and not answered:
                 raise self._death()
 
-    def begin_renewal(self) -> None:
+    def begin_renewal(self, program: Path | None = None) -> None:
         """Have the process give back what it has, and a fresh one take its place; ProbeError if it is gone.
 
-        Only where `hello.renews`, and between requests; `finish_renewal` before the next request.
+        Only where `hello.renews`, and between requests; `finish_renewal` before the next request. The fresh
+        process executes `program`, another build of the probe, only where `hello.renews_into`; None: the
+        same.
         """
-        self._send(b'{"renew": true}\n')
+        asked = {"renew": True} if program is None else {"renew": True, "program": str(program.absolute())}
+        self._send(orjson.dumps(asked) + b"\n")
 
     def finish_renewal(self) -> None:
         """Have the fresh process get ready, and wait for its greeting; ProbeError where none comes."""

@@ -21,6 +21,8 @@ class Hello:
     environment: Mapping[str, Any]
     renews: bool = False
     """Whether the probe can put a fresh process in its place."""
+    renews_into: bool = False
+    """Whether that process may execute another build of the probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,7 @@ def _hello(data: Mapping[str, Any]) -> Hello:
         _whole(data, "pid"),
         _object(data, "environment"),
         renews=data.get("renews") is True,
+        renews_into=data.get("renews_into") is True,
     )
 
 

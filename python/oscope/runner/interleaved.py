@@ -24,6 +24,7 @@ from oscope.planning.schedule import Pass, passes
 from oscope.probe.locate import find_probe
 from oscope.runner.duet import Duet, DuetSide, check_duet
 from oscope.runner.duet_cpus import Cpus, DuetPlacement
+from oscope.runner.exchange import Exchange
 from oscope.runner.execution import Outcome, begin, check_places, finish, make_turns, recording_failure
 from oscope.runner.injection.during import Disturbing
 from oscope.runner.point_runner import PointRunner
@@ -135,12 +136,15 @@ def _measure(
 ) -> None:
     """Measure all blocks of an experiment on all sides, or those begun before the deadline."""
     blocks = experiments[0].blocks
+    exchange = Exchange(sides)
     for block in itertools.count() if blocks is None else range(blocks):
         if block and time.monotonic() >= deadline:
             break
         together = zip(
             *(passes(plan, each, [block]) for plan, each in zip(plans, experiments, strict=True)), strict=True
         )
+        if duet is None:
+            exchange.draw([plans[0].seed, block])
         # The first that is interrupted is the last.
         if not all(
             duet.take(ones[0], experiments, [plans[0].seed, block, number])
@@ -149,6 +153,7 @@ def _measure(
             for number, ones in enumerate(together)
         ):
             break
+        exchange.carry_out()
     for turns in sides:
         turns.end()
 

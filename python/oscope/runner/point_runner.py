@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,17 @@ _MOST_FAILED_BOOTS = 3
 """In a row: the guest is taken for one that does not boot, and each try may take a minute."""
 
 
+@dataclass(frozen=True)
+class Held:
+    """The process of a runner between two passes, which another runner may go on with."""
+
+    probe: Probe | None
+    renewing: bool
+    """Whether a fresh process is taking its place."""
+    program: Path
+    """What it executes, or will."""
+
+
 class PointRunner:
     """A chain of probe processes, one at a time, and the run that they measure for."""
 
@@ -53,6 +65,9 @@ class PointRunner:
         """Whether a fresh process is taking the place of the one that measured the last pass."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
+        self._program = path
+        self.successor = path
+        """The program of the process that takes the next fresh one's place (see `hand_over`)."""
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self._requests = secrets.randbelow(_MOST_NUMBERS)
@@ -220,6 +235,7 @@ class PointRunner:
         if (error := self._finish_renewal()) is not None:
             self._stop_renewing(error)
         if self._probe is None:
+            self._program = self.path
             try:
                 self._probe = self._place.start(self._hold)
             except BaseException:
@@ -252,8 +268,10 @@ class PointRunner:
         if not can or self._attachment.tracing:
             self.end_process()
             return
+        other = self.successor if self.successor != self._program else None
+        self._program = self.successor
         try:
-            self._local.begin_renewal(probe)
+            self._local.begin_renewal(probe, other)
         except ProbeError as error:
             if self.interrupted:
                 self._kill_process()
@@ -261,6 +279,25 @@ class PointRunner:
                 self._stop_renewing(error)
         else:
             self._renewing = True
+
+    def can_hand_over(self, programs: Collection[Path]) -> bool:
+        """Say whether its process can measure for a runner of any of these programs in the next block."""
+        probe = self._probe
+        if probe is None or self._place is not self._local or self._attachment.tracing:
+            return False
+        return (
+            self._may_renew and probe.hello.renews and ({*programs} == {self.path} or probe.hello.renews_into)
+        )
+
+    def hand_over(self) -> Held:
+        """Let go of the process, for another runner to go on with."""
+        held = Held(self._probe, self._renewing, self._program)
+        self._probe, self._renewing = None, False
+        return held
+
+    def go_on_with(self, held: Held) -> None:
+        """Measure with the process that another runner has let go of."""
+        self._probe, self._renewing, self._program = held.probe, held.renewing, held.program
 
     def _stop_renewing(self, error: ProbeError) -> None:
         if self.interrupted:

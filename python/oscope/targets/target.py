@@ -50,10 +50,13 @@ class Local:
         with self._placement.starting():
             return Probe([self._path, "run"], begun=begun)
 
-    def begin_renewal(self, probe: Probe) -> None:
-        """Begin to put a fresh process in the probe's place, on all CPUs again. Raises ProbeError."""
+    def begin_renewal(self, probe: Probe, program: Path | None = None) -> None:
+        """Begin to put a fresh process in the probe's place, on all CPUs again. Raises ProbeError.
+
+        It executes `program`; None: the same again.
+        """
         self._placement.release(probe.pid)
-        probe.begin_renewal()
+        probe.begin_renewal(program)
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""
