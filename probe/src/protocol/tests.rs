@@ -14,7 +14,7 @@ fn refused(line: &str) -> Refused {
 fn request(line: &[u8]) -> Result<Request, Refused> {
     parse(line).map(|asked| match asked {
         Asked::Request(request) => *request,
-        Asked::Renewal => panic!("no request"),
+        Asked::Renewal(_) => panic!("no request"),
     })
 }
 
