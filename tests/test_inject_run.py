@@ -96,7 +96,7 @@ def test_a_disturbed_run_says_so_wherever_it_is_shown(command: CommandLine, tmp_
     assert injection["causes"] == ["hog"]
     assert injection["injector"]["places"][0]["cause"] == "hog"
     jsonschema = pytest.importorskip("jsonschema")
-    schema = json.loads((Path(record.__file__).parent / "record.schema.json").read_text())
+    schema = json.loads((Path(record.__file__).parent.parent / "record.schema.json").read_text())
     jsonschema.validate(json.loads(file.read_text()), schema)
 
 
