@@ -74,7 +74,9 @@ class Measured:
     group: str
     """Sides of one group were interleaved; a separate run has none."""
     effect: float
-    """By which share its iterations were slowed down."""
+    """By which share its iterations were to be slowed down."""
+    slower: float
+    """By which share of the group's first side they were: that side may be faster than the pilot run was."""
     better: str
     median: float
     blocks: int
@@ -135,8 +137,13 @@ def _note(write: Callable[[str], object], kind: str, name: str, runs: Sequence[s
 
 
 def _iteration_ns(store: Store, subject: str) -> float:
-    """Return the time of one iteration of the measured region, by a run of five seconds."""
+    """Return the time of one iteration of a subject, by a run of five seconds."""
     (found,) = store.results(execute(planned(subject, 1, 5.0), store).run_id, columns="metrics").experiments
+    return iteration_ns(found)
+
+
+def iteration_ns(found: ExperimentResults) -> float:
+    """Return the time of one iteration of the measured region: the median of the samples."""
     point = found.points[0]
     ticks = float(np.median((point.raw - point.correction) / point.iterations))
     return ticks * 1e9 / float(found.environment["clock"]["hz"])
@@ -150,8 +157,12 @@ def pack(place: Path, target: Path) -> None:
         for line in _log_of(place).read_text().splitlines():
             entry = json.loads(line)
             group = entry["ids"][0] if entry["kind"] == "paired" else ""
+            first_ns = 1.0
             for run_id, effect in zip(entry["ids"], EFFECTS, strict=False):
                 (found,) = store.results(run_id, columns="metrics").experiments
+                if run_id == entry["ids"][0]:
+                    first_ns = iteration_ns(found)
+                delay_ns = float((found.settings.get("injection") or {}).get("delay_ns", 0.0))
                 column = found.metrics[found.headline]
                 medians = block_values(found.points[0], column)
                 whole = float(np.nanmedian(medians))
@@ -159,7 +170,17 @@ def pack(place: Path, target: Path) -> None:
                     np.clip(np.round(np.log(medians / whole) / STEP), -32767, 32767).astype(np.int16)
                 )
                 name = entry["name"].replace("read4k", "read 4K")
-                runs.append(Measured(name, group, effect, str(column.better), whole, len(medians)))
+                runs.append(
+                    Measured(
+                        name,
+                        group,
+                        effect,
+                        delay_ns / first_ns,
+                        str(column.better),
+                        whole,
+                        len(medians),
+                    )
+                )
     with target.open("wb") as file:
         np.savez_compressed(
             file, values=np.concatenate(values), runs=np.array(json.dumps([asdict(run) for run in runs]))
@@ -246,7 +267,7 @@ def judge_interleaved(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Ite
     for sides in groups.values():
         first, a = sides[0]
         for run, b in sides[1:]:
-            truth = 1 + run.effect if run.better == "less" else 1 / (1 + run.effect)
+            truth = 1 + run.slower if run.better == "less" else 1 / (1 + run.slower)
             verdicts, _ = judge(a, b)
             for method in METHODS:
                 tally, verdict = tallies[run.subject, run.effect, method], verdicts[method]
