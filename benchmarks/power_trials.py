@@ -56,6 +56,7 @@ EFFECTS = (0.0, 0.0, 0.01, 0.003)
 REPS = 5
 SEPARATE_EVERY = 4
 SEPARATE_S = 10.0
+PILOT_S = 5.0
 MOST_BLOCKS = 4000
 LAGS = (1, 2, 3)
 """A separate run is held against the ones that follow it so closely."""
@@ -137,8 +138,10 @@ def _note(write: Callable[[str], object], kind: str, name: str, runs: Sequence[s
 
 
 def _iteration_ns(store: Store, subject: str) -> float:
-    """Return the time of one iteration of a subject, by a run of five seconds."""
-    (found,) = store.results(execute(planned(subject, 1, 5.0), store).run_id, columns="metrics").experiments
+    """Return the time of one iteration of a subject, by a run of some seconds."""
+    (found,) = store.results(
+        execute(planned(subject, 1, PILOT_S), store).run_id, columns="metrics"
+    ).experiments
     return iteration_ns(found)
 
 
@@ -295,6 +298,8 @@ def judge_separate(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Iterat
             classes[run.subject].append(results)
     total = Tally()
     for subject, own in classes.items():
+        if len(own) < 2:
+            continue
         medians = np.log([np.median(each.points[0].metrics["value"]) for each in own])
         deviation = float(medians.std(ddof=1))
         pairs = [(own[i], own[i + lag]) for lag in LAGS for i in range(len(own) - lag)]
