@@ -119,6 +119,7 @@ fn a_renewed_probe_is_a_fresh_process_that_greets_with_what_it_found() {
     let mut probe = Probe::start();
     let request = json!({"id": 1, "workload": "null", "min_time_ns": 1000});
     assert_eq!(probe.hello["renews"], true);
+    assert_eq!(probe.hello["renews_into"], true);
     let (mut before, mut places) = (probe.hello.clone(), vec![placement(&probe.hello["pid"])]);
     for _ in 0..3 {
         assert_eq!(probe.ask(&request).last().unwrap()["event"], "done");
