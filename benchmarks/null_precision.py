@@ -86,7 +86,7 @@ class End:
 
 
 @dataclass(frozen=True)
-class GateRow:
+class Judged:
     """What came of the runs of a scenario. Shares have their 95 % intervals."""
 
     scenario: Scenario
@@ -159,12 +159,12 @@ def share(found: Sequence[bool]) -> Share:
     return rate.share, *rate.interval
 
 
-def judged(simulations: int, seed: int, scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[GateRow]:
+def judged(simulations: int, seed: int, scenarios: Sequence[Scenario] = SCENARIOS) -> Iterator[Judged]:
     """Simulate every scenario."""
     for scenario in scenarios:
         ends = list(ended(scenario, simulations, seed))
         blocks = round(float(np.median([end.blocks for end in ends])))
-        yield GateRow(
+        yield Judged(
             scenario,
             stopped=share([end.covers for end in ends]),
             fixed=share(list(fixed(scenario.run, blocks, simulations, seed + 1))),

@@ -1,6 +1,6 @@
 """Transfers beside iperf3, socat, scp and tar, the cost of verification, and what is left after faults.
 
-GateRow is `oscope transfer` as people run it, into an ordinary memory file system, whose pages are of 4 KiB:
+Judged is `oscope transfer` as people run it, into an ordinary memory file system, whose pages are of 4 KiB:
 every command is timed from its start until both its sides have ended, two starts of Python among them. Told
 beside that: the engine alone (oscope-probe), what both sides report themselves, which leaves out how long
 programs take to start, a memory file system of huge pages, and how fast one process writes new pages there,

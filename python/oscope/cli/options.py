@@ -56,7 +56,7 @@ def part(arguments: Sequence[str]) -> tuple[Settings, list[str]]:
 
 
 class WholeNumber:
-    """PointRunner what was typed into a whole number of a range."""
+    """Turns what was typed into a whole number of a range."""
 
     def __init__(self, option: str, least: int | None, most: int) -> None:
         self.option = option

@@ -55,7 +55,7 @@ class Output:
 
 
 class OutputParser:
-    """PointRunner what was typed into what is written, once it is known that it can be written."""
+    """Turns what was typed into what is written, once it is known that it can be written."""
 
     def __init__(self, option: str, parse: Callable[[str], object]) -> None:
         self.option = option

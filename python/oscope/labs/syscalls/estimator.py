@@ -50,12 +50,12 @@ def _answer(rows: Sequence[Sequence[str]]) -> str:
     if not judged:
         return f"Too few samples to judge the shape: {FEWEST_FOR_SHAPE} of a point are needed."
     if len(judged) == 1:
-        return f"GateRow by its shape, “{judged[0][0]}” is best told by the {judged[0][-2]}."
+        return f"Judged by its shape, “{judged[0][0]}” is best told by the {judged[0][-2]}."
     (first, most), *others = Counter(row[-2] for row in judged).most_common()
     if not others:
-        return f"GateRow by its shape, each of {len(judged)} distributions is best told by the {first}."
+        return f"Judged by its shape, each of {len(judged)} distributions is best told by the {first}."
     told = [f"the {first} in {most}", *(f"the {name} in {number}" for name, number in others)]
-    return f"GateRow by the shape of {len(judged)} distributions, what stands for the cost is {listed(told)}."
+    return f"Judged by the shape of {len(judged)} distributions, what stands for the cost is {listed(told)}."
 
 
 def _row(

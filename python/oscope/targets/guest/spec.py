@@ -1,4 +1,4 @@
-"""PointRunner what was asked for, by `--on` or by an experiment itself, into the guests that a plan holds."""
+"""Turns what was asked for, by `--on` or by an experiment itself, into the guests that a plan holds."""
 
 from __future__ import annotations
 
