@@ -34,7 +34,12 @@ class SshServer:
     def __init__(self, folder: Path) -> None:
         """Make keys and settings in `folder`, which has to be empty."""
         self.folder = folder
-        self.port = free_port()
+        # Bound but never listening, with SO_REUSEADDR as sshd's own socket: nobody else is given the port
+        # while the server is stopped.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind((HOST, 0))
+        self.port: int = self._reserved.getsockname()[1]
         self.config = folder / "ssh_config"
         """Settings for ssh, scp and sshfs (`-F`), under the host name ALIAS."""
         self._settings = folder / "sshd_config"

@@ -24,6 +24,7 @@ with socket.create_server(("10.0.2.1", 7000)) as server:
     server.settimeout(120)
     taken, peer = server.accept()
     print(peer[0], sum(iter(lambda: len(taken.recv(1 << 16)), 0)))
+    taken.close()
 """
 CONNECT = """
 import socket, time
@@ -38,6 +39,9 @@ while True:
             raise
         time.sleep(0.1)
 taken.sendall(bytes(300000))
+# A guest is switched off when its command ends, with what its kernel has not sent yet.
+taken.shutdown(socket.SHUT_WR)
+taken.recv(1)
 print("sent")
 """
 PYTHON = ("python3", "-ISc")

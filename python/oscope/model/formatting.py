@@ -28,6 +28,8 @@ FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
 UNBOUNDED = 1e6
 """A ratio that may be larger has no upper bound worth writing."""
+FAR = 1e9
+"""End of an interval from which on it is written as a power of ten."""
 MISSING = "–"
 """Stands where a number could not be had."""
 
@@ -103,8 +105,19 @@ class Scale:
         return _grouped(rounded)
 
     def span(self, interval: tuple[float, float] | None) -> str:
-        """Return the ends of an interval, `97.9 to 98.4`; `MISSING` where there is none."""
-        return MISSING if interval is None else f"{self.text(interval[0])} to {self.text(interval[1])}"
+        """Return the ends of an interval, `97.9 to 98.4`; `MISSING` where there is none.
+
+        An end of ten digits that is not known to its last one is written as a power, `0 to 4.0e9`: two
+        processes of one sample each may give such an interval.
+        """
+        if interval is None:
+            return MISSING
+        return " to ".join(
+            f"{end / self.factor:.1e}".replace("e+0", "e").replace("e+", "e")
+            if self.decimals < 0 and abs(end / self.factor) >= FAR
+            else self.text(end)
+            for end in interval
+        )
 
     def with_unit(self, value: float | None) -> str:
         """Return the figure with its unit."""

@@ -104,10 +104,8 @@ def columns(results: Analysed, found: Sequence[Side], points: Sequence[dict[str,
             if summary is None or scale is None:
                 row += [MISSING, MISSING]
                 continue
-            text = row_scale(scale, summary).text
-            low, high = summary.ci95 or (None, None)
-            told = low is not None and doubt(summary) is not None
-            row += [text(summary.median), f"{text(low)} to {text(high)}" if told else MISSING]
+            own = row_scale(scale, summary)
+            row += [own.text(summary.median), MISSING if doubt(summary) is None else own.span(summary.ci95)]
     return rows
 
 

@@ -145,10 +145,10 @@ def _table(precious: ExperimentResults, unit: str, rows: list[Row]) -> Table:
     guest = precious.environment.get("guest") or {}
     lines = []
     for row in rows:
-        text = row_scale(scale, row.summary).text
-        low, high = row.summary.ci95 or (None, None)
+        own_scale = row_scale(scale, row.summary)
+        text = own_scale.text
         own = [text(row.summary.mean), text(row.summary.median)]
-        own += [MISSING if low is None else f"{text(low)} to {text(high)}", text(row.summary.std)]
+        own += [own_scale.span(row.summary.ci95), text(row.summary.std)]
         cited = row.document
         theirs = [] if cited is None else [cited.mean, cited.median, cited.deviation]
         lines.append(

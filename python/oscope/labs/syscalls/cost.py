@@ -155,12 +155,8 @@ def _row(results: Analysed, experiment: ExperimentResults, call: str, scale: Sca
 
 
 def _cells(summary: Summary, column: Scale) -> list[str]:
-    text = row_scale(column, summary).text
-    low, high = summary.ci95 or (None, None)
-    return [
-        text(summary.median),
-        MISSING if low is None or doubt(summary) is None else f"{text(low)} to {text(high)}",
-    ]
+    own = row_scale(column, summary)
+    return [own.text(summary.median), MISSING if doubt(summary) is None else own.span(summary.ci95)]
 
 
 def _figure(results: Analysed, experiment: ExperimentResults, calls: list[str]) -> list[Figure]:

@@ -143,10 +143,15 @@ def _unmeasured(name: str) -> list[str]:
 
 
 def _own(summary: Summary, column: Scale) -> list[str]:
-    text = row_scale(column, summary).text
-    low, high = summary.ci95 or (None, None)
-    interval = MISSING if low is None else f"{text(low)} to {text(high)}"
-    return [format_count(summary.n), text(summary.mean), text(summary.median), interval, text(summary.std)]
+    own = row_scale(column, summary)
+    text = own.text
+    return [
+        format_count(summary.n),
+        text(summary.mean),
+        text(summary.median),
+        own.span(summary.ci95),
+        text(summary.std),
+    ]
 
 
 def _iterations(columns: list[Found | None], unit: str) -> Table:
