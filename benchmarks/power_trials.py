@@ -36,6 +36,7 @@ from oscope.runner.injection.during import Disturbing
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
 from oscope.statistics import compare_results
+from oscope.statistics.core_clock import CORE_LOADS, core_loads
 from oscope.statistics.rate import Rate
 from oscope.statistics.sides import measure as measure_sides
 from oscope.storage.store import Store
@@ -81,6 +82,8 @@ class Measured:
     better: str
     median: float
     blocks: int
+    core_loads_ns: float | None = None
+    """Median time of the loads that tell the core's speed; files from before they were taken have none."""
 
 
 def planned(subject: str, seed: int, seconds: float) -> Plan:
@@ -182,6 +185,7 @@ def pack(place: Path, target: Path) -> None:
                         str(column.better),
                         whole,
                         len(medians),
+                        loads if np.isfinite(loads := core_loads(found.points[0])) else None,
                     )
                 )
     with target.open("wb") as file:
@@ -233,7 +237,7 @@ def _results(
         iterations=np.ones(count, dtype=np.int64),
         correction=np.zeros(count),
         metrics={"value": medians},
-        covariates={},
+        covariates={} if run.core_loads_ns is None else {CORE_LOADS: np.full(count, run.core_loads_ns)},
     )
     return ExperimentResults(
         run_id,

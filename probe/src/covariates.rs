@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use crate::affinity;
 use crate::clock::reading::{self, current_cpu};
 use crate::counters::Counters;
-use canary::Canary;
+use canary::{Canary, core_loads};
 use descriptions::DESCRIPTIONS;
 use sources::Sources;
 
@@ -49,6 +49,7 @@ pub struct Covariates<'a> {
     sources: Sources,
     counters: &'a Counters,
     canary: Option<&'a Canary>,
+    core_loads_ns: Option<u64>,
     memory_wait_ns: Option<u64>,
     before: Option<Snapshot>,
 }
@@ -80,6 +81,7 @@ impl<'a> Covariates<'a> {
             sources,
             counters,
             canary,
+            core_loads_ns: None,
             memory_wait_ns: None,
             before: None,
         }
@@ -87,6 +89,7 @@ impl<'a> Covariates<'a> {
 
     /// Take the state before a repetition; the hardware counters are switched on last.
     pub fn before(&mut self) {
+        self.core_loads_ns = self.canary.is_some().then(core_loads);
         self.memory_wait_ns = self.canary.map(Canary::walk);
         let mut snapshot = Snapshot::default();
         self.read_tables(&mut snapshot);
@@ -113,6 +116,7 @@ impl<'a> Covariates<'a> {
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), json!(value))),
         );
+        values.insert("core_loads_ns".to_owned(), json!(self.core_loads_ns));
         values.insert("memory_wait_ns".to_owned(), json!(self.memory_wait_ns));
         values.insert("frequency_khz".to_owned(), json!(self.sources.frequency()));
         values.extend(

@@ -1,7 +1,12 @@
 //! What the covariates are called, counted in and mean.
 
 /// Name, unit and meaning of every covariate.
-pub const DESCRIPTIONS: [(&str, &str, &str); 28] = [
+pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
+    (
+        "core_loads_ns",
+        "ns",
+        "Time of 4096 dependent loads from the core's first cache, right before the repetition: the duration of the core's cycle, where no counter tells it; null where instructions are counted.",
+    ),
     (
         "counted_ns",
         "ns",

@@ -127,7 +127,7 @@ def attribute(
     """Attribute the variation of `values`, in the order taken, to covariates, processes and drift.
 
     Drift is looked at only with `started_ns`; `duration_ns` is how long each repetition took in all (see
-    `oscope.statistics.candidates`). `MEASURED_TIME`, constant and mostly missing covariates are left out;
+    `oscope.statistics.candidates`). `NO_CAUSES`, constant and mostly missing covariates are left out;
     more than `MOST_SAMPLES` are thinned evenly. Equal input gives equal output. Of a rate, such as a
     throughput, the reciprocal is explained, since delays add to the time; directions are still the rate's.
     """

@@ -15,6 +15,7 @@ import numpy as np
 import scipy
 
 from oscope.model.samples import Floats
+from oscope.statistics.core_clock import CORE_LOADS
 
 COUNTED = "counted_ns"
 """For how long the counts of a CPU or of the machine were taken; records of older probes do not tell."""
@@ -22,6 +23,8 @@ MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles", COUNTED})
 """The repetition's own time by another clock: it rises with the metric by definition and is no cause.
 
 It does tell where the rest was spent that no cause explains: on the CPU, in what is measured, or not."""
+NO_CAUSES = MEASURED_TIME | {CORE_LOADS}
+"""What is left out: how long a load takes that waits for nobody is slowed down by the same causes."""
 INJECTED = "injected_ns"
 """What a run was disturbed by on purpose (see `oscope.runner.injection`): the truth, which is to be found."""
 
@@ -100,9 +103,7 @@ def candidates(
     The rates need `duration_ns`, the averages `started_ns`, which is itself the candidate `drift`.
     """
     found = {
-        name: [column]
-        for name, column in covariates.items()
-        if name not in MEASURED_TIME and name != INJECTED
+        name: [column] for name, column in covariates.items() if name not in NO_CAUSES and name != INJECTED
     }
     if duration_ns is not None:
         time = counted_time_ns(covariates, duration_ns)

@@ -15,23 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-
-import numpy as np
 
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level
-from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import carryover, effect
 from oscope.statistics.compared import Answer, ComparedMetric
+from oscope.statistics.earlier import EarlierPoints, EarlierRuns
 from oscope.statistics.estimating import Result, estimate_difference
 from oscope.statistics.interrupt_filter import Tallies, undisturbed
 from oscope.statistics.machines import label
 from oscope.statistics.multiplicity import correct, quantity
-from oscope.statistics.pairing import Match, interleaved, is_alike, match_points, refuse_unlike
+from oscope.statistics.pairing import Match, interleaved, match_points, refuse_unlike
 from oscope.statistics.quantiles import TailDifference, correct_tails, tail_differences
 from oscope.statistics.sides import measure
-from oscope.statistics.wording import sentence, separate_runs, tail_sentence
+from oscope.statistics.wording import core_speeds, sentence, separate_runs, tail_sentence
 
 THRESHOLD = 0.01
 
@@ -60,12 +58,12 @@ class Comparison:
         return (*lines, *tails, *(f"note: {caveat}" for caveat in self.caveats))
 
 
-Known = Callable[[Match, Column, float], Floats]
-"""Returns a quantile of a metric at a point in earlier runs; 0.5 is the median."""
+Known = Callable[[PointSamples, Column], EarlierPoints]
+"""Returns what earlier runs have of a metric at a point of A."""
 
 
-def _nothing_known(_: Match, __: Column, ___: float) -> Floats:
-    return np.zeros(0)
+def _nothing_known(_: PointSamples, __: Column) -> EarlierPoints:
+    return EarlierPoints()
 
 
 def compare_results(
@@ -94,7 +92,6 @@ def compare_results(
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
     sides, told = (label(a), label(b)), [*caveats, *missing]
-    known = partial(_earlier_quantiles, a, _comparable_runs(a, b, earlier))
     found = _compare(
         matches,
         metrics,
@@ -103,7 +100,7 @@ def compare_results(
         told,
         same_run=paired,
         headline=a.headline,
-        known=known,
+        known=EarlierRuns.of(a, b, earlier).points,
         beside=beside,
         command=_interleaved_command(a),
     )
@@ -159,27 +156,6 @@ def _interleaved_command(a: ExperimentResults) -> str:
     return f"oscope ab PROBE_A PROBE_B {a.experiment}"
 
 
-def _comparable_runs(
-    a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]
-) -> list[ExperimentResults]:
-    """Return the runs that may be compared with A without more ado, but A and B themselves."""
-    return [run for run in runs if run.run_id not in {a.run_id, b.run_id} and is_alike(a, run)]
-
-
-def _earlier_quantiles(
-    a: ExperimentResults, earlier: Sequence[ExperimentResults], match: Match, metric: Column, quantile: float
-) -> Floats:
-    """Return a quantile of a point in earlier runs."""
-    found = []
-    for run in earlier:
-        key = a.key(match.a, run)
-        point = next((point for point in run.points if run.key(point, a) == key), None)
-        values = point.metrics.get(metric.name) if point is not None else None
-        if values is not None and np.isfinite(values).any():
-            found.append(float(np.nanquantile(values, quantile)))
-    return np.array(found)
-
-
 def _comparable(results: ExperimentResults) -> list[Column]:
     """Return the metrics of which more or less is better; the others say what was done or found."""
     return [column for column in results.metrics.values() if column.better is not None]
@@ -201,6 +177,7 @@ def _compare(
     if not threshold > 0:
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
     results, tests, notes, tallies = [], [], dict.fromkeys(caveats), Tallies()
+    known_points = []
     for number, match in enumerate(matches):
         for metric in metrics:
             (a, told_a), (b, told_b) = undisturbed(metric, match.a, match.b)
@@ -209,10 +186,10 @@ def _compare(
                 notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
                 continue
             kept = replace(match, a=a, b=b)
-            result, said = estimate_difference(
-                kept, metric, sides, known(match, metric, 0.5), same_run=same_run
-            )
+            earlier = known(match.a, metric)
+            result, said = estimate_difference(kept, metric, sides, earlier, same_run=same_run)
             results.append(result)
+            known_points.append(earlier)
             tests.append((number, quantity(metric.name)))
             notes.update(dict.fromkeys(said))
             tallies.add(metric.name, told_a, told_b)
@@ -221,7 +198,7 @@ def _compare(
             "nothing to compare", remedy="both sides need values of the same metric at the same point"
         )
     notes.update(dict.fromkeys(tallies.notes))
-    notes.update(dict.fromkeys(separate_runs(results, command)))
+    notes.update(dict.fromkeys((*separate_runs(results, command), *core_speeds(results))))
     first = [quantity(result.metric.name) == quantity(headline) for result in results]
     corrected = correct([result.estimate.p for result in results], tests, first, beside)
     families = {own: len({test for test, of in zip(tests, first, strict=True) if of == own}) for own in first}
@@ -229,23 +206,23 @@ def _compare(
         _row(result, float(p), threshold, families[own] + (beside if own else 0))
         for result, p, own in zip(results, corrected, first, strict=True)
     )
-    return Comparison(rows, tuple(notes), threshold, *labels, tails=_tails(results, rows, headline, known))
+    tails = _tails(results, rows, headline, known_points)
+    return Comparison(rows, tuple(notes), threshold, *labels, tails=tails)
 
 
 def _tails(
-    results: Sequence[Result], rows: Sequence[ComparedMetric], headline: str, known: Known
+    results: Sequence[Result],
+    rows: Sequence[ComparedMetric],
+    headline: str,
+    known: Sequence[EarlierPoints],
 ) -> tuple[TailDifference, ...]:
     """Judge the slow tail of the headline at every point."""
     return correct_tails(
         [
             tail
-            for result, row in zip(results, rows, strict=True)
+            for result, row, earlier in zip(results, rows, known, strict=True)
             if row.metric == headline
-            for tail in tail_differences(
-                result,
-                partial(known, result.match, result.metric),
-                medians_differ=row.different == "yes",
-            )
+            for tail in tail_differences(result, earlier.quantile, medians_differ=row.different == "yes")
         ]
     )
 

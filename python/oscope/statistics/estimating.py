@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from oscope.model import clocks
 from oscope.model.samples import Column, Floats, PointSamples
 from oscope.statistics import between_runs, effect, interval, replication
 from oscope.statistics.between_runs import Spread
+from oscope.statistics.core_clock import Explained, core_loads, explain
+from oscope.statistics.earlier import EarlierPoints
 from oscope.statistics.effect import Estimate, Median
 from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
 from oscope.statistics.pairing import Match
@@ -41,6 +43,8 @@ class Result:
     constant: Constant | None
     between: Spread
     """How much runs differ, where that counts."""
+    explained: Explained | None = None
+    """What the speed of the core explains between separate runs, and the estimate leaves out."""
 
     @property
     def contradicts(self) -> bool:
@@ -62,12 +66,18 @@ class Result:
 
 
 def estimate_difference(
-    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], known: Floats, *, same_run: bool
+    match: Match,
+    metric: Column,
+    sides: tuple[Measured, Measured, bool],
+    earlier: EarlierPoints,
+    *,
+    same_run: bool,
 ) -> tuple[Result, list[str]]:
     """Estimate a row's difference by the method that its replication allows, with its caveats."""
     a, b, logarithmic = sides
     alone = [side for side in (a, b) if side.level == "repetition"]
     caveats, between = [*_caveats(a, b)], between_runs.NONE
+    explained: Explained | None = None
     paired = same_run and len(np.intersect1d(a.unit, b.unit)) >= 2
     constant, step, base = find_constant(a, b, metric, paired=paired), step_of(match, metric), a.value
     if logarithmic and clocks.counted(metric.unit):
@@ -78,15 +88,17 @@ def estimate_difference(
         method = "one value on a side"
     elif alone:
         # How processes differ is assumed below.
-        found, between = _separate(match, metric, sides, None)
+        found, between, _ = _separate(match, metric, sides, None)
         method = "repetitions of one process"
     elif paired:
         first, second = _pairs(a, b)
         found, base = effect.paired(second - first), first
         method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
     else:
-        found, between = _separate(match, metric, sides, known)
+        found, between, explained = _separate(match, metric, sides, earlier)
         method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}"
+        if explained is not None:
+            method += ", at one speed of the core"
     centre = a.centre if logarithmic else float(np.median(base))
     if alone:
         spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))
@@ -100,7 +112,9 @@ def estimate_difference(
         found = effect.with_extra_error(found, resolution_error(a, b, step))
     if constant is not None and (clocks.counted(metric.unit) or a.level == "boot"):
         caveats.append(ONE_COURSE)
-    result = Result(match, metric, a, b, found, centre, logarithmic, method, step, constant, between)
+    result = Result(
+        match, metric, a, b, found, centre, logarithmic, method, step, constant, between, explained
+    )
     return result, caveats
 
 
@@ -112,22 +126,28 @@ def _pairs(a: Measured, b: Measured) -> tuple[Floats, Floats]:
 
 
 def _separate(
-    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], known: Floats | None
-) -> tuple[Estimate, Spread]:
-    """Difference of the medians of sides that were not interleaved, and how much runs differ.
+    match: Match, metric: Column, sides: tuple[Measured, Measured, bool], earlier: EarlierPoints | None
+) -> tuple[Estimate, Spread, Explained | None]:
+    """Difference of the medians of separate sides, how much runs differ, and what the core's speed explains.
 
-    `known` are the medians of earlier runs; None where runs are not what is compared.
+    `earlier` are the points of earlier runs; None where runs are not what is compared.
     """
     a, b, logarithmic = sides
     scale = 1.0 if logarithmic else abs(a.centre) or 1.0
     first, second = (median_of(point, metric, logarithmic) for point in (match.a, match.b))
-    between = between_runs.NONE
+    between, explained = between_runs.NONE, None
     exact = all(np.ptp(side.value) <= ROUNDING * max(1.0, abs(side.centre)) for side in (a, b))
-    if known is not None and not exact and not clocks.counted(metric.unit):
+    if earlier is not None and not exact and not clocks.counted(metric.unit):
+        known = earlier.quantile(0.5)
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
         wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
         between = between_runs.spread(known, error, wandering)
-    return effect.separate(first, second, between.scaled(scale)), between
+        if logarithmic and earlier.same_kernel:
+            explained = explain(known, earlier.core_loads(), core_loads(match.a), core_loads(match.b))
+    if explained is not None:
+        between, by = explained.spread, explained.change
+        second = replace(second, value=second.value - by, low=second.low - by, high=second.high - by)
+    return effect.separate(first, second, between.scaled(scale)), between, explained
 
 
 def median_of(point: PointSamples, metric: Column, logarithmic: bool) -> Median:

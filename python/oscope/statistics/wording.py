@@ -29,6 +29,8 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         return "cannot tell: one sample a side does not show how samples vary"
     if result.constant is not None and found.effect == 0:
         return f"no difference found: identical in all {result.constant.units}"
+    if found.p < effect.LEVEL and result.contradicts and result.explained is not None:
+        return "cannot tell: the medians differ in the opposite direction to what the core's speed leaves"
     if found.p < effect.LEVEL and result.contradicts:
         return "cannot tell: the typical pair of blocks and the medians of all differ in opposite directions"
     if different != "yes":
@@ -120,6 +122,21 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
             f"in place of {formatting.format_share(now)}: {command}"
         )
     yield text
+
+
+def core_speeds(results: Sequence[Result]) -> Iterator[str]:
+    """Say what of the difference between separate runs was left out, since the core ran at another speed."""
+    own = [result.explained for result in results if result.explained is not None]
+    if not own:
+        return
+    speed = _span(abs(each.slower) for each in own)
+    direction = {each.slower > 0 for each in own}
+    side = "B" if direction == {True} else "A" if direction == {False} else "one side"
+    yield (
+        f"the core was slower in {side}, by {speed} (loads from its first cache); what that changes, by "
+        f"earlier runs, is taken off, and runs then differ by {_span(each.spread.deviation for each in own)} "
+        f"in place of {_span(each.without for each in own)}"
+    )
 
 
 def _span(shares: Iterable[float]) -> str:

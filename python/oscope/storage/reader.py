@@ -16,6 +16,7 @@ from oscope.model.clocks import counted
 from oscope.model.samples import Column, Columns, ExperimentResults, Floats, Inspected, PointSamples, Results
 from oscope.planning import interference
 from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.statistics.core_clock import CORE_LOADS
 from oscope.storage import schema
 
 _CHUNK = 20_000
@@ -175,11 +176,17 @@ def _marked(
         duration_ns = found.duration_ns(point)
         if told_by and duration_ns is not None:
             marks = interference.find(point.covariates, duration_ns, told_by)
-            kept = point.covariates if columns == "all" else {}
-            points.append(replace(point, disturbed=marks, covariates=kept))
+            points.append(replace(point, disturbed=marks, covariates=_kept(point, columns)))
         else:
             points.append(point)
     return replace(found, points=tuple(points))
+
+
+def _kept(point: PointSamples, columns: Columns) -> Mapping[str, Floats]:
+    """Return the covariates that were asked for: with the metrics only the one that comparisons need."""
+    if columns == "all":
+        return point.covariates
+    return {name: values for name, values in point.covariates.items() if name == CORE_LOADS}
 
 
 def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
@@ -223,9 +230,10 @@ def _names(row: sa.Row[Any], plan: Plan, events: Mapping[str, list[Any]], column
     # Figures of the instructions clock cannot be judged without the interrupts.
     if columns == "metrics" and not any(counted(metric.unit) for metric in experiment.workload.metrics):
         count = len(experiment.metrics)
-        told_by = interference.telling(plan, experiment, experiment.points[row.number])
-        # Covariates that tell what was disturbed are read as well, up to the last of them.
-        return names[: max((names.index(name, count) + 1 for name in told_by), default=count)]
+        needed = {*interference.telling(plan, experiment, experiment.points[row.number]), CORE_LOADS}
+        # Covariates that tell what was disturbed, or how fast the core was, are read as well: all up to the
+        # last of them.
+        return names[: max((at + 1 for at in range(count, len(names)) if names[at] in needed), default=count)]
     return names
 
 

@@ -255,7 +255,8 @@ class Store:
     def results(self, run_id: str, *, experiment: str | None = None, columns: Columns = "all") -> Results:
         """Return what was measured in a run (an id, its start, or `last`), or in one experiment of it.
 
-        With `columns="metrics"` the covariates are left out, which takes half the time.
+        With `columns="metrics"` the covariates are left out but for what comparisons need (see
+        `oscope.statistics.core_clock`), which takes half the time.
         """
         found = self.resolve(run_id)
         with self.reading() as connection:

@@ -1,0 +1,75 @@
+"""What separate runs differ by because the core ran at another speed.
+
+A core's frequency, and what a neighbour on the same core takes away, differ from run to run. The probe times
+4096 loads from the core's first cache before each repetition (`core_loads_ns`): each takes a fixed number of
+the core's cycles, so that their time is that of a cycle. Where earlier runs of the same point show that the
+medians follow this time, the part of a difference that it explains is taken off: a control variate, by a
+regression of logarithms (Lavenberg and Welch, "A perspective on the use of control variables", Management
+Science 27, 1981). That it helps is judged by leaving out each earlier run in turn, never by the two runs that
+are compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.model.samples import Floats, PointSamples
+from oscope.statistics.between_runs import ASSUMED_RUNS, NEWEST, Spread
+
+CORE_LOADS = "core_loads_ns"
+FEWEST = ASSUMED_RUNS + 1
+"""Earlier runs from which on the regression is tried: with fewer, how much runs differ is itself assumed."""
+WORTH = 0.8
+"""Share of the deviation between runs that has to remain at most, else the medians are taken as they are."""
+
+
+@dataclass(frozen=True)
+class Explained:
+    """What the speed of the core explains of the logarithm of B over A, and what remains."""
+
+    change: float
+    """Logarithm of B over A that is explained."""
+    slower: float
+    """By which share the loads took longer in B than in A."""
+    spread: Spread
+    """How much runs differ beyond."""
+    without: float
+    """Relative deviation between runs where nothing is taken off."""
+
+
+def core_loads(point: PointSamples) -> float:
+    """Return the median time of the loads before the repetitions of a point, in ns; NaN where not taken."""
+    found = point.covariates.get(CORE_LOADS)
+    return float("nan") if found is None or not np.isfinite(found).any() else float(np.nanmedian(found))
+
+
+def explain(medians: Floats, loads: Floats, a: float, b: float) -> Explained | None:
+    """Return what the loads explain between two runs whose loads took `a` and `b` ns; None where nothing.
+
+    `medians` of a metric and `loads` are those of earlier runs, in order of time, NaN where there is none.
+    Nothing is said of loads that differ by more than those of all earlier runs: then something was changed
+    that acts on the core's speed, and that is what is compared.
+    """
+    known = np.isfinite(medians) & np.isfinite(loads) & (medians > 0) & (loads > 0)
+    if known.sum() < FEWEST or not (np.isfinite([a, b]).all() and min(a, b) > 0):
+        return None
+    y, x = np.log(medians[known][-NEWEST:]), np.log(loads[known][-NEWEST:])
+    count, step = len(y), float(np.log(b / a))
+    if abs(step) > np.ptp(x):
+        return None
+    x, y = x - x.mean(), y - y.mean()
+    power = float(x @ x)
+    slope = float(x @ y) / power if power else 0.0
+    rest = y - slope * x
+    # Residuals of the fit, and of the mean, without the run itself.
+    left_out = rest / (1 - 1 / count - (x**2 / power if power else 0.0))
+    plain = y * count / (count - 1)
+    if not np.linalg.norm(left_out) < WORTH * np.linalg.norm(plain):
+        return None
+    variance = float(rest @ rest) / (count - 2)
+    # The slope's own error: of the difference of two runs, half of it is each one's.
+    deviation = np.sqrt(variance * (1 + step**2 / (2 * power)))
+    without = float(np.sqrt(float(y @ y) / (count - 1)))
+    return Explained(slope * step, float(np.expm1(step)), Spread(float(deviation), count - 2, count), without)

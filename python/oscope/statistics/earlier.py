@@ -1,0 +1,57 @@
+"""What earlier runs say of a point that is compared: its medians, quantiles, and how fast the core was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.statistics.core_clock import core_loads
+from oscope.statistics.pairing import is_alike
+
+
+@dataclass(frozen=True)
+class EarlierPoints:
+    """A metric at one point in earlier runs, in order of time; runs without a value are left out."""
+
+    points: tuple[PointSamples, ...] = ()
+    metric: str = ""
+    same_kernel: bool = True
+    """Whether both sides ran under the earlier runs' kernel on their machine."""
+
+    def quantile(self, quantile: float) -> Floats:
+        """Return a quantile of each run; 0.5 is the median."""
+        return np.array([np.nanquantile(point.metrics[self.metric], quantile) for point in self.points])
+
+    def core_loads(self) -> Floats:
+        """Return how long the loads from the core's first cache took in each run, in ns; NaN if not known."""
+        return np.array([core_loads(point) for point in self.points])
+
+
+@dataclass(frozen=True)
+class EarlierRuns:
+    """The runs that may be compared with A without more ado."""
+
+    a: ExperimentResults
+    runs: tuple[ExperimentResults, ...]
+    same_kernel: bool
+
+    @classmethod
+    def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
+        """Choose of `runs` those that tell of A, but A and B themselves."""
+        own = {a.run_id, b.run_id}
+        alike = tuple(run for run in runs if run.run_id not in own and is_alike(a, run))
+        return cls(a, alike, is_alike(a, b))
+
+    def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
+        """Return the points of earlier runs that are measured as `point` of A is."""
+        found = []
+        for run in self.runs:
+            key = self.a.key(point, run)
+            other = next((each for each in run.points if run.key(each, self.a) == key), None)
+            values = other.metrics.get(metric.name) if other is not None else None
+            if other is not None and values is not None and np.isfinite(values).any():
+                found.append(other)
+        return EarlierPoints(tuple(found), metric.name, self.same_kernel)

@@ -1,0 +1,129 @@
+"""The speed of the core as a control variate of separate runs: where it is used, and that it is right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy
+
+import invented_runs
+from oscope.model.samples import ExperimentResults, Floats, PointSamples, Results
+from oscope.statistics import ComparedMetric, compare_results
+from oscope.statistics.candidates import candidates
+from oscope.statistics.core_clock import CORE_LOADS, FEWEST, core_loads, explain
+from oscope.storage import record
+
+CALL = "getppid"
+
+
+def measured(seed: int, *, slope: float, count: int) -> tuple[Floats, Floats]:
+    """Return medians and loads of runs: the core's speed varies by 2 %, and the medians by 0.2 % beyond."""
+    random = np.random.default_rng(seed)
+    speed = random.normal(0, 0.02, count)
+    return (
+        100 * np.exp(slope * speed + random.normal(0, 0.002, count)),
+        4500 * np.exp(speed + random.normal(0, 0.0002, count)),
+    )
+
+
+def run(number: int, cost: float, loads: float, release: str = "6.1.0") -> ExperimentResults:
+    """Return a run in which a call costs so many ns, and the loads took so long."""
+    environment = {**invented_runs.ENVIRONMENT, "kernel": {"release": release}}
+    found = invented_runs.run({CALL: cost}, number, environment=environment)
+    (point,) = found.points
+    return replace(found, points=(replace(point, covariates={CORE_LOADS: np.full(len(point), loads)}),))
+
+
+def history() -> list[ExperimentResults]:
+    """Return 12 runs whose medians follow the core's speed."""
+    medians, loads = measured(3, slope=1.0, count=12)
+    return [run(100 + i, *each) for i, each in enumerate(zip(medians, loads, strict=True))]
+
+
+def compared(
+    a: ExperimentResults, b: ExperimentResults, earlier: Sequence[ExperimentResults]
+) -> tuple[ComparedMetric, list[str]]:
+    """Return the row of the time, and what is said of the core's speed."""
+    found = compare_results(a, b, earlier=earlier)
+    (row,) = [each for each in found.rows if each.metric == "time_ns"]
+    return row, [each for each in found.caveats if "loads from its first cache" in each]
+
+
+def bare(results: ExperimentResults) -> tuple[PointSamples, ...]:
+    return tuple(replace(point, covariates={}) for point in results.points)
+
+
+def test_what_the_core_explains_is_not_taken_for_a_difference() -> None:
+    a, b = run(1, 100.0, 4500.0), run(2, 103.0, 4500.0 * 1.03)
+    row, (note,) = compared(a, b, history())
+    assert row.different != "yes"
+    assert row.ci95[0] < 1 < row.ci95[1]
+    assert note.startswith("the core was slower in B, by 3.0 % (loads")
+
+
+def test_a_difference_beyond_it_is_found_which_the_runs_alone_do_not_show() -> None:
+    # 4 % more, of which the core explains 2: runs differ by 2 % each.
+    a, b = run(1, 100.0, 4500.0), run(2, 104.0, 4500.0 * 1.02)
+    row, _ = compared(a, b, history())
+    assert (row.different, row.method) == ("yes", "unpaired over processes, at one speed of the core")
+    assert row.ci95[0] < 1.04 / 1.02 < row.ci95[1]
+    plain, notes = compared(a, b, [replace(each, points=bare(each)) for each in history()])
+    assert (plain.different, notes) == ("cannot tell", [])
+
+
+def test_no_claim_contradicts_the_medians_that_are_shown() -> None:
+    # The median rises by 1 %, where the core alone would bring 3 %.
+    a, b = run(1, 100.0, 4500.0), run(2, 101.0, 4500.0 * 1.03)
+    row, _ = compared(a, b, history())
+    assert row.p < 0.05
+    assert row.different == "cannot tell"
+    assert "opposite direction" in row.sentence
+
+
+@pytest.mark.parametrize("change", ["another kernel", "another clock frequency", "too few runs"])
+def test_a_change_that_may_act_on_the_core_stays_in_the_difference(change: str) -> None:
+    """A kernel may set the frequency; and loads beyond all earlier ones tell of something that was set."""
+    earlier = history()[: FEWEST - 1] if change == "too few runs" else history()
+    slower = 1.3 if change == "another clock frequency" else 1.03
+    a = run(1, 100.0, 4500.0)
+    b = run(2, 100.0 * slower, 4500.0 * slower, "6.2.0" if change == "another kernel" else "6.1.0")
+    found = compare_results(a, b, earlier=earlier, allow=["kernel"])
+    row = next(each for each in found.rows if each.metric == "time_ns")
+    assert row.ratio == pytest.approx(slower, rel=0.01)
+    assert not [each for each in found.caveats if "first cache" in each]
+
+
+def test_loads_that_explain_nothing_are_not_used() -> None:
+    medians, loads = measured(1, slope=0.0, count=30)
+    assert explain(medians, loads, 4500.0, 4510.0) is None
+
+
+@pytest.mark.parametrize("slope", [1.0, -1.0, 0.5])
+def test_the_interval_of_what_remains_holds_in_95_percent(slope: float) -> None:
+    """Rates fall where times rise; work that waits for the memory follows the core by half."""
+    held, of, widths = 0, 2000, []
+    for seed in range(of):
+        medians, loads = measured(seed, slope=slope, count=14)
+        found = explain(medians[:12], loads[:12], *loads[12:])
+        if found is None:
+            continue
+        left = float(np.log(medians[13] / medians[12])) - found.change
+        reach = scipy.stats.t.isf(0.025, found.spread.freedom) * np.sqrt(2) * found.spread.deviation
+        held += abs(left) <= reach
+        widths.append(reach)
+    # Where the loads of the two lie beyond the earlier ones (1 in 50 or so) nothing is explained.
+    assert len(widths) > 0.9 * of
+    assert 0.93 < held / len(widths) < 0.97
+    assert np.median(widths) < 0.01
+
+
+def test_a_record_keeps_the_loads_and_attribution_does_not_take_them_for_a_cause(tmp_path: Path) -> None:
+    results = run(1, 100.0, 4500.0)
+    record.write(Results((results,)), tmp_path / "run.json")
+    (point,) = record.read(tmp_path / "run.json").experiments[0].points
+    assert core_loads(point) == 4500.0
+    assert CORE_LOADS not in candidates(point.covariates, None, None)
