@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sa
 
 from oscope.analysis.calibration.methods import judge
@@ -57,9 +56,7 @@ class _Run:
     @property
     def iteration_ns(self) -> float:
         """Time of one iteration of the measured region: the median of the samples."""
-        point = self.results.points[0]
-        ticks = float(np.median((point.raw - point.correction) / point.iterations))
-        return ticks * 1e9 / float(self.results.environment["clock"]["hz"])
+        return self.results.iteration_ns(self.results.points[0])
 
 
 def judged(store: Store) -> Iterator[Trial]:

@@ -145,14 +145,7 @@ def _iteration_ns(store: Store, subject: str) -> float:
     (found,) = store.results(
         execute(planned(subject, 1, PILOT_S), store).run_id, columns="metrics"
     ).experiments
-    return iteration_ns(found)
-
-
-def iteration_ns(found: ExperimentResults) -> float:
-    """Return the time of one iteration of the measured region: the median of the samples."""
-    point = found.points[0]
-    ticks = float(np.median((point.raw - point.correction) / point.iterations))
-    return ticks * 1e9 / float(found.environment["clock"]["hz"])
+    return found.iteration_ns(found.points[0])
 
 
 def pack(place: Path, target: Path) -> None:
@@ -167,7 +160,7 @@ def pack(place: Path, target: Path) -> None:
             for run_id, effect in zip(entry["ids"], EFFECTS, strict=False):
                 (found,) = store.results(run_id, columns="metrics").experiments
                 if run_id == entry["ids"][0]:
-                    first_ns = iteration_ns(found)
+                    first_ns = found.iteration_ns(found.points[0])
                 delay_ns = float((found.settings.get("injection") or {}).get("delay_ns", 0.0))
                 column = found.metrics[found.headline]
                 medians = block_values(found.points[0], column)

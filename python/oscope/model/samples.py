@@ -164,6 +164,11 @@ class ExperimentResults:
         hz = clocks.hz_of(self.environment)
         return None if hz is None else point.raw * (1e9 / hz)
 
+    def iteration_ns(self, point: PointSamples) -> float:
+        """Return the median time of one iteration of the measured region, without that of timing."""
+        ticks = float(np.median((point.raw - point.correction) / point.iterations))
+        return ticks * 1e9 / float(self.environment["clock"]["hz"])
+
     def varied(self) -> tuple[str, ...]:
         """Names of the factors that have more than one level here."""
         return tuple(name for name in self.names if len(self.levels(name)) > 1)

@@ -6,10 +6,10 @@ import contextlib
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -93,7 +93,8 @@ def measure(
             listener.trial(number, len(pairs), pair.subject.name)
             with _store(keep) as store:
                 if wanted.effects and pair.subject.name not in times:
-                    times[pair.subject.name] = _iteration_ns(_run(plans[pair.subject.name], store))
+                    pilot = _run(plans[pair.subject.name], store)
+                    times[pair.subject.name] = pilot.iteration_ns(pilot.points[0])
                 seed = int(random.integers(_SEEDS))
                 a = replace(plans[pair.subject.name], seed=seed)
                 yield _trial(pair, a, store, times.get(pair.subject.name, 0.0))
@@ -162,14 +163,6 @@ def _results(outcome: Outcome, store: Store) -> ExperimentResults:
     return results
 
 
-def _iteration_ns(results: ExperimentResults) -> float:
-    """Return the time of one iteration of the measured region: the median of the samples."""
-    point = results.points[0]
-    clock: Mapping[str, Any] = results.environment["clock"]
-    ticks = float(np.median((point.raw - point.correction) / point.iterations))
-    return ticks * 1e9 / float(clock["hz"])
-
-
 def _delayed(plan: Plan, delay_ns: float) -> Plan:
     return replace(plan, injection=Injection(delay_ns=delay_ns, seed=plan.seed, steady=True).to_object())
 
@@ -193,7 +186,7 @@ def _trial(pair: _Pair, plan: Plan, store: Store, iteration_ns: float) -> Trial:
         b, a = _run(slowed, store), _run(plan, store)
     seconds = (time.monotonic() - begun) / 2
     verdicts, detectable = judge(a, b)
-    slower = 1 + pair.effect * iteration_ns / _iteration_ns(a)
+    slower = 1 + pair.effect * iteration_ns / a.iteration_ns(a.points[0])
     less = a.metrics[a.headline].better == "less"
     return Trial(
         subject=pair.subject.name,
