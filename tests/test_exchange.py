@@ -18,7 +18,7 @@ from oscope.planning.plan import Amount, Plan, make_plan
 from oscope.probe import catalogue as catalogues
 from oscope.probe.catalogue import Catalogue
 from oscope.runner.interleaved import execute_interleaved
-from oscope.runner.point_runner import PointRunner
+from oscope.runner.process_chain import ProcessChain
 from oscope.statistics import compare_results
 from oscope.storage.store import Store
 
@@ -29,18 +29,18 @@ class Seen:
     """Which process measured for which side, and what it executed, each time that a fresh one was ready."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.pids: dict[PointRunner, list[int]] = defaultdict(list)
-        self.programs: dict[PointRunner, set[Path]] = defaultdict(set)
-        finish = PointRunner._finish_renewal
+        self.pids: dict[ProcessChain, list[int]] = defaultdict(list)
+        self.programs: dict[ProcessChain, set[Path]] = defaultdict(set)
+        finish = ProcessChain.finish_renewal
 
-        def finish_and_look(runner: PointRunner) -> object:
+        def finish_and_look(runner: ProcessChain) -> object:
             renewing, error = runner._renewing, finish(runner)
             if renewing and error is None and runner._probe is not None:
                 self.pids[runner].append(runner._probe.pid)
                 self.programs[runner].add(Path(f"/proc/{runner._probe.pid}/exe").readlink())
             return error
 
-        monkeypatch.setattr(PointRunner, "_finish_renewal", finish_and_look)
+        monkeypatch.setattr(ProcessChain, "finish_renewal", finish_and_look)
 
 
 def planned() -> Plan:

@@ -20,7 +20,7 @@ from oscope.probe.catalogue import Catalogue
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Sample
 from oscope.runner import execution, point_runner
-from oscope.runner.recorder import PointState
+from oscope.runner.point_state import PointState
 from oscope.storage.store import Store
 from oscope.targets.guest.console import Console
 from oscope.targets.guest.spec import Where, make_guest, place

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from oscope.model.errors import OscopeError
-from oscope.runner.recorder import PointState
+from oscope.runner.point_state import PointState
 from oscope.trace import tracers
 from oscope.trace.factor import UNTRACED
 from oscope.trace.tracer import Tracer, Tracing

@@ -25,9 +25,12 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.schedule import Pass
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal
+from oscope.runner import losses
+from oscope.runner.active_run import ActiveRun
 from oscope.runner.duet_cpus import Cpus, why_not
-from oscope.runner.point_runner import PointRunner
-from oscope.runner.recorder import PointState
+from oscope.runner.events import TurnBegan
+from oscope.runner.point_runner import PointRunner, keep_iterations
+from oscope.runner.point_state import PointState
 
 _Answer = TypeVar("_Answer")
 
@@ -59,6 +62,10 @@ def doubled(plan: Plan, names: Collection[str]) -> Plan:
     return replace(plan, experiments=experiments)
 
 
+Heard = tuple[list[tuple[Event, ...]], ProbeError | None]
+"""All answers to a request, and why there are no more."""
+
+
 @dataclass(frozen=True)
 class _Asked:
     """A request that a side's probe is to answer."""
@@ -67,7 +74,7 @@ class _Asked:
     request: Request
     silence_limit_s: float
 
-    def hear(self) -> tuple[list[tuple[Event, ...]], ProbeError | None]:
+    def hear(self) -> Heard:
         """Send the request, and return all answers, and why there are no more. Any thread may do it."""
         heard: list[tuple[Event, ...]] = []
         try:
@@ -77,66 +84,12 @@ class _Asked:
         return heard, None
 
 
-class DuetSide(PointRunner):
-    """One of the two sides: takes turns like any other, or answers at the same time as the other one."""
-
-    def renew(self) -> ProbeError | None:
-        """Wait for the process that takes a used one's place; return why there is none, on any thread."""
-        return self._finish_renewal()
-
-    def take_renewed(self, error: ProbeError | None) -> None:
-        """Go on with the renewed process, or without renewing from now on."""
-        if error is not None and not self.interrupted:
-            self._stop_renewing(error)
-
-    def ask(self, point: PointState, block: int, reps: int) -> _Asked | None:
-        """Return the request for the next samples of a point; None where no process can take it."""
-        self._move_to(self._local)
-        probe = self._begin_process(point, block)
-        if probe is None:
-            return None
-        request = self._next_request(point, reps)
-        self._tell_progress(point, block)
-        return _Asked(probe, request, self._patience_s(point, request))
-
-    def keep(
-        self, point: PointState, block: int, heard: tuple[list[tuple[Event, ...]], ProbeError | None]
-    ) -> None:
-        """Store what a request gave."""
-        answers, error = heard
-        for events in answers:
-            self._store(point, block, events)
-        if error is not None:
-            self._lose(point, block, error)
-
-    def find_iterations(self, point: PointState, block: int) -> None:
-        """Have the probe decide on the loop count of a point, by a sample that is not kept."""
-        asked = self.ask(point, block, 1)
-        if asked is None:
-            return
-        answers, error = asked.hear()
-        kept = [event for events in answers for event in events if isinstance(event, Note | Refusal | Done)]
-        self.keep(point, block, ([tuple(kept)], error))
-        self.end_half()
-
-    def take_over(self, point: PointState, other: PointState) -> None:
-        """Run the loop as often as the other side does, and leave out a point that it had to."""
-        if point.iterations is None and other.iterations is not None:
-            self._keep_iterations(point, other.iterations)
-        if other.skipped and not point.skipped:
-            self._skip(point, "the other side of the duet could not be measured", None)
-
-    def end_half(self) -> None:
-        """Have a fresh process take what comes next."""
-        self.retire_process()
-
-
 class Duet:
-    """The two sides of a duet on their CPUs; a context manager, to be left before the sides are killed."""
+    """Two sides on their CPUs; a context manager, to be left before the sides are killed."""
 
-    def __init__(self, sides: Sequence[DuetSide], cpus: Cpus) -> None:
-        """Measure by two `sides`, which are pinned to `cpus` in turns."""
-        self._sides = tuple(sides)
+    def __init__(self, runners: Sequence[PointRunner], cpus: Cpus) -> None:
+        """Pin the sides, which `runners` measure, to `cpus` in turns."""
+        self._runners = tuple(runners)
         self._cpus = cpus
         self._other = ThreadPoolExecutor(1, thread_name_prefix="duet")
 
@@ -150,60 +103,75 @@ class Duet:
         """Wait for the second thread, which ends with its probe's answer."""
         self._other.shutdown()
 
-    def take(self, one: Pass, experiments: Sequence[PlannedExperiment], source: Sequence[int]) -> bool:
+    def take(
+        self,
+        sides: Sequence[ActiveRun],
+        one: Pass,
+        experiments: Sequence[PlannedExperiment],
+        source: Sequence[int],
+    ) -> bool:
         """Take a pass on both sides, in both halves; return False where it was ended early.
 
         `source` seeds the draw of the CPUs.
         """
         first = int(np.random.default_rng(list(source)).integers(2))
         try:
-            return all(self._take_half(one, experiments, half, swapped=first != half) for half in (0, 1))
+            return all(
+                self._take_half(sides, one, experiments, half, swapped=first != half) for half in (0, 1)
+            )
         finally:
-            for side in self._sides:
-                side.cpu = None
+            for side in sides:
+                side.runner.cpu = None
 
     def _take_half(
-        self, one: Pass, experiments: Sequence[PlannedExperiment], half: int, *, swapped: bool
+        self,
+        sides: Sequence[ActiveRun],
+        one: Pass,
+        experiments: Sequence[PlannedExperiment],
+        half: int,
+        *,
+        swapped: bool,
     ) -> bool:
         cpus = self._cpus[::-1] if swapped else self._cpus
-        for side, cpu in zip(self._sides, cpus, strict=True):
-            side.cpu = cpu
+        for side, cpu in zip(sides, cpus, strict=True):
+            side.runner.cpu = cpu
         for turn in one.turns:
             points = [
-                side.recorder.points[experiment.name][turn.point]
-                for side, experiment in zip(self._sides, experiments, strict=True)
+                side.runner.points[experiment.name][turn.point]
+                for side, experiment in zip(sides, experiments, strict=True)
             ]
-            self._take_turn(points, one.block, half)
-            if self._interrupted():
+            self._take_turn(sides, points, one.block, half)
+            if _interrupted(sides):
                 return False
-        for side in self._sides:
-            side.end_half()
+        for side in sides:
+            _end_half(side)
         return True
 
-    def _interrupted(self) -> bool:
-        return any(side.interrupted for side in self._sides)
-
-    def _take_turn(self, points: Sequence[PointState], block: int, half: int) -> None:
+    def _take_turn(
+        self, sides: Sequence[ActiveRun], points: Sequence[PointState], block: int, half: int
+    ) -> None:
         """Take a turn on both sides at once, or on none: a sample without its partner is worth nothing."""
-        if points[0].iterations is None and points[0].missing(block) and not self._interrupted():
-            self._sides[0].find_iterations(points[0], block)
-        for side, point, other in zip(self._sides, points, reversed(points), strict=True):
-            side.take_over(point, other)
+        if points[0].iterations is None and points[0].missing(block) and not _interrupted(sides):
+            _find_iterations(sides[0], points[0], block)
+        for side, point, other in zip(sides, points, reversed(points), strict=True):
+            _take_over(side, point, other)
         rest = points[0].experiment.block_reps(block) // 2
         reps = [point.missing(block) - (0 if half else rest) for point in points]
-        if self._interrupted() or min(reps) <= 0 or points[0].iterations is None:
+        if _interrupted(sides) or min(reps) <= 0 or points[0].iterations is None:
             return
-        renewed = self._both(self._sides[0].renew, self._sides[1].renew)
-        for side, error in zip(self._sides, renewed, strict=True):
-            side.take_renewed(error)
-        if self._interrupted():
+        chains = [side.runner.chain for side in sides]
+        renewed = self._both(chains[0].finish_renewal, chains[1].finish_renewal)
+        for side, error in zip(sides, renewed, strict=True):
+            if not side.runner.interrupted:
+                side.store(side.runner.chain.go_on(error))
+        if _interrupted(sides):
             return
-        asked = [side.ask(point, block, n) for side, point, n in zip(self._sides, points, reps, strict=True)]
+        asked = [_ask(side, point, block, n) for side, point, n in zip(sides, points, reps, strict=True)]
         first, second = asked
-        if first is None or second is None or self._interrupted():
+        if first is None or second is None or _interrupted(sides):
             return
-        for side, point, heard in zip(self._sides, points, self._both(first.hear, second.hear), strict=True):
-            side.keep(point, block, heard)
+        for side, point, heard in zip(sides, points, self._both(first.hear, second.hear), strict=True):
+            _keep(side, point, block, heard)
 
     def _both(self, first: Callable[[], _Answer], second: Callable[[], _Answer]) -> tuple[_Answer, _Answer]:
         """Do the second in the other thread, at the same time as the first in this one."""
@@ -212,6 +180,53 @@ class Duet:
             return first(), later.result()
         except BaseException:
             # The other thread ends once its probe does.
-            for side in self._sides:
-                side.interrupt()
+            for runner in self._runners:
+                runner.interrupt()
             raise
+
+
+def _interrupted(sides: Sequence[ActiveRun]) -> bool:
+    return any(side.runner.interrupted for side in sides)
+
+
+def _ask(side: ActiveRun, point: PointState, block: int, reps: int) -> _Asked | None:
+    """Return the request for the next samples of a point; None where no process can take it."""
+    runner = side.runner
+    runner.move_to(runner.chain.local)
+    probe = side.finish(runner.begin_process(point, block))
+    if probe is None:
+        return None
+    request = runner.next_request(point, reps)
+    side.append(TurnBegan(point, block))
+    return _Asked(probe, request, runner.patience_s(point, request))
+
+
+def _keep(side: ActiveRun, point: PointState, block: int, heard: Heard) -> None:
+    """Store what a request gave."""
+    answers, error = heard
+    side.store(side.runner.keep(point, block, answers))
+    if error is not None:
+        side.store(side.runner.lose(point, block, error))
+
+
+def _find_iterations(side: ActiveRun, point: PointState, block: int) -> None:
+    """Have the probe decide on the loop count of a point, by a sample that is not kept."""
+    asked = _ask(side, point, block, 1)
+    if asked is None:
+        return
+    answers, error = asked.hear()
+    kept = [event for events in answers for event in events if isinstance(event, Note | Refusal | Done)]
+    _keep(side, point, block, ([tuple(kept)], error))
+    _end_half(side)
+
+
+def _take_over(side: ActiveRun, point: PointState, other: PointState) -> None:
+    """Run the loop as often as the other side does, and leave out a point that it had to."""
+    side.store(keep_iterations(point, other.iterations))
+    if other.skipped and not point.skipped:
+        side.append(losses.skip(point, "the other side of the duet could not be measured", None))
+
+
+def _end_half(side: ActiveRun) -> None:
+    """Have a fresh process take what comes next."""
+    side.store(side.runner.chain.retire(traced=False))

@@ -1,6 +1,6 @@
 """Has the processes of interleaved sides measure for another side in each block, as the seed draws it.
 
-A fresh process (see `PointRunner.retire_process`) has an address space of its own, but keeps what the kernel
+A fresh process (see `ProcessChain.retire`) has an address space of its own, but keeps what the kernel
 holds of the task: its kernel stack, its task_struct, its table of files. Where these lie in the caches
 differs from process to process, and stays for the length of a run: beside a busy neighbour, equal sides that
 kept their processes differed by up to 0.4 %. A process that measures for another side in each block takes its
@@ -30,21 +30,21 @@ class Exchange:
         """
         programs = [side.path for side in self._sides]
         self._targets = None
-        if all(side.can_hand_over(programs) for side in self._sides):
+        if all(not side.tracing.active and side.chain.can_hand_over(programs) for side in self._sides):
             # The order of the sides in a block has the same source, and is another draw.
             random = np.random.default_rng([*source, len(self._sides)])
             self._targets = [int(target) for target in random.permutation(len(self._sides))]
         for number, side in enumerate(self._sides):
-            side.successor = programs[number if self._targets is None else self._targets[number]]
+            side.chain.successor = programs[number if self._targets is None else self._targets[number]]
 
     def carry_out(self) -> None:
         """Give each side the process that was drawn for it, unless one of them executes another program."""
         if self._targets is None:
             return
-        held = [side.hand_over() for side in self._sides]
+        held = [side.chain.hand_over() for side in self._sides]
         fits = all(
             each.probe is None or each.program == self._sides[target].path
             for each, target in zip(held, self._targets, strict=True)
         )
         for number, each in enumerate(held):
-            self._sides[self._targets[number] if fits else number].go_on_with(each)
+            self._sides[self._targets[number] if fits else number].chain.go_on_with(each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +13,7 @@ from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.experiment import Inspection
 from oscope.model.guest import Guest
 from oscope.model.interruption import Interruption
+from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
@@ -20,12 +21,16 @@ from oscope.planning.schedule import passes
 from oscope.probe import catalogue
 from oscope.probe.locate import find_probe
 from oscope.runner import provenance
+from oscope.runner.active_run import ActiveRun
+from oscope.runner.events import Happened, ProcessBegan, RunEvent, note
 from oscope.runner.injection.during import Disturbing
 from oscope.runner.inspections import inspect_all
+from oscope.runner.pass_tracing import note_once
 from oscope.runner.pauses import Pauses
 from oscope.runner.point_runner import PointRunner
+from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Silence
-from oscope.runner.recorder import PointState, Recorder, check_resumable
+from oscope.runner.recorder import Recorder, check_resumable
 from oscope.runner.tuning import tuned
 from oscope.statistics import summary
 from oscope.storage.store import Happening, Store
@@ -70,43 +75,44 @@ def execute(
         summary.load_library()
     # Before the first probe, which tells of the machine as it is measured.
     with tuned(plan.tuned) as held, Placement() as placement:
-        turns = make_turns(placement, find_probe())
+        runner = make_runner(placement, find_probe())
         try:
-            with Interruption(turns.interrupt), Disturbing(plan.injection, placement) as disturbing:
-                check_places(plan, turns)
-                begin(plan, store, turns, listener or Silence(), resume)
+            with Interruption(runner.interrupt), Disturbing(plan.injection, placement) as disturbing:
+                check_places(plan, runner)
+                run = begin(plan, store, runner, listener or Silence(), resume)
                 if held:
-                    turns.recorder.add_event("tuned", [asdict(one) for one in held])
-                with recording_failure(turns), disturbing.of(turns):
+                    run.append(Happened("tuned", [asdict(one) for one in held]))
+                with recording_failure(run), disturbing.of(run):
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
-                    inspect_all(plan, turns, end, find_inspection or _no_inspection)
-                    _measure(plan, turns, end)
-                outcome = finish(turns)
+                    inspect_all(plan, run, end, find_inspection or _no_inspection)
+                    for event in measure(plan, runner, end, run.recorder.results):
+                        run.append(event)
+                outcome = finish(run)
         finally:
-            turns.kill()
-    return replace(outcome, stopped=turns.interrupted)
+            runner.kill()
+    return replace(outcome, stopped=runner.interrupted)
 
 
 def _no_inspection(name: str) -> Inspection:
     raise UsageError(f"the run does not know the inspection {name}", remedy="measure with oscope run")
 
 
-def make_turns(placement: Placement, path: Path, kind: type[PointRunner] = PointRunner) -> PointRunner:
-    """Return who takes turns on this machine and in its guests. Raises ProbeError where no probe starts."""
-    turns = kind(
+def make_runner(placement: Placement, path: Path) -> PointRunner:
+    """Return who measures on this machine and in its guests. Raises ProbeError where no probe starts."""
+    runner = PointRunner(
         path,
         placement,
         lambda guest, programs: guest_place(
-            guest, programs, path, placement, turns.environment.get("machine")
+            guest, programs, path, placement, runner.chain.environment.get("machine")
         ),
     )
-    return turns
+    return runner
 
 
-def check_places(plan: Plan, turns: PointRunner) -> None:
+def check_places(plan: Plan, runner: PointRunner) -> None:
     """Raise OscopeError where a guest of the plan cannot be: told before anything is measured."""
     for experiment in plan.experiments:
-        turns.place_of(experiment)
+        runner.place_of(experiment)
 
 
 def guest_place(
@@ -117,45 +123,47 @@ def guest_place(
 
 
 @contextlib.contextmanager
-def recording_failure(*sides: PointRunner) -> Iterator[None]:
+def recording_failure(*runs: ActiveRun) -> Iterator[None]:
     """Have the runs' status tell of an error that ends them."""
     try:
         yield
     except OscopeError:
         # Where the store itself failed, nothing more can be said in it.
         with contextlib.suppress(StoreError):
-            for turns in sides:
-                turns.recorder.add_event("status", "failed")
+            for run in runs:
+                run.append(Happened("status", "failed"))
         raise
 
 
 def begin(
-    plan: Plan, store: Store, turns: PointRunner, listener: Listener, resume: str | None = None
-) -> None:
-    """Make the run of `plan` in the store, or take up the one to resume, for `turns` to measure."""
-    recorder = _begin(plan, store, turns, resume)
-    turns.begin(recorder, listener)
-    listener.begin(recorder.run_id, plan)
+    plan: Plan, store: Store, runner: PointRunner, listener: Listener, resume: str | None = None
+) -> ActiveRun:
+    """Make the run of `plan` in the store, or take up the one to resume, for `runner` to measure."""
+    run = ActiveRun(runner, _begin(plan, store, runner, resume), listener)
+    runner.points = run.recorder.points
+    run.append(ProcessBegan(runner.chain.environment))
+    listener.begin(run.recorder.run_id, plan)
+    return run
 
 
-def finish(turns: PointRunner) -> Outcome:
+def finish(run: ActiveRun) -> Outcome:
     """Record how the run ended."""
-    recorder = turns.recorder
-    status: Literal["done", "interrupted"] = "interrupted" if turns.interrupted else "done"
-    _record_environment_after(turns)
-    recorder.add_event("status", status)
+    recorder = run.recorder
+    status: Literal["done", "interrupted"] = "interrupted" if run.runner.interrupted else "done"
+    _record_environment_after(run)
+    run.append(Happened("status", status))
     failed = [
         f"{point.label}: {len(point.failed)} samples failed, the first: {point.failed[0]}"
         for points in recorder.points.values()
         for point in points
         if point.failed
     ]
-    return Outcome(recorder.run_id, status, recorder.finished, (*turns.failures, *failed))
+    return Outcome(recorder.run_id, status, recorder.finished, (*run.failures, *failed))
 
 
-def _begin(plan: Plan, store: Store, turns: PointRunner, resume: str | None) -> Recorder:
+def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) -> Recorder:
     """Make the run, or take up the one to resume."""
-    environment, made_of = dict(turns.survey()), provenance.describe(turns.path)
+    environment, made_of = dict(runner.survey()), provenance.describe(runner.path)
     surroundings = [
         Happening("environment", environment),
         Happening("laboratory", made_of),
@@ -165,7 +173,7 @@ def _begin(plan: Plan, store: Store, turns: PointRunner, resume: str | None) -> 
         return Recorder(store, store.create_run(plan, surroundings), plan)
     recorder = Recorder(store, resume, plan)
     former = recorder.restore()
-    check_resumable(plan, catalogue.load(turns.path).workloads, former, environment)
+    check_resumable(plan, catalogue.load(runner.path).workloads, former, environment)
     if former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
         surroundings.append(Happening("note", text))
@@ -173,36 +181,41 @@ def _begin(plan: Plan, store: Store, turns: PointRunner, resume: str | None) -> 
     return recorder
 
 
-def _record_environment_after(turns: PointRunner) -> None:
+def _record_environment_after(run: ActiveRun) -> None:
     try:
-        turns.recorder.add_event("environment_after", dict(turns.survey()))
+        run.append(Happened("environment_after", dict(run.runner.survey())))
     except ProbeError as error:
-        turns.note(f"the environment after the run is not known: {error}")
+        run.note(f"the environment after the run is not known: {error}")
 
 
-def _measure(plan: Plan, turns: PointRunner, end: float | None) -> None:
-    """Measure every experiment, each with an equal share of what is left until `end`."""
+def measure(
+    plan: Plan, runner: PointRunner, end: float | None, results: Callable[[str], ExperimentResults]
+) -> Iterator[RunEvent]:
+    """Measure every experiment, each with an equal share of what is left until `end`.
+
+    `results` returns what is stored of an experiment so far.
+    """
     for index, experiment in enumerate(plan.experiments):
-        if turns.interrupted:
+        if runner.interrupted:
             return
         deadline = float("inf")
         if end is not None:
             left = end - time.monotonic()
             if left <= 0:
-                turns.note(f"{experiment.name}: {_budget(plan)} ran out before its turn")
+                yield note(f"{experiment.name}: {_budget(plan)} ran out before its turn")
                 continue
             deadline = time.monotonic() + left / (len(plan.experiments) - index)
         if plan.precision is None:
             spread_s = (plan.spread_s or 0.0) / len(plan.experiments)
-            _measure_blocks(plan, experiment, turns, deadline, spread_s)
+            yield from _measure_blocks(plan, experiment, runner, deadline, spread_s)
         else:
-            _measure_to_precision(plan, experiment, turns, deadline)
-        turns.end()
+            yield from _measure_to_precision(plan, experiment, runner, deadline, results)
+        yield from runner.end()
 
 
 def _measure_blocks(
-    plan: Plan, experiment: PlannedExperiment, turns: PointRunner, deadline: float, spread_s: float
-) -> None:
+    plan: Plan, experiment: PlannedExperiment, runner: PointRunner, deadline: float, spread_s: float
+) -> Iterator[RunEvent]:
     """Measure all blocks, or those begun before the budget ran out: none is left half done for it.
 
     They are spread over `spread_s` seconds, or follow each other if they take longer.
@@ -211,18 +224,18 @@ def _measure_blocks(
     begun: set[int] = set()
     late = _passed(deadline)
     pauses = Pauses(blocks, spread_s)
-    points = turns.recorder.points[experiment.name]
+    points = runner.points[experiment.name]
     for one in passes(plan, experiment, range(blocks)):
         if one.block not in begun and begun and late():
             continue
         # What a resumed run has already takes no time.
         if one.block not in begun and any(point.missing(one.block) for point in points):
-            pauses.wait(lambda: turns.interrupted or late())
+            pauses.wait(lambda: runner.interrupted or late())
         begun.add(one.block)
-        if not turns.take(one, experiment, lambda: False, late):
+        if not (yield from runner.take(one, experiment, lambda: False, late)):
             return
     if len(begun) < blocks:
-        turns.note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
+        yield note(f"{experiment.name}: {_budget(plan)} ran out after {len(begun)} of {blocks} blocks")
 
 
 def _passed(deadline: float) -> Callable[[], bool]:
@@ -231,10 +244,14 @@ def _passed(deadline: float) -> Callable[[], bool]:
 
 
 def _measure_to_precision(
-    plan: Plan, experiment: PlannedExperiment, turns: PointRunner, deadline: float
-) -> None:
+    plan: Plan,
+    experiment: PlannedExperiment,
+    runner: PointRunner,
+    deadline: float,
+    results: Callable[[str], ExperimentResults],
+) -> Iterator[RunEvent]:
     """Measure blocks of the points that are not yet precise enough, until all are or the budget runs out."""
-    points = turns.recorder.points[experiment.name]
+    points = runner.points[experiment.name]
     looks: list[list[Look]] = [[] for _ in points]
     block = 0
     going_on = True
@@ -242,20 +259,20 @@ def _measure_to_precision(
     while going_on and (still := _unfinished(plan, points, looks)):
         for one in passes(plan, experiment, [block]):
             unfinished = replace(one, turns=tuple(turn for turn in one.turns if turn.point in still))
-            going_on = turns.take(unfinished, experiment, late, late)
+            going_on = yield from runner.take(unfinished, experiment, late, late)
             if not going_on:
                 break
-        results = turns.recorder.results(experiment.name)
+        found = results(experiment.name)
         for number in still:
-            looks[number].append(look(results, number, block))
+            looks[number].append(look(found, number, block))
         block += 1
-    if not turns.interrupted:
+    if not runner.interrupted:
         for number, point in enumerate(points):
             if any(point.taken.values()):
-                turns.note(_describe_precision(plan, looks[number]), point)
+                yield from note_once(_describe_precision(plan, looks[number]), point)
 
 
-def _unfinished(plan: Plan, points: list[PointState], looks: list[list[Look]]) -> set[int]:
+def _unfinished(plan: Plan, points: Sequence[PointState], looks: list[list[Look]]) -> set[int]:
     """Return the numbers of the points that need more blocks than they were looked at after."""
     return {
         number

@@ -11,31 +11,31 @@ from oscope.model.errors import OscopeError
 from oscope.model.experiment import Inspection
 from oscope.model.interruption import Interruption, raise_interrupt
 from oscope.planning.plan import Plan
-from oscope.runner.point_runner import PointRunner
+from oscope.runner.active_run import ActiveRun
 
 
-def inspect_all(plan: Plan, turns: PointRunner, end: float | None, find: Callable[[str], Inspection]) -> None:
+def inspect_all(plan: Plan, run: ActiveRun, end: float | None, find: Callable[[str], Inspection]) -> None:
     """Make those inspections of `plan` that the run does not have yet; none is begun after `end` (monotonic).
 
     `find` returns an inspection by its name. One that cannot be made is stored as skipped with its remedy. A
-    Ctrl-C ends the one under way, which is then not stored, and interrupts `turns`.
+    Ctrl-C ends the one under way, which is then not stored, and interrupts the run.
     """
     for name in plan.inspections:
-        if name in turns.recorder.inspected:
+        if name in run.recorder.inspected:
             continue
-        if turns.interrupted:
+        if run.runner.interrupted:
             return
         if end is not None and time.monotonic() >= end:
-            turns.note(f"{name}: the budget ran out before its turn")
+            run.note(f"{name}: the budget ran out before its turn")
             continue
-        turns.listener.inspecting(name)
+        run.listener.inspecting(name)
         try:
             with Interruption(raise_interrupt):
                 found = _inspect(name, plan, find)
         except KeyboardInterrupt:
-            turns.interrupt()
+            run.runner.interrupt()
             return
-        turns.recorder.add_inspection(found)
+        run.recorder.add_inspection(found)
 
 
 def _inspect(name: str, plan: Plan, find: Callable[[str], Inspection]) -> dict[str, Any]:

@@ -22,12 +22,14 @@ from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.planning.schedule import Pass, passes
 from oscope.probe.locate import find_probe
-from oscope.runner.duet import Duet, DuetSide, check_duet
+from oscope.runner.active_run import ActiveRun
+from oscope.runner.duet import Duet, check_duet
 from oscope.runner.duet_cpus import Cpus, DuetPlacement
+from oscope.runner.events import Happened
 from oscope.runner.exchange import Exchange
-from oscope.runner.execution import Outcome, begin, check_places, finish, make_turns, recording_failure
+from oscope.runner.execution import Outcome, begin, check_places, finish, make_runner, recording_failure
 from oscope.runner.injection.during import Disturbing
-from oscope.runner.point_runner import PointRunner
+from oscope.runner.point_runner import PointRunner, keep_iterations
 from oscope.runner.progress import Listener, Progress, Silence
 from oscope.storage.store import Store
 from oscope.targets.affinity import Placement
@@ -59,21 +61,22 @@ def execute_interleaved(
     with ExitStack() as stack:
         seats = DuetPlacement(cpus) if duet else None
         placement = stack.enter_context(seats or Placement())
-        sides: list[PointRunner] = []
+        runners: list[PointRunner] = []
         for plan, path in zip(plans, paths, strict=True):
-            sides.append(make_turns(placement, path, DuetSide if duet else PointRunner))
-            stack.callback(sides[-1].kill)
-            check_places(plan, sides[-1])
-        partners = [side for side in sides if isinstance(side, DuetSide)]
-        both = None if seats is None else stack.enter_context(Duet(partners, seats.cpus))
-        stack.enter_context(Interruption(lambda: _interrupt(sides)))
+            runners.append(make_runner(placement, path))
+            stack.callback(runners[-1].kill)
+            check_places(plan, runners[-1])
+        both = None if seats is None else stack.enter_context(Duet(runners, seats.cpus))
+        stack.enter_context(Interruption(lambda: _interrupt(runners)))
         shown = _Together(listener or Silence(), plans)
+        sides: list[ActiveRun] = []
         with ExitStack() as begun:
-            for number, (plan, turns) in enumerate(zip(plans, sides, strict=True)):
-                begin(plan, store, turns, shown.of(number))
+            for number, (plan, runner) in enumerate(zip(plans, runners, strict=True)):
+                side = begin(plan, store, runner, shown.of(number))
                 # From now on there is a run that an error, such as of the next side's begin, has to end.
-                begun.enter_context(recording_failure(turns))
-                begun.enter_context(Disturbing(plan.injection, placement).of(turns))
+                begun.enter_context(recording_failure(side))
+                begun.enter_context(Disturbing(plan.injection, placement).of(side))
+                sides.append(side)
             _mark(sides, seats, duet)
             budget_s, count = plans[0].budget_s, len(plans[0].experiments)
             end = None if budget_s is None else time.monotonic() + budget_s
@@ -83,26 +86,26 @@ def execute_interleaved(
                 deadline = float("inf") if end is None else now + (end - now) / (count - number)
                 own = [plan.experiments[number] for plan in plans]
                 _measure(own, plans, sides, deadline, both if own[0].name in duet else None)
-        outcomes = [finish(turns) for turns in sides]
+        outcomes = [finish(side) for side in sides]
     return tuple(
-        replace(each, stopped=turns.interrupted) for each, turns in zip(outcomes, sides, strict=True)
+        replace(each, stopped=runner.interrupted) for each, runner in zip(outcomes, runners, strict=True)
     )
 
 
-def _mark(sides: Sequence[PointRunner], seats: DuetPlacement | None, duet: Collection[str]) -> None:
+def _mark(sides: Sequence[ActiveRun], seats: DuetPlacement | None, duet: Collection[str]) -> None:
     """Record how the runs belong together."""
-    names = [turns.recorder.run_id for turns in sides]
-    for turns in sides:
-        turns.recorder.add_event("interleaved", names)
+    names = [side.recorder.run_id for side in sides]
+    for side in sides:
+        side.append(Happened("interleaved", names))
         if seats is not None:
-            turns.recorder.add_event("duet", {"cpus": list(seats.cpus), "experiments": sorted(duet)})
+            side.append(Happened("duet", {"cpus": list(seats.cpus), "experiments": sorted(duet)}))
             if seats.note is not None:
-                turns.note(seats.note)
+                side.note(seats.note)
 
 
-def _interrupt(sides: Sequence[PointRunner]) -> None:
-    for turns in sides:
-        turns.interrupt()
+def _interrupt(runners: Sequence[PointRunner]) -> None:
+    for runner in runners:
+        runner.interrupt()
 
 
 def _check_alike(plans: Sequence[Plan]) -> None:
@@ -130,13 +133,13 @@ def _check_alike(plans: Sequence[Plan]) -> None:
 def _measure(
     experiments: Sequence[PlannedExperiment],
     plans: Sequence[Plan],
-    sides: Sequence[PointRunner],
+    sides: Sequence[ActiveRun],
     deadline: float,
     duet: Duet | None,
 ) -> None:
     """Measure all blocks of an experiment on all sides, or those begun before the deadline."""
     blocks = experiments[0].blocks
-    exchange = Exchange(sides)
+    exchange = Exchange([side.runner for side in sides])
     for block in itertools.count() if blocks is None else range(blocks):
         if block and time.monotonic() >= deadline:
             break
@@ -147,41 +150,37 @@ def _measure(
             exchange.draw([plans[0].seed, block])
         # The first that is interrupted is the last.
         if not all(
-            duet.take(ones[0], experiments, [plans[0].seed, block, number])
+            duet.take(sides, ones[0], experiments, [plans[0].seed, block, number])
             if duet is not None
             else _take_in_turns(ones, experiments, sides, [plans[0].seed, block, number])
             for number, ones in enumerate(together)
         ):
             break
         exchange.carry_out()
-    for turns in sides:
-        turns.end()
+    for side in sides:
+        side.store(side.runner.end())
 
 
 def _take_in_turns(
     ones: Sequence[Pass],
     experiments: Sequence[PlannedExperiment],
-    sides: Sequence[PointRunner],
+    sides: Sequence[ActiveRun],
     source: Sequence[int],
 ) -> bool:
     order = np.random.default_rng(source).permutation(len(sides))
     return all(_take(ones[side], experiments[side], sides, side) for side in map(int, order))
 
 
-def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[PointRunner], side: int) -> bool:
+def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[ActiveRun], number: int) -> bool:
     """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
-    going_on = sides[side].take(one, experiment, lambda: False, lambda: False)
+    side = sides[number]
+    going_on = side.finish(side.runner.take(one, experiment, lambda: False, lambda: False))
     # Where instructions are counted no turn asks for a number of iterations: see `PointRunner`.
     for other in () if counts_instructions(experiment) else sides:
-        for mine, theirs in zip(
-            sides[side].recorder.points[experiment.name],
-            other.recorder.points[experiment.name],
-            strict=True,
-        ):
-            if theirs.iterations is None and mine.iterations is not None:
-                theirs.iterations = mine.iterations
-                other.recorder.add_event("iterations", mine.iterations, theirs)
-    return going_on and not any(turns.interrupted for turns in sides)
+        points = (each.runner.points[experiment.name] for each in (side, other))
+        for mine, theirs in zip(*points, strict=True):
+            other.store(keep_iterations(theirs, mine.iterations))
+    return going_on and not any(each.runner.interrupted for each in sides)
 
 
 class _Together:

@@ -1,111 +1,27 @@
-"""Writes a run into the store while it is measured, and knows where each point stands."""
+"""Writes a run into the store while it is measured, and keeps where each point stands."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import orjson
 import sqlalchemy as sa
 
 from oscope.model import clocks
 from oscope.model.errors import UsageError
-from oscope.model.factors import Factors
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.planning import interference as disturbed
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.wire import Sample
+from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, SamplesTaken, TurnBegan
+from oscope.runner.point_state import PointState
 from oscope.storage import schema
 from oscope.storage.reader import join_environment, load_events
 from oscope.storage.store import Happening, Store
 
 _ALIKE = ("kernel", "accelerator", "cpu_model", "kernel_options", "qemu")
 """Of a guest's record: what has to be the same in all boots of an experiment."""
-
-
-@dataclass
-class PointState:
-    """Where one point of a run stands."""
-
-    id: int
-    experiment: PlannedExperiment
-    number: int
-    columns: list[str]
-    """Names of the values in a sample's row: the metrics, then the covariates."""
-    taken: dict[int, int] = field(default_factory=dict)
-    """Samples there are of each block."""
-    closed: set[int] = field(default_factory=set)
-    """Blocks whose missing samples were lost and are not tried again."""
-    iterations: int | None = None
-    """The loop count found in the first block."""
-    deaths: int = 0
-    failures: int = 0
-    skipped: bool = False
-    notes: set[str] = field(default_factory=set)
-    failed: list[str] = field(default_factory=list)
-    """Reasons of the samples that failed since this process began."""
-    told_by: tuple[str, ...] = ()
-    """Covariates that tell whether a sample was disturbed; none where nothing is measured again."""
-    disturbed: dict[int, Counter[str]] = field(default_factory=dict)
-    """Disturbed samples of each block, by what tells it."""
-    again: dict[int, int] = field(default_factory=dict)
-    """Samples that each block gets beyond those planned, because of disturbed ones."""
-
-    @property
-    def factors(self) -> Factors:
-        """The point's levels."""
-        return self.experiment.points[self.number]
-
-    @property
-    def label(self) -> str:
-        """Name of the point, for messages."""
-        levels = " ".join(f"{name}={level}" for name, level in self.factors.items())
-        return f"{self.experiment.name} {levels}".rstrip()
-
-    def missing(self, block: int) -> int:
-        """Return how many samples of `block` are still to be taken."""
-        if self.skipped or block in self.closed:
-            return 0
-        wanted = self.experiment.block_reps(block) + self.again.get(block, 0)
-        return max(0, wanted - self.taken.get(block, 0))
-
-    def keep_disturbed(self, block: int, samples: Sequence[Sample], hz: float | None) -> None:
-        """Remember which samples of a block were disturbed; `hz` is of the clock that `raw` is read by."""
-        if not self.told_by or hz is None:
-            return
-        raw = np.array([sample.raw for sample in samples], dtype=np.float64)
-        columns = {
-            name: np.array([sample.covariates.get(name) for sample in samples], dtype=np.float64)
-            for name in self.told_by
-        }
-        found = disturbed.find(columns, raw * (1e9 / hz), self.told_by)
-        self.disturbed.setdefault(block, Counter()).update(name for _, name in found)
-
-    def rows(self, samples: Sequence[Sample], place: Mapping[str, int]) -> list[dict[str, Any]]:
-        """Return the samples' rows in the store; `place` has their block, process and boot."""
-        count = len(self.experiment.metrics)
-        metrics, covariates = self.columns[:count], self.columns[count:]
-        first = self.taken.get(place["block"], 0)
-        return [
-            {
-                "point_id": self.id,
-                "rep": rep,
-                **place,
-                "started_ns": sample.started_ns,
-                "raw": sample.raw,
-                "iterations": sample.iterations,
-                "correction": sample.correction,
-                "failed": sample.failed,
-                # map and dict.get run without the interpreter: this line is the store's bottleneck.
-                "values": orjson.dumps(
-                    [*map(sample.metrics.get, metrics), *map(sample.covariates.get, covariates)]
-                ).decode(),
-            }
-            for rep, sample in enumerate(samples, first)
-        ]
 
 
 class Recorder:
@@ -141,8 +57,21 @@ class Recorder:
         self._guests: dict[str, Mapping[str, Any]] = {}
         """The environment of the first guest of each experiment that had one."""
 
-    def add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
-        """Commit samples of `point` that came together."""
+    def append(self, event: RunEvent) -> None:
+        """Commit what happened, and have its point stand where it stands now."""
+        match event:
+            case SamplesTaken():
+                self._add_samples(event.point, event.block, event.samples)
+            case Happened():
+                self.add_event(event.kind, event.data, event.point)
+            case GuestBooted():
+                self._add_boot(event.experiment, event.environment)
+            case ProcessBegan():
+                self._begin_process(event.environment)
+            case TurnBegan():
+                pass
+
+    def _add_samples(self, point: PointState, block: int, samples: Sequence[Sample]) -> None:
         happenings = self._new_columns(point, samples)
         rows = point.rows(samples, {"block": block, "process": self.process, "boot": self._boot})
         self._store.add(self.run_id, rows, happenings)
@@ -151,24 +80,7 @@ class Recorder:
         point.failed += [sample.failed for sample in samples if sample.failed is not None]
         point.keep_disturbed(block, samples, self._hz)
 
-    def order_again(self, point: PointState, block: int) -> bool:
-        """Order as many samples more as were disturbed in a complete block, once; False where none were."""
-        found = point.disturbed.get(block)
-        is_complete = point.taken.get(block) == point.experiment.block_reps(block)
-        if not found or not is_complete or point.skipped or block in point.again or block in point.closed:
-            return False
-        count = found.total()
-        order = {"block": block, "first_rep": point.taken[block], "count": count, "disturbed": dict(found)}
-        self.add_event("again", order, point)
-        self._take_order(point, order)
-        return True
-
-    def _take_order(self, point: PointState, order: Mapping[str, Any]) -> None:
-        point.again[order["block"]] = order["count"]
-        if self.total is not None:
-            self.total += order["count"]
-
-    def add_boot(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> None:
+    def _add_boot(self, experiment: PlannedExperiment, environment: Mapping[str, Any]) -> None:
         """Commit that a guest was booted for `experiment`: of the first what it is, of others which boot.
 
         Raises UsageError where it is not like the first.
@@ -185,7 +97,7 @@ class Recorder:
         self.add_event("inspection", data)
         self.inspected.add(data["inspection"])
 
-    def begin_process(self, environment: Mapping[str, Any]) -> None:
+    def _begin_process(self, environment: Mapping[str, Any]) -> None:
         """Count a new probe process, which the next samples are from."""
         boot = environment.get("boot_id")
         if boot not in self.boots:
@@ -201,6 +113,14 @@ class Recorder:
     def add_event(self, kind: str, data: object, point: PointState | None = None) -> None:
         """Commit something that happened to the run, or to a point (see `oscope.storage.store`)."""
         self._store.add(self.run_id, (), [Happening(kind, data, point.id if point is not None else None)])
+        if point is not None:
+            self._apply(point, kind, data)
+
+    def _apply(self, point: PointState, kind: str, data: Any) -> None:
+        point.apply(kind, data)
+        # What is measured again comes in addition.
+        if kind == "again" and self.total is not None:
+            self.total += data["count"]
 
     def restore(self) -> dict[str, Any]:
         """Read from the store how far the run came; return its environment, as a record has it."""
@@ -226,9 +146,9 @@ class Recorder:
         }
         self.inspected = {each["inspection"] for each in events.run["inspection"]}
         for point_id, happened in events.points.items():
-            _restore_point(states[point_id], happened)
-            for order in happened.get("again", ()):
-                self._take_order(states[point_id], order)
+            for kind, each in happened.items():
+                for data in each:
+                    self._apply(states[point_id], kind, data)
         for name, points in self.points.items():
             if any(point.told_by for point in points):
                 for point, known in zip(points, self.results(name).points, strict=True):
@@ -241,16 +161,6 @@ class Recorder:
         new = sorted({name for s in samples for name in s.covariates.keys() - covariates})
         point.columns += new
         return [Happening("columns", new, point.id)] if new else []
-
-
-def _restore_point(state: PointState, happened: Mapping[str, list[Any]]) -> None:
-    state.columns += [name for more in happened.get("columns", ()) for name in more]
-    state.iterations = happened["iterations"][-1] if happened.get("iterations") else None
-    state.deaths = len(happened.get("death", ()))
-    state.failures = len(happened.get("failure", ()))
-    state.skipped = bool(happened.get("skipped"))
-    state.closed = {loss["block"] for kind in ("death", "failure") for loss in happened.get(kind, ())}
-    state.notes = set(happened.get("note", ()))
 
 
 def _restore_disturbed(state: PointState, known: PointSamples) -> None:

@@ -12,7 +12,8 @@ from oscope.analysis.calibration.spec import CalibrationSpec
 from oscope.model.experiment import Experiment, Inspection
 from oscope.planning.plan import Plan
 from oscope.probe.locate import find_probe
-from oscope.runner.execution import begin, finish, make_turns, recording_failure
+from oscope.runner.events import Happened
+from oscope.runner.execution import begin, finish, make_runner, recording_failure
 from oscope.runner.progress import Silence
 from oscope.storage.store import Store
 from oscope.targets.affinity import Placement
@@ -35,17 +36,17 @@ def calibrate_and_store(
     """
     plan = Plan(wanted.seed, "full", "local", None, None, (), inspections=(INSPECTION,))
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    turns = make_turns(Placement(), find_probe())
+    runner = make_runner(Placement(), find_probe())
     try:
-        begin(plan, store, turns, Silence())
+        run = begin(plan, store, runner, Silence())
         # The pairs have probes of their own.
-        turns.end_process()
-        with recording_failure(turns):
+        runner.chain.end()
+        with recording_failure(run):
             result = calibrate(wanted, listener, keep, find=find)
         told = {"title": inspection.title, "question": inspection.question, "started": started}
-        turns.recorder.add_inspection({"inspection": INSPECTION, **told, "result": result})
-        brief = in_brief(result, turns.recorder.run_id)
-        turns.recorder.add_event("calibration", {"machine": turns.environment["machine"], **brief})
-        return finish(turns).run_id
+        run.recorder.add_inspection({"inspection": INSPECTION, **told, "result": result})
+        brief = in_brief(result, run.recorder.run_id)
+        run.append(Happened("calibration", {"machine": runner.chain.environment["machine"], **brief}))
+        return finish(run).run_id
     finally:
-        turns.kill()
+        runner.kill()

@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import Any
 
 from oscope.model.errors import OscopeError
+from oscope.runner.active_run import ActiveRun
+from oscope.runner.events import Happened
 from oscope.runner.injection.injector import Injector, Phase
 from oscope.runner.injection.spec import Injection
-from oscope.runner.point_runner import PointRunner
 from oscope.targets.affinity import Placement
 
 
@@ -51,8 +52,8 @@ class Disturbing:
         self._stop()
 
     @contextlib.contextmanager
-    def of(self, turns: PointRunner) -> Iterator[None]:
-        """Mark the run of `turns`, have its requests inject what is theirs, and store the truth at its end.
+    def of(self, run: ActiveRun) -> Iterator[None]:
+        """Mark the run, have its requests inject what is theirs, and store the truth at its end.
 
         The truth is the event `injected`: where each cause acted, and its phases. OscopeError where a cause
         ended before the run did.
@@ -61,18 +62,18 @@ class Disturbing:
         if wanted is None:
             yield
             return
-        turns.note(wanted.warning)
-        _mark(turns, wanted.warning)
+        run.note(wanted.warning)
+        _mark(run, wanted.warning)
         since_ns = self._since_ns
         numbers = itertools.count()
-        turns.make_inject = lambda: wanted.request(next(numbers), since_ns)
+        run.runner.make_inject = lambda: wanted.request(next(numbers), since_ns)
         try:
             yield
         finally:
             begun = None if self._injector is None else asdict(self._injector.begun)
             self._stop()
             phases = [asdict(phase) for phase in self._phases]
-            turns.recorder.add_event("injected", {"since_ns": since_ns, "injector": begun, "phases": phases})
+            run.append(Happened("injected", {"since_ns": since_ns, "injector": begun, "phases": phases}))
         if self.failure is not None:
             raise self.failure
 
@@ -97,10 +98,9 @@ class Disturbing:
         self._listener = None
 
 
-def _mark(turns: PointRunner, text: str) -> None:
+def _mark(run: ActiveRun, text: str) -> None:
     """Have every point tell it, wherever its figures are shown."""
-    for points in turns.recorder.points.values():
+    for points in run.recorder.points.values():
         for point in points:
             if text not in point.notes:
-                point.notes.add(text)
-                turns.recorder.add_event("note", text, point)
+                run.append(Happened("note", text, point))

@@ -1,0 +1,69 @@
+"""A run that is being measured: what its runner yields is stored first, and told then."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from oscope.runner.events import Happened, RunEvent, SamplesTaken, TurnBegan, note
+from oscope.runner.point_runner import PointRunner
+from oscope.runner.point_state import PointState
+from oscope.runner.progress import Listener, Progress
+from oscope.runner.recorder import Recorder
+
+_Value = TypeVar("_Value")
+
+
+@dataclass
+class ActiveRun:
+    """One side: who measures it, where it is stored, and who is told."""
+
+    runner: PointRunner
+    recorder: Recorder
+    listener: Listener
+    failures: list[str] = field(default_factory=list)
+    """What went wrong, a line each."""
+
+    def append(self, event: RunEvent) -> None:
+        """Store an event, and tell of it."""
+        self.recorder.append(event)
+        match event:
+            case TurnBegan() | SamplesTaken():
+                self._tell_progress(event.point, event.block)
+            case Happened(shown=str(text)):
+                if event.failure:
+                    self.failures.append(text)
+                self.listener.note(text)
+
+    def store(self, events: Iterable[RunEvent]) -> None:
+        """Store each event before the next is asked for."""
+        for event in events:
+            self.append(event)
+
+    def finish(self, events: Generator[RunEvent, None, _Value]) -> _Value:
+        """Store each event before the next is asked for, and return what comes of them."""
+        while True:
+            try:
+                event = next(events)
+            except StopIteration as end:
+                value: _Value = end.value
+                return value
+            self.append(event)
+
+    def note(self, text: str) -> None:
+        """Store and tell a note on the run."""
+        self.append(note(text))
+
+    def _tell_progress(self, point: PointState, block: int) -> None:
+        experiment = point.experiment
+        self.listener.progress(
+            Progress(
+                finished=self.recorder.finished,
+                total=self.recorder.total,
+                experiment=experiment.name,
+                point=point.factors,
+                block=block,
+                blocks=experiment.blocks,
+            )
+        )

@@ -1,0 +1,52 @@
+"""What becomes of a point whose turn failed or whose probe died: it is tried in other blocks, or skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from oscope.model.errors import OscopeError, ProbeError, UsageError
+from oscope.probe.wire import Refusal
+from oscope.runner.events import Happened, RunEvent
+from oscope.runner.point_state import PointState
+
+_MOST_DEATHS = 2
+_MOST_FAILURES = 2
+
+
+def refuse(point: PointState, block: int, refusal: Refusal) -> Iterator[RunEvent]:
+    """Skip or fail a point of which the probe refused a request; UsageError where the request is at fault."""
+    if refusal.kind == "request":
+        raise UsageError(f"{point.label}: {refusal.message}", remedy=refusal.remedy)
+    if refusal.kind == "unavailable":
+        yield skip(point, refusal.message, refusal.remedy)
+        return
+    yield from fail(point, block, refusal)
+
+
+def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[RunEvent]:
+    """Give up a point's turn, and the point if it fails again and again."""
+    text = f"{why.message}: {why.remedy}" if why.remedy else why.message
+    yield _close_block(point, block, "failure", text)
+    if point.failures >= _MOST_FAILURES:
+        yield skip(point, f"it failed {point.failures} times, last: {why.message}", why.remedy)
+
+
+def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
+    """Note that the probe was lost over a point; another process goes on with the others."""
+    yield _close_block(point, block, "death", str(error))
+    if point.deaths >= _MOST_DEATHS:
+        # Of a guest, the error names the file that has all that its console said.
+        alone = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
+        remedy = alone if point.experiment.guest is None else "see what its console said"
+        yield skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
+
+
+def skip(point: PointState, reason: str, remedy: str | None) -> RunEvent:
+    """Measure nothing more of a point."""
+    shown = f"{point.label} is skipped: {reason}"
+    return Happened("skipped", {"reason": reason, "remedy": remedy}, point, shown)
+
+
+def _close_block(point: PointState, block: int, kind: str, text: str) -> RunEvent:
+    """Give up the block's missing samples: tried again later, they would be out of the block's order."""
+    return Happened(kind, {"block": block, "text": text}, point, f"{point.label}: {text}", failure=True)

@@ -1,0 +1,181 @@
+"""The probe processes of a run, one at a time: each is started, renewed, handed over, and ended."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oscope.model.errors import ProbeError
+from oscope.planning.plan import PlannedExperiment
+from oscope.probe.process import Probe
+from oscope.runner.events import GuestBooted, ProcessBegan, RunEvent, note
+from oscope.targets.affinity import Placement
+from oscope.targets.target import Local, Place
+
+_MOST_NUMBERS = 2**30
+
+
+@dataclass(frozen=True)
+class Held:
+    """The process of a chain between two passes, which another chain may go on with."""
+
+    probe: Probe | None
+    renewing: bool
+    """Whether a fresh process is taking its place."""
+    program: Path
+    """What it executes, or will."""
+
+
+class ProcessChain:
+    """A chain of probe processes, on this machine or in guests."""
+
+    def __init__(self, path: Path, placement: Placement) -> None:
+        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError."""
+        self.path = path
+        self.local = Local(path, placement)
+        self.place: Place = self.local
+        self.interrupted = False
+        self.successor = path
+        """The program of the process that takes the next fresh one's place (see `hand_over`)."""
+        self._program = path
+        self._renewing = False
+        """Whether a fresh process is taking the place of the one that measured the last pass."""
+        self._renewed = False
+        """Whether one has, and it was not yet told of."""
+        self._may_renew = True
+        """Whether no process has failed to put a fresh one in its place so far."""
+        # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
+        # by their numbers.
+        self.request = secrets.randbelow(_MOST_NUMBERS)
+        """Number of the last request."""
+        self._probe: Probe | None = self.local.start()
+        self.environment = self.local.environment(self._probe)
+
+    def move_to(self, place: Place) -> bool:
+        """Start the next processes at `place`; say whether the last ones were elsewhere."""
+        if place is self.place:
+            return False
+        self.end()
+        self.place = place
+        return True
+
+    def process(self, experiment: PlannedExperiment) -> Generator[RunEvent, None, Probe]:
+        """Return the process that measures next, which is started where there is none. Raises ProbeError."""
+        yield from self.go_on(self.finish_renewal())
+        if self._probe is not None and self._renewed:
+            yield ProcessBegan(self.place.environment(self._probe))
+        self._renewed = False
+        if self._probe is None:
+            self._program = self.path
+            try:
+                self._probe = self.place.start(self._hold)
+            except BaseException:
+                self._probe = None
+                raise
+            if not self.place.traceable:
+                # No tracer has to tell its requests from others', and a boot shall repeat the last in all.
+                self.request = 0
+            environment = self.place.environment(self._probe)
+            if experiment.guest is not None:
+                yield GuestBooted(experiment, environment)
+            yield ProcessBegan(environment)
+            if self.interrupted:
+                self._probe.terminate()
+        return self._probe
+
+    def finish_renewal(self) -> ProbeError | None:
+        """Wait for the fresh process; return why there is none. Nothing is told: any thread may do it."""
+        probe, renewing = self._probe, self._renewing
+        self._renewing = False
+        if probe is None or not renewing:
+            return None
+        try:
+            probe.finish_renewal()
+        except ProbeError as error:
+            return error
+        self._renewed = True
+        return None
+
+    def go_on(self, error: ProbeError | None) -> Iterator[RunEvent]:
+        """Where a process could not be renewed, start each block's from scratch from now on."""
+        if error is None:
+            return
+        if self.interrupted:
+            raise error
+        self.kill()
+        self._may_renew = False
+        yield note(f"the probe cannot renew its process, so each block starts one from scratch: {error}")
+
+    def retire(self, *, traced: bool) -> Iterator[RunEvent]:
+        """Have what measured a pass give back all it has, so that the next one gets a fresh process.
+
+        Memory layout and the like differ from process to process, and shall vary within a run. Physical pages
+        go to whichever process needs some next, of any side: a side that kept its own for the length of a run
+        would differ from an equal one. A tracer watches processes by their numbers, and shall see a new one
+        begin; a guest is booted anew.
+        """
+        probe = self._probe
+        # A pass of which nothing was missing, as of a resumed run, has used no process.
+        if probe is None or self._renewing:
+            return
+        if traced or not self._renews(probe):
+            self.end()
+            return
+        other = self.successor if self.successor != self._program else None
+        self._program = self.successor
+        try:
+            self.local.begin_renewal(probe, other)
+        except ProbeError as error:
+            if self.interrupted:
+                self.kill()
+            else:
+                yield from self.go_on(error)
+        else:
+            self._renewing = True
+
+    def _renews(self, probe: Probe) -> bool:
+        return probe.hello.renews and self._may_renew and self.place is self.local
+
+    def can_hand_over(self, programs: Collection[Path]) -> bool:
+        """Say whether its process can measure for a chain of any of these programs in the next block."""
+        probe = self._probe
+        if probe is None or not self._renews(probe):
+            return False
+        return {*programs} == {self.path} or probe.hello.renews_into
+
+    def hand_over(self) -> Held:
+        """Let go of the process, for another chain to go on with."""
+        held = Held(self._probe, self._renewing, self._program)
+        self._probe, self._renewing = None, False
+        return held
+
+    def go_on_with(self, held: Held) -> None:
+        """Measure with the process that another chain has let go of."""
+        self._probe, self._renewing, self._program = held.probe, held.renewing, held.program
+
+    def _hold(self, probe: Probe) -> None:
+        """Have a signal end a probe that has not greeted yet, such as a guest that boots."""
+        self._probe = probe
+        if self.interrupted:
+            probe.terminate()
+
+    def interrupt(self) -> None:
+        """Have the probe give up what it does; safe in a signal handler."""
+        self.interrupted = True
+        if self._probe is not None:
+            self._probe.terminate()
+
+    def end(self) -> None:
+        """Let the process under way end, if there is one."""
+        if self._probe is not None:
+            self._probe.close()
+            self._probe = None
+        self._renewing = False
+
+    def kill(self) -> None:
+        """End the process under way at once."""
+        if self._probe is not None:
+            self._probe.kill()
+            self._probe = None
