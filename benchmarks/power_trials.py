@@ -35,7 +35,7 @@ from oscope.runner.execution import execute
 from oscope.runner.injection.during import Disturbing
 from oscope.runner.injection.spec import Injection
 from oscope.runner.interleaved import execute_interleaved
-from oscope.statistics import compare_results
+from oscope.statistics import compare_results, effect
 from oscope.statistics.core_clock import CORE_LOADS, core_loads
 from oscope.statistics.rate import Rate
 from oscope.statistics.sides import measure as measure_sides
@@ -66,6 +66,8 @@ STEP = 1e-5
 SHIFTS = np.arange(2.0, 12.01, 0.1)
 """Effects between separate runs that are tried, in deviations between runs."""
 POWER = 0.9
+TOGETHER = (2, 6)
+"""So many trials are taken for a longer one, such as 20 s or a minute."""
 
 
 @dataclass(frozen=True)
@@ -119,10 +121,10 @@ def measure(place: Path, rounds: int, seconds: float, load: str, separate: bool)
                     replace(
                         plan,
                         injection=Injection(
-                            delay_ns=effect * pilots[name], seed=plan.seed, steady=True
+                            delay_ns=size * pilots[name], seed=plan.seed, steady=True
                         ).to_object(),
                     )
-                    for effect in EFFECTS
+                    for size in EFFECTS
                 ]
                 runs = [outcome.run_id for outcome in execute_interleaved(sides, store)]
                 _note(log.write, "paired", name, runs)
@@ -157,7 +159,7 @@ def pack(place: Path, target: Path) -> None:
             entry = json.loads(line)
             group = entry["ids"][0] if entry["kind"] == "paired" else ""
             first_ns = 1.0
-            for run_id, effect in zip(entry["ids"], EFFECTS, strict=False):
+            for run_id, size in zip(entry["ids"], EFFECTS, strict=False):
                 (found,) = store.results(run_id, columns="metrics").experiments
                 if run_id == entry["ids"][0]:
                     first_ns = found.iteration_ns(found.points[0])
@@ -173,7 +175,7 @@ def pack(place: Path, target: Path) -> None:
                     Measured(
                         name,
                         group,
-                        effect,
+                        size,
                         delay_ns / first_ns,
                         str(column.better),
                         whole,
@@ -276,8 +278,8 @@ def judge_interleaved(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Ite
                 tally.found += verdict.different if not run.effect else verdict.finds(truth)
                 backwards = (verdict.ratio - 1) * (run.median - first.median) < 0
                 tally.contradictions += verdict.different and backwards
-    for (subject, effect, method), tally in tallies.items():
-        what = f"slowed by {effect:.1%}" if effect else "equal sides"
+    for (subject, size, method), tally in tallies.items():
+        what = f"slowed by {size:.1%}" if size else "equal sides"
         line = f"{subject}, {what}, {method}: found in {Rate(tally.found, tally.of)}"
         if method == OSCOPE:
             line += (
@@ -285,6 +287,29 @@ def judge_interleaved(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Ite
                 f"against the medians {tally.contradictions}"
             )
         yield line
+
+
+def judge_together(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Iterator[str]:
+    """Yield a line for each subject, effect and number of trials that are taken for one longer trial."""
+    sides: dict[str, list[tuple[Measured, Floats]]] = defaultdict(list)
+    for run, results in runs:
+        if run.group:
+            sides[run.group].append((run, np.log(results.points[0].metrics["value"])))
+    pairs: dict[tuple[str, float], list[Floats]] = defaultdict(list)
+    for (first, a), *others in sides.values():
+        for run, b in others:
+            count = min(len(a), len(b))
+            slower = (b[:count] - a[:count]) * (1 if run.better == "less" else -1)
+            pairs[first.subject, run.effect].append(slower)
+    for (subject, size), own in pairs.items():
+        for number in TOGETHER:
+            found = [
+                effect.paired(np.concatenate(own[i : i + number]))
+                for i in range(0, len(own) - number + 1, number)
+            ]
+            right = sum(each.p < effect.LEVEL and (not size or each.effect > 0) for each in found)
+            if found:
+                yield f"{subject}, {size:.1%}, {number} trials taken as one: found in {right} of {len(found)}"
 
 
 def judge_separate(runs: Sequence[tuple[Measured, ExperimentResults]]) -> Iterator[str]:
@@ -369,10 +394,14 @@ def main(words: Sequence[str] | None = None) -> int:
     elif given.command == "pack":
         pack(given.store, given.target)
     else:
-        for place in given.files:
-            runs = unpack(place)
-            print(place)
-            for line in (*judge_interleaved(runs), *judge_separate(runs)):
+        packed = {place: unpack(place) for place in given.files}
+        interleaved = [run for runs in packed.values() for run in runs]
+        print("interleaved, all files together")
+        for line in (*judge_interleaved(interleaved), *judge_together(interleaved)):
+            print(f"  {line}")
+        for place, runs in packed.items():
+            print(f"separate runs of {place}")
+            for line in judge_separate(runs):
                 print(f"  {line}")
     return 0
 
