@@ -62,7 +62,7 @@ def test_what_the_core_explains_is_not_taken_for_a_difference() -> None:
     row, (note,) = compared(a, b, history())
     assert row.different != "yes"
     assert row.ci95[0] < 1 < row.ci95[1]
-    assert note.startswith("the core was slower in B, by 3.0 % (loads")
+    assert note.startswith("* the core was slower in B, by 3.0 % (loads")
 
 
 def test_a_difference_beyond_it_is_found_which_the_runs_alone_do_not_show() -> None:
@@ -71,6 +71,7 @@ def test_a_difference_beyond_it_is_found_which_the_runs_alone_do_not_show() -> N
     row, _ = compared(a, b, history())
     assert (row.different, row.method) == ("yes", "unpaired over processes, at one speed of the core")
     assert row.ci95[0] < 1.04 / 1.02 < row.ci95[1]
+    assert "more than A, at one speed of the core (95 %" in row.sentence
     plain, notes = compared(a, b, [replace(each, points=bare(each)) for each in history()])
     assert (plain.different, notes) == ("cannot tell", [])
 

@@ -55,7 +55,7 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
     columns += _medians(rows)
-    columns.append(aligned(["B/A", *(_ratio(row, row.ratio) for row in rows)]))
+    columns.append(aligned(["B/A", *map(_marked_ratio, rows)]))
     columns.append(["different", *(row.different for row in rows)])
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *map(_difference, rows)])
@@ -68,6 +68,11 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
         if table_width([*columns, further]) <= width:
             columns.append(further)
     return grid(columns)
+
+
+def _marked_ratio(row: ComparedMetric) -> str:
+    """Return B over A, with a mark where it is not that of the medians beside it: a note says why."""
+    return f"{_ratio(row, row.ratio)}{' *' if row.at_one_speed else ''}"
 
 
 def verdict(comparison: Comparison) -> str:

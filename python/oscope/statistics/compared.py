@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from oscope.model.factors import Level
+from oscope.statistics.core_clock import AT_ONE_SPEED
 
 Answer = Literal["yes", "no", "cannot tell"]
 
@@ -40,3 +41,8 @@ class ComparedMetric:
     median_b: float
     method: str
     sentence: str
+
+    @property
+    def at_one_speed(self) -> bool:
+        """Whether the ratio is another than that of the medians: without what the core's speed explains."""
+        return self.method.endswith(AT_ONE_SPEED)

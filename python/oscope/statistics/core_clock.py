@@ -19,6 +19,8 @@ from oscope.model.samples import Floats, PointSamples
 from oscope.statistics.between_runs import ASSUMED_RUNS, NEWEST, Spread
 
 CORE_LOADS = "core_loads_ns"
+AT_ONE_SPEED = ", at one speed of the core"
+"""Ends the method of a comparison from which the part of the core's speed was taken off."""
 FEWEST = ASSUMED_RUNS + 1
 """Earlier runs from which on the regression is tried: with fewer, how much runs differ is itself assumed."""
 WORTH = 0.8

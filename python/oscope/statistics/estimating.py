@@ -11,7 +11,7 @@ from oscope.model import clocks
 from oscope.model.samples import Column, Floats, PointSamples
 from oscope.statistics import between_runs, effect, interval, replication
 from oscope.statistics.between_runs import Spread
-from oscope.statistics.core_clock import Explained, core_loads, explain
+from oscope.statistics.core_clock import AT_ONE_SPEED, Explained, core_loads, explain
 from oscope.statistics.earlier import EarlierPoints
 from oscope.statistics.effect import Estimate, Median
 from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
@@ -98,7 +98,7 @@ def estimate_difference(
         found, between, explained = _separate(match, metric, sides, earlier)
         method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}"
         if explained is not None:
-            method += ", at one speed of the core"
+            method += AT_ONE_SPEED
     centre = a.centre if logarithmic else float(np.median(base))
     if alone:
         spread = ASSUMED_PROCESS_SPREAD * np.sqrt(len(alone)) * (1.0 if logarithmic else abs(centre))

@@ -8,6 +8,7 @@ import numpy as np
 
 from oscope.model import clocks, formatting
 from oscope.statistics import between_runs, effect
+from oscope.statistics.core_clock import AT_ONE_SPEED
 from oscope.statistics.estimating import Result
 from oscope.statistics.quantiles import TailDifference
 
@@ -56,7 +57,8 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         change = (
             f"{formatting.format_value(abs(found.effect), (found.high - found.low) / 2, unit)} ({change})"
         )
-    return f"B is {change} {direction} than A (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
+    speed = "" if result.explained is None else AT_ONE_SPEED
+    return f"B is {change} {direction} than A{speed} (95 % interval {limits} %){quality}; {_MATTERS[matters]}"
 
 
 def tail_sentence(tail: TailDifference) -> str:
@@ -133,7 +135,7 @@ def core_speeds(results: Sequence[Result]) -> Iterator[str]:
     direction = {each.slower > 0 for each in own}
     side = "B" if direction == {True} else "A" if direction == {False} else "one side"
     yield (
-        f"the core was slower in {side}, by {speed} (loads from its first cache); what that changes, by "
+        f"* the core was slower in {side}, by {speed} (loads from its first cache); what that changes, by "
         f"earlier runs, is taken off, and runs then differ by {_span(each.spread.deviation for each in own)} "
         f"in place of {_span(each.without for each in own)}"
     )
