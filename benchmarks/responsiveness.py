@@ -131,7 +131,8 @@ def stop_s(store: Path, delay_s: float) -> float:
             status = run.wait(LIMIT_S)
             took = time.monotonic() - begin
         except BaseException:
-            os.killpg(run.pid, signal.SIGKILL)
+            if run.poll() is None:
+                os.killpg(run.pid, signal.SIGKILL)
             raise
     if status not in INTERRUPTED:
         raise RuntimeError(f"an interrupted run ended with {status}")

@@ -101,6 +101,6 @@ def test_a_ratio_without_an_upper_bound_is_short() -> None:
 
 
 def test_an_end_that_is_far_and_vague_is_a_power_of_ten() -> None:
-    column = Scale.choose([100.0, 25_000.0], [2.0, 2e9], "ns")
+    column = Scale.choose([100.0, 110.0, 25_000.0], [2.0, 2.0, 2e9], "ns")
     assert column.row(25_000.0, 2e9).span((0.0, 4_045_788_123.0)) == "0 to 4.0e9"
     assert column.row(100.0, 2.0).span((98.0, 102.0)) == "98.0 to 102.0"

@@ -52,6 +52,9 @@ _BOARD = "q35,sata=off,smbus=off,i8042=off"
 _EVER = ("panic=-1", "quiet", "console=ttyS0", "brd.rd_nr=1", "rootfstype=ramfs")
 _EMULATED = ("tsc=reliable",)
 """The emulated counter is one for all CPUs: a kernel need not watch it by timers, nor give it up."""
+_EMULATED_WALL = ("no_timer_check",)
+"""A busy host may not run the guest while its kernel waits for the first ticks of the timer: it would panic
+("IO-APIC + timer doesn't work!", check_timer in arch/x86/kernel/apic/io_apic.c). KVM guests do not check."""
 _EXACT = (
     "nokaslr",
     "norandmaps",
@@ -160,6 +163,8 @@ def for_command(wanted: MachineSpec, command: Sequence[str], status: Path) -> Ma
     kernel_options += ["quiet", *(_EMULATED if wanted.accelerator == "tcg" else ())]
     if wanted.clock == "instructions":
         kernel_options = [*_EXACT, *kernel_options]
+    elif wanted.accelerator == "tcg":
+        kernel_options += _EMULATED_WALL
     # Dropped whole and written anew: what follows `init=` is the first process's.
     first = next((option for option in kernel_options if option.startswith("init=")), None)
     if first is None:
