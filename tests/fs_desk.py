@@ -129,6 +129,10 @@ class Desk:
                 found.append(int(path.parent.name))
         return found
 
+    def nothing_runs(self) -> bool:
+        """Say whether two looks in a row find no process: one may miss what forks or executes just then."""
+        return not any(self.processes() for _ in range(2))
+
     def is_quiet(self) -> None:
         """Nothing is mounted and nothing runs."""
         assert not is_mounted(self.point)

@@ -111,7 +111,7 @@ def test_what_is_unmounted_by_others_ends_in_order_too(desk: Desk) -> None:
     desk.mounted()
     words = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
     subprocess.run([*words, desk.point], check=True, timeout=LIMIT_S)
-    wait_until(lambda: not desk.processes(), "the process ends")
+    wait_until(desk.nothing_runs, "the process ends")
     assert desk("status", "--json").out == "[]\n"
 
 
@@ -144,7 +144,7 @@ def test_a_signal_detaches_a_mount_that_is_used_and_loses_nothing(desk: Desk) ->
         os.kill(pid, signal.SIGTERM)
         wait_until(lambda: not is_mounted(desk.point), "it is unmounted")
         file.write(b"later")
-    wait_until(lambda: not desk.processes(), "the process ends")
+    wait_until(desk.nothing_runs, "the process ends")
     assert (desk.there / "file").read_bytes() == b"later before"
     desk.is_quiet()
 
@@ -156,7 +156,7 @@ def write_and_kill(desk: Desk) -> None:
     file = (desk.point / "file").open("r+b", buffering=0)
     file.write(b"kept")
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not desk.processes(), "the process is gone")
+    wait_until(desk.nothing_runs, "the process is gone")
     assert is_mounted(desk.point)
     # Attributes are still answered by the kernel's cache. Which error it is depends on whether the kernel has
     # taken note of the end by then.
@@ -215,7 +215,7 @@ def test_what_cannot_be_copied_back_is_named_and_recovered_later(desk: Desk) -> 
         assert "not copied back" in line
         assert "file" in line
         assert line.endswith(f"oscope-fs recover --cache {cache}")
-        wait_until(lambda: not desk.processes(), "the process ends")
+        wait_until(desk.nothing_runs, "the process ends")
         desk.is_quiet()
         assert "refused" in only_line(desk("recover", "--cache", cache), 1)
     finally:

@@ -106,7 +106,7 @@ def test_a_caller_who_gives_up_leaves_nothing(desk: Desk) -> None:
             wait_until(lambda: len(desk.processes()) == 2, "the mount's own process runs")
             process.send_signal(signal.SIGINT)
             assert process.wait(LIMIT_S) != 0
-        wait_until(lambda: not desk.processes(), "that process ends too")
+        wait_until(desk.nothing_runs, "that process ends too")
     desk.is_quiet()
 
 
