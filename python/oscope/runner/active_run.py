@@ -41,7 +41,7 @@ class ActiveRun:
         for event in events:
             self.append(event)
 
-    def finish(self, events: Generator[RunEvent, None, _Value]) -> _Value:
+    def carry_out(self, events: Generator[RunEvent, None, _Value]) -> _Value:
         """Store each event before the next is asked for, and return what comes of them."""
         while True:
             try:

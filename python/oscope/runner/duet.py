@@ -193,7 +193,7 @@ def _ask(side: ActiveRun, point: PointState, block: int, reps: int) -> _Asked | 
     """Return the request for the next samples of a point; None where no process can take it."""
     runner = side.runner
     runner.move_to(runner.chain.local)
-    probe = side.finish(runner.begin_process(point, block))
+    probe = side.carry_out(runner.begin_process(point, block))
     if probe is None:
         return None
     request = runner.next_request(point, reps)

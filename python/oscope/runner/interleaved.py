@@ -174,7 +174,7 @@ def _take_in_turns(
 def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[ActiveRun], number: int) -> bool:
     """Take a pass on one side, and by the wall clock have the others run as many iterations as it did."""
     side = sides[number]
-    going_on = side.finish(side.runner.take(one, experiment, lambda: False, lambda: False))
+    going_on = side.carry_out(side.runner.take(one, experiment, lambda: False, lambda: False))
     # Where instructions are counted no turn asks for a number of iterations: see `PointRunner`.
     for other in () if counts_instructions(experiment) else sides:
         points = (each.runner.points[experiment.name] for each in (side, other))
