@@ -15,6 +15,7 @@ from oscope.model.samples import ExperimentResults, Floats, PointSamples, Result
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.candidates import candidates
 from oscope.statistics.core_clock import CORE_LOADS, FEWEST, core_loads, explain
+from oscope.statistics.earlier import EarlierRuns
 from oscope.storage import record
 
 CALL = "getppid"
@@ -128,3 +129,31 @@ def test_a_record_keeps_the_loads_and_attribution_does_not_take_them_for_a_cause
     (point,) = record.read(tmp_path / "run.json").experiments[0].points
     assert core_loads(point) == 4500.0
     assert CORE_LOADS not in candidates(point.covariates, None, None)
+
+
+def test_runs_that_were_interleaved_count_once_and_partners_of_a_side_not_at_all() -> None:
+    def grouped(results: ExperimentResults, *others: int) -> ExperimentResults:
+        names = [f"run{number}" for number in others]
+        return replace(results, run_id=names[0], settings={**results.settings, "interleaved": names})
+
+    a, b = grouped(run(1, 100.0, 4500.0), 1, 50), grouped(run(2, 103.0, 4635.0), 2, 60)
+    pairs = [grouped(each, 100 + i, 100 + (i ^ 1)) for i, each in enumerate(history())]
+    pairs = [
+        replace(each, settings={**each.settings, "interleaved": sorted(each.settings["interleaved"])})
+        for each in pairs
+    ]
+    found = EarlierRuns.of(a, b, [*pairs, grouped(run(50, 100.0, 4500.0), 50, 1)])
+    assert [each.run_id for each in found.runs] == [f"run{100 + i}" for i in range(1, 12, 2)]
+
+
+def test_one_run_does_not_decide_on_the_slope() -> None:
+    loads = np.full(12, 4500.0)
+    loads[-1] = 4600.0
+    medians = 100 * np.exp(np.random.default_rng(1).normal(0, 0.001, 12))
+    medians[-1] = 110.0
+    assert explain(medians, loads, 4500.0, 4500.0) is None
+
+
+def test_no_difference_is_not_claimed_against_the_medians_that_are_shown() -> None:
+    row, _ = compared(run(1, 100.0, 4500.0), run(2, 103.0, 4500.0 * 1.03), history())
+    assert (row.different, row.matters) == ("cannot tell", "cannot tell")

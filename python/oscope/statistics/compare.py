@@ -233,7 +233,7 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
     reach = max(found.detectable(effect.LEVEL / tests), result.step)
     detectable = result.ratio(reach) - 1
     small = (result.ratio(e) for e in found.interval(1 - 2 * effect.LEVEL))
-    inside = max(abs(end - 1) for end in small) <= threshold
+    inside = max(abs(end - 1) for end in small) <= threshold and _shown_inside(result, threshold)
     beyond = low - 1 > threshold or 1 - high > threshold
     different: Answer = "cannot tell"
     if p_holm < effect.LEVEL and not result.contradicts:
@@ -266,6 +266,14 @@ def _row(result: Result, p_holm: float, threshold: float, tests: int) -> Compare
         method=result.method,
         sentence=sentence(result, different, matters, (ratio, low, high, reach)),
     )
+
+
+def _shown_inside(result: Result, threshold: float) -> bool:
+    """Say whether nothing that is shown contradicts that there is no difference beside the core's speed."""
+    if result.explained is None:
+        return True
+    claimed = result.estimate.p < effect.LEVEL and result.contradicts
+    return not claimed and abs(result.b.median / result.a.median - 1) <= threshold
 
 
 def _name(factors: Mapping[str, Level], metric: str) -> str:

@@ -25,6 +25,14 @@ FEWEST = ASSUMED_RUNS + 1
 """Earlier runs from which on the regression is tried: with fewer, how much runs differ is itself assumed."""
 WORTH = 0.8
 """Share of the deviation between runs that has to remain at most, else the medians are taken as they are."""
+REACH = 4.0
+"""Robust deviations of the loads between runs that those of two runs may differ by."""
+NORMAL = 1.4826
+"""Deviation of a normal distribution over its median absolute deviation."""
+LEAST_KEPT = 0.1
+"""Share of a run's residual that the fit leaves at least: else the run decides on the slope by itself."""
+STEEPEST = 2.0
+"""Work slows down as the core does, or less (slope 1), give or take what the fit is uncertain by."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,7 @@ def explain(medians: Floats, loads: Floats, a: float, b: float) -> Explained | N
     """Return what the loads explain between two runs whose loads took `a` and `b` ns; None where nothing.
 
     `medians` of a metric and `loads` are those of earlier runs, in order of time, NaN where there is none.
-    Nothing is said of loads that differ by more than those of all earlier runs: then something was changed
+    Nothing is said of loads that differ by more than those of earlier runs do: then something was changed
     that acts on the core's speed, and that is what is compared.
     """
     known = np.isfinite(medians) & np.isfinite(loads) & (medians > 0) & (loads > 0)
@@ -59,16 +67,21 @@ def explain(medians: Floats, loads: Floats, a: float, b: float) -> Explained | N
         return None
     y, x = np.log(medians[known][-NEWEST:]), np.log(loads[known][-NEWEST:])
     count, step = len(y), float(np.log(b / a))
-    if abs(step) > np.ptp(x):
+    usual = REACH * NORMAL * float(np.median(np.abs(x - np.median(x))))
+    if abs(step) > min(float(np.ptp(x)), usual):
         return None
     x, y = x - x.mean(), y - y.mean()
     power = float(x @ x)
-    slope = float(x @ y) / power if power else 0.0
+    kept = 1 - 1 / count - x**2 / power if power else np.zeros(count)
+    # A run that decides on the slope by itself shows nothing.
+    if kept.min() < LEAST_KEPT:
+        return None
+    slope = float(x @ y) / power
     rest = y - slope * x
     # Residuals of the fit, and of the mean, without the run itself.
-    left_out = rest / (1 - 1 / count - (x**2 / power if power else 0.0))
+    left_out = rest / kept
     plain = y * count / (count - 1)
-    if not np.linalg.norm(left_out) < WORTH * np.linalg.norm(plain):
+    if abs(slope) > STEEPEST or not np.linalg.norm(left_out) < WORTH * np.linalg.norm(plain):
         return None
     variance = float(rest @ rest) / (count - 2)
     # The slope's own error: of the difference of two runs, half of it is each one's.

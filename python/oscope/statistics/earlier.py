@@ -19,7 +19,7 @@ class EarlierPoints:
     points: tuple[PointSamples, ...] = ()
     metric: str = ""
     same_kernel: bool = True
-    """Whether both sides ran under the earlier runs' kernel on their machine."""
+    """Whether both sides ran under the earlier runs' kernel on their machine, with the same settings."""
 
     def quantile(self, quantile: float) -> Floats:
         """Return a quantile of each run; 0.5 is the median."""
@@ -41,9 +41,16 @@ class EarlierRuns:
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
         """Choose of `runs` those that tell of A, but A and B themselves."""
-        own = {a.run_id, b.run_id}
-        alike = tuple(run for run in runs if run.run_id not in own and is_alike(a, run))
-        return cls(a, alike, is_alike(a, b))
+        told = {a.run_id, b.run_id}
+        alike: list[ExperimentResults] = []
+        # The newest of runs that were interleaved stands for all: they share their time, and so its mood.
+        for run in reversed(list(runs)):
+            together = {run.run_id, *(run.settings.get("interleaved") or ())}
+            if not together & told and is_alike(a, run):
+                alike.append(run)
+                told |= together
+        same = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
+        return cls(a, tuple(reversed(alike)), same)
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
         """Return the points of earlier runs that are measured as `point` of A is."""

@@ -49,7 +49,9 @@ class Result:
     @property
     def contradicts(self) -> bool:
         """Whether the medians of all samples differ in the other direction than the typical pair."""
-        return (self.b.median - self.a.median) * self.estimate.effect < 0
+        product = (self.b.median - self.a.median) * self.estimate.effect
+        # What is claimed beside the core's speed, the medians have to show as well.
+        return product < 0 or (self.explained is not None and product == 0 and self.estimate.effect != 0)
 
     def ratio(self, change: float) -> float:
         """Turn a change on the estimate's scale into B over A; NaN where A's value is not clearly above 0."""

@@ -163,7 +163,9 @@ def _judge(
     sign = _sign(result)
     quantile = 1 - share if sign > 0 else share
     a, b = (_quantile(side, share) for side in sides)
-    median = sorted(sign * end for end in (result.estimate.low, result.estimate.high))
+    # The quantiles are as they were measured: what the core's speed explains of the medians is theirs too.
+    speed = 0.0 if result.explained is None else result.explained.change
+    median = sorted(sign * (end + speed) for end in (result.estimate.low, result.estimate.high))
     explained = min(0.0, median[0]), max(0.0, median[1])
     if paired:
         found = _combined(a, b)

@@ -108,7 +108,7 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     if fewest < between_runs.ASSUMED_RUNS:
         others = "no other run" if not fewest else f"only {fewest} other run{'s' if fewest > 1 else ''}"
         source = f"how much these two wander; the store has {others} of this machine"
-    text = f"two separate runs: runs differ by {_span(spread.deviation for spread in spreads)} here"
+    text = f"two separate runs: runs differ by {_span(map(_without, own))} here"
     text += f" though nothing was changed (by {source})"
     both = [
         (interleaved, result.ratio(result.estimate.detectable(effect.LEVEL)) - 1)
@@ -126,12 +126,17 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     yield text
 
 
+def _without(result: Result) -> float:
+    """Return by how much runs differ where nothing is taken off."""
+    return result.between.deviation if result.explained is None else result.explained.without
+
+
 def core_speeds(results: Sequence[Result]) -> Iterator[str]:
     """Say what of the difference between separate runs was left out, since the core ran at another speed."""
     own = [result.explained for result in results if result.explained is not None]
     if not own:
         return
-    speed = _span(abs(each.slower) for each in own)
+    speed = _span(max(each.slower, 1 / (1 + each.slower) - 1) for each in own)
     direction = {each.slower > 0 for each in own}
     side = "B" if direction == {True} else "A" if direction == {False} else "one side"
     yield (
