@@ -25,8 +25,9 @@ FEWEST = ASSUMED_RUNS + 1
 """Earlier runs from which on the regression is tried: with fewer, how much runs differ is itself assumed."""
 WORTH = 0.8
 """Share of the deviation between runs that has to remain at most, else the medians are taken as they are."""
-REACH = 4.0
-"""Robust deviations of the loads between runs that those of two runs may differ by."""
+REACH = 8.0
+"""Robust deviations of earlier runs' loads that those of two runs may differ by, and no more than any two of
+them: a single run with other settings must not stretch what is explained."""
 NORMAL = 1.4826
 """Deviation of a normal distribution over its median absolute deviation."""
 LEAST_KEPT = 0.1
