@@ -1,4 +1,4 @@
-"""A run that is being measured: what its runner yields is stored first, and told then."""
+"""A run that is being measured: what its runner yields is stored first, then shown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Value = TypeVar("_Value")
 
 @dataclass
 class ActiveRun:
-    """One side: who measures it, where it is stored, and who is told."""
+    """One side: who measures it, where it is stored, and who follows it."""
 
     runner: PointRunner
     recorder: Recorder
@@ -26,7 +26,7 @@ class ActiveRun:
     """What went wrong, a line each."""
 
     def append(self, event: RunEvent) -> None:
-        """Store an event, and tell of it."""
+        """Store an event, and report it to the listener."""
         self.recorder.append(event)
         match event:
             case TurnBegan() | SamplesTaken():
@@ -52,7 +52,7 @@ class ActiveRun:
             self.append(event)
 
     def note(self, text: str) -> None:
-        """Store and tell a note on the run."""
+        """Store a note on the run, and show it."""
         self.append(note(text))
 
     def _tell_progress(self, point: PointState, block: int) -> None:

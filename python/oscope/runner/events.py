@@ -55,7 +55,7 @@ class Happened:
     data: Any
     point: PointState | None = None
     shown: str | None = None
-    """What a person is told of it, in one line."""
+    """What a person reads of it, in one line."""
     failure: bool = False
     """Whether the run ends with exit status 1 for it."""
 
@@ -64,5 +64,5 @@ RunEvent = TurnBegan | SamplesTaken | ProcessBegan | GuestBooted | Happened
 
 
 def note(text: str, point: PointState | None = None, *, failure: bool = False) -> Happened:
-    """Return a note on the run, or on a point, which is told as well."""
+    """Return a note on the run, or on a point, which a person reads as well."""
     return Happened("note", text, point, text if point is None else f"{point.label}: {text}", failure)

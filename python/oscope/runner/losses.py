@@ -32,7 +32,7 @@ def fail(point: PointState, block: int, why: Refusal | OscopeError) -> Iterator[
 
 
 def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
-    """Note that the probe was lost over a point; another process goes on with the others."""
+    """Close the block of a point over which the probe died; another process measures the other points."""
     yield _close_block(point, block, "death", str(error))
     if point.deaths >= _MOST_DEATHS:
         # Of a guest, the error names the file that has all that its console said.

@@ -43,7 +43,7 @@ class ProcessChain:
         self._renewing = False
         """Whether a fresh process is taking the place of the one that measured the last pass."""
         self._renewed = False
-        """Whether one has, and it was not yet told of."""
+        """Whether one has, and was not yet reported."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
@@ -86,7 +86,7 @@ class ProcessChain:
         return self._probe
 
     def finish_renewal(self) -> ProbeError | None:
-        """Wait for the fresh process; return why there is none. Nothing is told: any thread may do it."""
+        """Wait for the fresh process; return why there is none. Yields no event: any thread may call it."""
         probe, renewing = self._probe, self._renewing
         self._renewing = False
         if probe is None or not renewing:

@@ -18,7 +18,7 @@ class EarlierPoints:
 
     points: tuple[PointSamples, ...] = ()
     metric: str = ""
-    same_kernel: bool = True
+    same_setup: bool = True
     """Whether both sides ran under the earlier runs' kernel on their machine, with the same settings."""
 
     def quantile(self, quantile: float) -> Floats:
@@ -36,21 +36,21 @@ class EarlierRuns:
 
     a: ExperimentResults
     runs: tuple[ExperimentResults, ...]
-    same_kernel: bool
+    same_setup: bool
 
     @classmethod
     def of(cls, a: ExperimentResults, b: ExperimentResults, runs: Iterable[ExperimentResults]) -> EarlierRuns:
         """Choose of `runs` those that tell of A, but A and B themselves."""
-        told = {a.run_id, b.run_id}
+        counted = {a.run_id, b.run_id}
         alike: list[ExperimentResults] = []
         # The newest of runs that were interleaved stands for all: they share their time, and so its mood.
         for run in reversed(list(runs)):
             together = {run.run_id, *(run.settings.get("interleaved") or ())}
-            if not together & told and is_alike(a, run):
+            if not together & counted and is_alike(a, run):
                 alike.append(run)
-                told |= together
-        same = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
-        return cls(a, tuple(reversed(alike)), same)
+                counted |= together
+        same_setup = is_alike(a, b) and a.settings.get("tuned") == b.settings.get("tuned")
+        return cls(a, tuple(reversed(alike)), same_setup)
 
     def points(self, point: PointSamples, metric: Column) -> EarlierPoints:
         """Return the points of earlier runs that are measured as `point` of A is."""
@@ -61,4 +61,4 @@ class EarlierRuns:
             values = other.metrics.get(metric.name) if other is not None else None
             if other is not None and values is not None and np.isfinite(values).any():
                 found.append(other)
-        return EarlierPoints(tuple(found), metric.name, self.same_kernel)
+        return EarlierPoints(tuple(found), metric.name, self.same_setup)

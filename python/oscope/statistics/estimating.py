@@ -144,7 +144,7 @@ def _separate(
         error = float(np.sqrt((first.error**2 + second.error**2) / 2)) / scale
         wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
         between = between_runs.spread(known, error, wandering)
-        if logarithmic and earlier.same_kernel:
+        if logarithmic and earlier.same_setup:
             explained = explain(known, earlier.core_loads(), core_loads(match.a), core_loads(match.b))
     if explained is not None:
         between, by = explained.spread, explained.change
