@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from oscope.model.errors import StoreError
@@ -18,14 +19,15 @@ def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[Expe
     try:
         with Store.read(place) as store:
             entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
-            return [
+            undisturbed = (
                 results
-                for entry in entries[-NEWEST:]
+                for entry in reversed(entries)
                 for results in store.results(
                     entry.id, experiment=like.experiment, columns="metrics"
                 ).experiments
                 if not results.settings.get("injection")
-            ]
+            )
+            return list(islice(undisturbed, NEWEST))[::-1]
     except StoreError:
         # A record file is compared wherever it lies; without a store the two runs speak for themselves.
         return []
