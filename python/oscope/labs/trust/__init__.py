@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oscope.labs.late import late
 from oscope.model.experiment import Inspection, Lab
 from oscope.model.factors import Profile
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 
 # Imported late, both: a list of names needs none.
@@ -34,18 +31,11 @@ CALIBRATION = Inspection(
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since reports are heavy."""
-    from oscope.labs.trust.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
-
 LAB = Lab(
     name="trust",
     title="Trust",
     document="no laboratory report: they guess why their numbers vary, and none says how often it is wrong",
     experiments=(),
     inspections=(CALIBRATION,),
-    sections=_sections,
+    sections=late("trust", "answers"),
 )
