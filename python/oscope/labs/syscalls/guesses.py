@@ -77,7 +77,7 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
     if not judged:
-        return "Cannot be told: no point has samples enough."
+        return "Not decided: no point has enough samples."
     hits = [
         (cause, where)
         for where, found in judged.items()
