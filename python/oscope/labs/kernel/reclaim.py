@@ -11,8 +11,10 @@ from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs.curve import ratio_text, unmeasured
+from oscope.labs.engine.contrast import compared, row_of
+from oscope.labs.engine.quantity import Quantity, figure, plain
+from oscope.labs.engine.run import first, shown
 from oscope.labs.kernel import POLICIES, clocked
-from oscope.labs.memory.sides import Quantity, compared, figure, first, plain, row_of, shown
 from oscope.model import clocks
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import MISSING
