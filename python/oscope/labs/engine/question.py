@@ -42,12 +42,14 @@ class Question(Generic[Row]):
     told: tuple[str, ...] | None = None
     """Factors that the answer tells apart; it says which level is shown of any other. None: it shows all."""
     missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
+    asked: Callable[[Run], bool] = lambda _: True
+    """Whether the experiment was run in a way that has something to say of this at all."""
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
         names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
         run = Run.of(results, *names)
-        if run is None:
+        if run is None or not self.asked(run):
             return None
         missing, rows = self.missing(run), self.rows(run)
         if not rows:

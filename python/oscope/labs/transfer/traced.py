@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.traced import Traced, traced
 from oscope.figures.words import listed
-from oscope.labs.ipc import histograms
-from oscope.labs.ipc.histograms import bin_text
-from oscope.labs.ipc.traced import effect_note, losses, untold
+from oscope.labs.engine import histograms
+from oscope.labs.engine.histograms import bin_text
+from oscope.labs.engine.traced import effect_note, losses, missing_traces
 from oscope.labs.transfer.points import MEBIBYTE, TIME, way
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import MISSING, format_count, format_share
@@ -29,7 +29,7 @@ def section(results: Analysed) -> Section | None:
     if experiment is None:
         return None
     points = traced(experiment, TIME, "calls")
-    missing = untold(experiment, NAME, points)
+    missing = missing_traces(experiment, NAME, points)
     if not points:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
