@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Point, Run, narrowing
 from oscope.labs.engine.table import TableOf
-from oscope.labs.engine.words import reasons
+from oscope.labs.engine.words import cautions, reasons
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
 
@@ -44,6 +44,8 @@ class Question(Generic[Row]):
     missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
     asked: Callable[[Run], bool] = lambda _: True
     """Whether the experiment was run in a way that has something to say of this at all."""
+    timed: bool = False
+    """Whether it says what speaks against the times: an emulated guest, a busy machine."""
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
@@ -64,6 +66,7 @@ class Question(Generic[Row]):
                     for part in ([said] if isinstance(said, str) else said(run, rows))
                 ),
                 *(narrowing(run.experiment, self.told) if self.told is not None else ()),
+                *(cautions(run.experiment) if self.timed else ()),
             ],
             tables=[
                 table

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.figures.analysed import Analysed, label, levels, measured
@@ -145,3 +145,8 @@ class Run:
         found = dict.fromkeys(str(p.factors[factor]) for p in self.experiment.points if factor in p.factors)
         place = {level: index for index, level in enumerate(order)}
         return sorted(found, key=lambda level: place.get(level, len(place)))
+
+
+def summary_of(asked: str | Quantity) -> Callable[[Point], Summary | None]:
+    """Return what a column shows of a point: a metric or another quantity."""
+    return lambda point: point.of(asked)

@@ -330,6 +330,19 @@ LAB = Lab(
         "read and write and by mmap"
     ),
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
-    sections=late("transfer", "answers"),
+    sections=late(
+        "transfer",
+        "large",
+        "inputs",
+        "small",
+        "content",
+        "time_breakdown",
+        "traced",
+        "rendezvous",
+        "device",
+        "pairs",
+        "network",
+        "integrity",
+    ),
     notebook="notebooks/transfer.ipynb",
 )
