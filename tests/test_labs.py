@@ -398,6 +398,29 @@ def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
     assert "lseek and getpid" in said(section)
 
 
+def test_entering_the_kernel_is_compared_with_getppid() -> None:
+    """A question that is nothing but data: rows, template, columns and figure come from the engine."""
+    cost, calls = synthetic.cost(), {"clock_gettime": "nr:1023", "getppid": "getppid", "read": "nr:24"}
+    points = tuple(
+        dataclasses.replace(point, factors={**point.factors, "call": calls[str(point.factors["call"])]})
+        for point in cost.points
+        if point.factors["style"] == "loop" and point.factors["call"] in calls
+    )
+    made = dataclasses.replace(cost, experiment="syscall.entry", points=points)
+    section = answers(Results((made,)))["Entering the kernel"]
+    assert re.fullmatch(r"nr:1023 costs .+; nr:24, the most expensive of 3, .+\.", section.answer)
+    rows = {row[0]: row for row in section.tables[0].rows}
+    medians = {str(p.factors["call"]): float(np.nanmedian(p.metrics["time_ns"])) for p in points}
+    for call, row in rows.items():
+        assert float(row[2]) == pytest.approx(medians[call], rel=0.01)
+        if call != "getppid":
+            assert float(row[4].split()[0]) == pytest.approx(medians[call] / medians["getppid"], rel=0.05)
+            assert row[5] == "yes"
+    assert list(rows["getppid"][4:]) == ["–", "–", "–"]
+    draw(section.figures[0])
+    assert labs.experiment("syscall.entry").workload == "syscall.cost"
+
+
 def test_the_type_of_a_factor_decides_how_its_levels_are_written() -> None:
     create = synthetic.create()
     assert label(create, {"how": "fork", "resident": 64 << 20}, ("how", "resident")) == "fork · 64 MiB"

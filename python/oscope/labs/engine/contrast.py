@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.labs.engine.quantity import Quantity, figure, metric
-from oscope.labs.engine.run import first, has, shown
+from oscope.labs.engine.run import Point, first, has, shown
 from oscope.labs.engine.words import ratio_text
 from oscope.model.document import Table
 from oscope.model.factors import Level
@@ -78,6 +78,17 @@ def row_of(rows: Sequence[ComparedMetric], asked: Asked, **levels: Level) -> Com
         if row.metric == name and all(row.factors.get(factor) == level for factor, level in levels.items()):
             return row
     return None
+
+
+def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
+    """Return how a point compares with the one that has the level `base` of a factor, all else the same."""
+    level = point.samples.factors.get(factor, base)
+    if level == base:
+        return None
+    rest = {name: each for name, each in point.samples.factors.items() if name not in (factor, "tracer")}
+    return row_of(
+        compared(point.run.experiment, (point.metric,), factor, (base, level)), point.metric, **rest
+    )
 
 
 def ratios(

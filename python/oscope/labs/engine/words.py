@@ -19,9 +19,15 @@ FINEST = 0.002
 
 
 def brackets(text: str) -> str:
-    """Return `132 ns [131, 134]` for `132 ns (131 to 134)`: how a headline writes an interval."""
+    """Return `132 ns [131, 134]` for `132 ns (131 to 134)`: how a headline writes an interval.
+
+    What is the same in every sample stands alone.
+    """
     start, opened, rest = text.partition(" (")
-    return f"{start} [{rest.removesuffix(')').replace(' to ', ', ')}]" if opened else text
+    low, to, high = rest.removesuffix(")").partition(" to ")
+    if to and low == high:
+        return start
+    return f"{start} [{low}{', ' if to else ''}{high}]" if opened else text
 
 
 def value(summary: Summary, unit: str) -> str:

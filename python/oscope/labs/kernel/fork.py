@@ -49,7 +49,7 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(results, next(iter(measured.values()))),
         text=[
-            *(text for sides in measured.values() for text in _first(results, sides)),
+            *(text for sides in measured.values() for text in _first(sides)),
             NOT_THE_SAME,
             *clocked.conditions([sides[0] for sides in measured.values()]),
         ],
@@ -80,16 +80,15 @@ def _headline(results: Analysed, sides: list[Side]) -> str:
     return f"{text} and {parent[0]} until its parent's return." if parent else f"{text}."
 
 
-def _first(results: Analysed, sides: list[Side]) -> list[str]:
+def _first(sides: list[Side]) -> list[str]:
     """Say which of the two comes first."""
     row = later(sides[0], sides[1]) if len(sides) > 1 else None
     if row is None:
         return []
-    headline = _headline(results, sides).removesuffix(".")
     if row.different != "yes":
-        return [f"{headline}; which of the two comes first is not decided."]
+        return ["Which of the two comes first is not decided."]
     first = "parent returns" if row.ratio > 1 else "child runs"
-    return [f"{headline}: the {first} first (child over parent {ratio_text(row)})."]
+    return [f"The {first} first (child over parent {ratio_text(row)})."]
 
 
 def _table(results: Analysed, measured: list[list[Side]]) -> Table:

@@ -49,7 +49,7 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(results, known[0]),
         text=[
-            *(text for side in known if side.metric != "cycles" for text in _details(results, side)),
+            *(text for side in known if side.metric != "cycles" for text in _details(side)),
             _what(known),
             *_original(known),
             *clocked.conditions(known),
@@ -85,13 +85,13 @@ def _headline(results: Analysed, side: Side) -> str:
     )
 
 
-def _details(results: Analysed, side: Side) -> list[str]:
+def _details(side: Side) -> list[str]:
     """Say what share the printing is, and how the silent call compares with getppid."""
     row = printed(side)
     if row is None:
         return []
-    said = _headline(results, side).removesuffix(".")
-    said = f"{said}: {ratio_text(row)} times"
+    kind = "instructions" if side.unit == "instructions" else "time"
+    said = f"By {kind}, the call with its line in the log takes {ratio_text(row)} times"
     if row.different != "yes":
         return [f"{said}, {not_different(row)}."]
     bare = printed(side, BARE, SILENT)

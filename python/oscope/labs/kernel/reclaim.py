@@ -11,7 +11,7 @@ from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Quantity, figure, plain
 from oscope.labs.engine.run import first, shown
-from oscope.labs.engine.words import cautions, ratio_text, reasons
+from oscope.labs.engine.words import brackets, cautions, ratio_text, reasons
 from oscope.labs.kernel import POLICIES, clocked
 from oscope.model import clocks
 from oscope.model.document import Figure, Section, Table
@@ -190,7 +190,7 @@ def _headline(view: View) -> str:
     if not apart:
         return f"{text}; no difference from it was found."
     policy, most = apart[0]
-    return f"{text}; {policy} has {most.ratio} times as many."
+    return f"{text}; {policy} has {brackets(most.ratio)} times as many."
 
 
 def _details(view: View) -> list[str]:

@@ -63,6 +63,17 @@ CREATE = Experiment(
 )
 
 
+ENTRY = Experiment(
+    name="syscall.entry",
+    workload="syscall.cost",
+    title="What entering the kernel costs",
+    question="How long does a call take that does not exist, beside getppid and sched_yield (24 on x86-64)?",
+    full=Design({"call": ("nr:1023", "getppid", "nr:24"), "style": ("loop",)}, reps=400, blocks=20),
+    quick=None,
+    quick_share="not in it: syscall.cost has getppid",
+    metrics=("time_ns", "cycles"),
+)
+
 LAB = Lab(
     name="syscalls",
     title="System calls",
@@ -70,7 +81,7 @@ LAB = Lab(
         "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, "
         "the other made system calls for ten seconds"
     ),
-    experiments=(COST, THROUGHPUT, CREATE),
+    experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
         "syscalls", "cost", "throughput", "table_one", "page_tables", "shape", "causes", "estimator"
     ),

@@ -54,7 +54,7 @@ def _headline(judged: Sequence[tuple[str, Summary]]) -> str:
         most, low, high = (figure / summary.median for figure in summary.percentiles[percent])
         subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else f"“{name}” has a tail"
         # Not rounded by so lopsided an interval: that would leave a bare 1.
-        return f"{subject}: {rare} takes {most:.2g} times [{low:.2g}, {high:.2g}] the median or more."
+        return f"{subject}: {rare} takes {most:.3g} times [{low:.3g}, {high:.3g}] the median or more."
     return _modes_said(judged)[0]
 
 
