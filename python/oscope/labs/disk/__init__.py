@@ -14,7 +14,7 @@ MEBIBYTE = 1 << 20
 PAGE = 4096
 
 POWERS = tuple(1 << power for power in range(7, 23))
-"""The document's block sizes: 128 B to 4 MiB."""
+"""The original report's block sizes: 128 B to 4 MiB."""
 FEW_POWERS = POWERS[::3]
 """Every third of them, both ends among them."""
 XOR_POWERS = (64, *POWERS)

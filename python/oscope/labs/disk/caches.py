@@ -129,6 +129,6 @@ section = Question(
             )
         ],
     ),
-    told=("cache", "engine", "block_size"),
+    factors=("cache", "engine", "block_size"),
     missing=lambda run: reasons(run.experiment, engine="read"),
 )

@@ -102,11 +102,11 @@ def _fastest(experiment: ExperimentResults, curves: Curves) -> list[str]:
     for cache, found in curves.items():
         if len(found) > 1:
             first, alike = best(found, experiment, METRIC)
-            doubt = (
+            alike_said = (
                 f", though {listed([each.name for each in alike])} cannot be distinguished" if alike else ""
             )
             which = f"blocks of {first.name} are the fastest, with {median(first.summary, 's')}"
-            said.append(f"{capital(cache)}, {which}{doubt}.")
+            said.append(f"{capital(cache)}, {which}{alike_said}.")
     return said
 
 

@@ -132,5 +132,5 @@ section = Question(
     ),
     tables=(_tables,),
     figures=(_figures,),
-    told=("cache", "engine", "block_size"),
+    factors=("cache", "engine", "block_size"),
 )

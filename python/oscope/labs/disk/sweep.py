@@ -160,6 +160,6 @@ section = Question(
     ),
     tables=(_table,),
     figures=(_figures,),
-    told=("tool", "cache", "engine", "block_size"),
+    factors=("tool", "cache", "engine", "block_size"),
     missing=_missing,
 )

@@ -39,8 +39,8 @@ class Question(Generic[Row]):
     text: Sequence[Said[Row]] = ()
     tables: Sequence[Shown[Row]] = ()
     figures: Sequence[Drawing[Row]] = ()
-    told: tuple[str, ...] | None = None
-    """Factors that the answer tells apart; it says which level is shown of any other. None: it shows all."""
+    factors: tuple[str, ...] | None = None
+    """Factors that the answer names; it says which level is shown of any other. None: it shows all."""
     missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
     asked: Callable[[Run], bool] = lambda _: True
     """Whether the experiment was run in a way that has something to say of this at all."""
@@ -65,7 +65,7 @@ class Question(Generic[Row]):
                     for said in self.text
                     for part in ([said] if isinstance(said, str) else said(run, rows))
                 ),
-                *(narrowing(run.experiment, self.told) if self.told is not None else ()),
+                *(narrowing(run.experiment, self.factors) if self.factors is not None else ()),
                 *(cautions(run.experiment) if self.timed else ()),
             ],
             tables=[

@@ -55,9 +55,9 @@ def only(experiment: ExperimentResults, **wanted: Level) -> ExperimentResults:
     return replace(experiment, points=points)
 
 
-def narrowed(experiment: ExperimentResults, *told: str) -> ExperimentResults:
-    """Return the points at the first measured level of every factor that varies and is not among `told`."""
-    others = [name for name in experiment.varied() if name not in told]
+def narrowed(experiment: ExperimentResults, *named: str) -> ExperimentResults:
+    """Return the points at the first measured level of every factor that varies and is not among `named`."""
+    others = [name for name in experiment.varied() if name not in named]
     if not others:
         return experiment
     levels_of = experiment.points[0].factors
@@ -65,9 +65,9 @@ def narrowed(experiment: ExperimentResults, *told: str) -> ExperimentResults:
     return replace(experiment, points=tuple(each for each in experiment.points if has(each, wanted)))
 
 
-def narrowing(experiment: ExperimentResults, told: Iterable[str]) -> list[str]:
-    """Say which of several levels is shown of the factors that are not among those `told`."""
-    others = [name for name in experiment.varied() if name not in {*told, "tracer"}]
+def narrowing(experiment: ExperimentResults, named: Iterable[str]) -> list[str]:
+    """Say which of several levels is shown of the factors that are not among those `named`."""
+    others = [name for name in experiment.varied() if name not in {*named, "tracer"}]
     written = levels(experiment, experiment.points[0].factors) if experiment.points else {}
     return [
         f"Shown here is {name} = {written[name]}; the tables below have the other levels." for name in others
@@ -85,7 +85,7 @@ class Point:
 
     @property
     def name(self) -> str:
-        """The levels that tell it from others of the experiment."""
+        """The levels that distinguish it from others of the experiment."""
         return self.label(name for name in self.run.experiment.varied() if name != "tracer")
 
     @property

@@ -51,7 +51,7 @@ def section(results: Analysed) -> Section | None:
                 "left out "
                 "is not among them."
             ),
-            *shown.told,
+            *shown.notes,
         ],
         tables=[table.of(shown.operations)],
     )

@@ -53,7 +53,7 @@ def _section(shown: Shown) -> Section | None:
                 "kernel has FUSE passthrough (Linux 6.9), reads and writes of an open file go past "
                 "oscope-fs; the notes say whether it had."
             ),
-            *shown.told,
+            *shown.notes,
         ],
         tables=[_table(shown, rows), *(mounted(shown) if own else [])],
         figures=[_figure(shown)],

@@ -43,7 +43,7 @@ class Shown:
     """An experiment as far as the lab shows it: no tracer, one level of every factor that is not its own."""
 
     run: Run
-    told: Sequence[str]
+    notes: Sequence[str]
     """Which levels these are, and what speaks against the times."""
 
     @classmethod

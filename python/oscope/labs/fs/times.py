@@ -29,7 +29,7 @@ SMALL = 300
 
 
 def section(results: Analysed) -> Section | None:
-    """Show every time, and say on which operation the delay tells most."""
+    """Show every time, and say which operation the delay slows down most."""
     shown = Shown.of(results, "fs.compare")
     if shown is None or not shown.systems:
         return None
@@ -43,7 +43,7 @@ def section(results: Analysed) -> Section | None:
                 "Ethernet whose packets are late by the delay in each direction. The local file system has "
                 "no line: its time stands at no delay."
             ),
-            *shown.told,
+            *shown.notes,
         ],
         tables=[table(shown), operations(shown), *mounted(shown)],
         figures=_figures(shown),

@@ -149,7 +149,7 @@ def section(results: Analysed) -> Section | None:
                 "what is asked for, from and to the page cache. oscope-fs and sshfs encrypt what they move; "
                 "NFS (sec=sys) does not."
             ),
-            *shown.told,
+            *shown.notes,
         ],
         tables=[
             _traffic(delay).of(_points(shown, systems, delay)),
@@ -211,8 +211,8 @@ def _rounded(summary: Summary | None, unit: str) -> str:
     """Return a median with three digits or so: what is moved repeats, but for when acknowledgements come."""
     if summary is None:
         return MISSING
-    doubt = summary.median / 20
-    return format_value(summary.median, doubt if unit else max(doubt, WHOLE), unit)
+    spread = summary.median / 20
+    return format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
 
 
 def _headline(model: Model) -> str:

@@ -43,7 +43,7 @@ def section(results: Analysed) -> Section | None:
             *(_counts(found, NAMES[other]) for other, found in rows.items()),
             *(_extremes(rows[SSHFS], NAMES[SSHFS]) if first == NFS and SSHFS in rows else []),
             *_causes(shown, rows.get(NFS, [])),
-            *shown.told,
+            *shown.notes,
         ],
         tables=[_table(other, found) for other, found in rows.items()],
         figures=[_figure(other, found) for other, found in rows.items()],

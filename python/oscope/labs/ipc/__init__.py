@@ -16,11 +16,11 @@ CHANNELS = ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
 SOCKETS = frozenset({"local", "seqpacket", "tcp"})
 MODES = ("1thread", "2thread", "2proc")
 DOCUMENTED = frozenset({"pipe", "local"})
-"""The document's own channels; the quick survey measures the others at fewer points."""
+"""The original report's own channels; the quick survey measures the others at fewer points."""
 POWERS = tuple(1 << power for power in range(6, 25))
 """64 B to 16 MiB."""
 FEW_POWERS = (KIBIBYTE, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE)
-"""Sizes on both sides of what a pipe holds, the document's default among them."""
+"""Sizes on both sides of what a pipe holds, the original report's default among them."""
 COMPARED = (PAGE, 128 * KIBIBYTE)
 """Sizes at which the quick survey measures every channel, traces, and compares tracers."""
 TRACERS = ("none", "bpf-count", "bpf-histogram", "bpf-full", "perf-trace", "strace-count", "strace")

@@ -37,7 +37,7 @@ class Share:
     on_cpu: Summary | None
     """CPU time over the time of all sides, untraced."""
     system: Summary | None
-    """CPU time in the kernel likewise; None where the kernel cannot tell it from user time."""
+    """CPU time in the kernel likewise; None where the kernel does not separate it from user time."""
 
 
 def section(results: Analysed) -> Section | None:

@@ -312,5 +312,5 @@ section = Question(
     ),
     tables=(_table,),
     figures=(_figure, _calls),
-    told=KNOWN,
+    factors=KNOWN,
 )

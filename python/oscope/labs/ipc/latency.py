@@ -88,5 +88,5 @@ section = Question(
             )
         ],
     ),
-    told=NAMES,
+    factors=NAMES,
 )

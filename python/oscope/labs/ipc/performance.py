@@ -165,5 +165,5 @@ section = Question(
         ),
     ),
     figures=(_figures,),
-    told=KNOWN,
+    factors=KNOWN,
 )

@@ -106,6 +106,6 @@ section = Question(
             "Ratios with their 95 % intervals; above 1 processes are faster.",
         ),
     ),
-    told=KNOWN,
+    factors=KNOWN,
     asked=_both,
 )

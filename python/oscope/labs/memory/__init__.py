@@ -14,7 +14,7 @@ GIBIBYTE = 1 << 30
 PAGE = 4096
 
 SETS = 1 << 20
-"""The document's working sets."""
+"""The original report's working sets."""
 FEW_SETS = 1 << 15
 """As many as a sequential pass over 1 GiB has; figures of the quick survey are compared by set."""
 PATTERNS = ("seq", "random")
@@ -64,7 +64,7 @@ ACCESS = Experiment(
     question="How much longer do random sets take than sequential ones, by how much memory they reach?",
     full=_ACCESS,
     quick=_ACCESS.replace(sets=(FEW_SETS,)),
-    quick_share="about 15 s: 4 points of 32768 sets (the document has 1048576) in 1 GiB, 5 times each",
+    quick_share="about 15 s: 4 points of 32768 sets (the original report has 1048576) in 1 GiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "touched_pages", "accesses", "reads", "writes"),
 )
 

@@ -89,5 +89,5 @@ section = Question(
             )
         ],
     ),
-    told=KNOWN,
+    factors=KNOWN,
 )

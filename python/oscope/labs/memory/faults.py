@@ -107,5 +107,5 @@ section = Question(
             strips("Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind"))
         ],
     ),
-    told=("kind", "threads", "size"),
+    factors=("kind", "threads", "size"),
 )

@@ -234,5 +234,5 @@ section = Question(
     ),
     tables=(_tables,),
     figures=(_figure,),
-    told=(*FACTORS, "populate", "initialise", "sets", "size"),
+    factors=(*FACTORS, "populate", "initialise", "sets", "size"),
 )

@@ -310,5 +310,5 @@ section = Question(
     ),
     tables=(lambda run, chases: [LEVELS.of(_rows(run, chases))], _page_tables),
     figures=(_figures,),
-    told=KNOWN,
+    factors=KNOWN,
 )

@@ -153,5 +153,5 @@ section = Question(
         _original,
     ),
     tables=(_table,),
-    told=(*FACTORS, "sets", "size"),
+    factors=(*FACTORS, "sets", "size"),
 )

@@ -139,5 +139,5 @@ section = Question(
     ),
     tables=(_tables,),
     figures=(_figure,),
-    told=("pattern", "footprint", "sets"),
+    factors=("pattern", "footprint", "sets"),
 )

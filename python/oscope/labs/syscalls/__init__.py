@@ -83,7 +83,7 @@ LAB = Lab(
     ),
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
-        "syscalls", "cost", "throughput", "table_one", "page_tables", "shape", "causes", "estimator"
+        "syscalls", "cost", "throughput", "table_one", "page_tables", "shape", "causes", "estimator", "entry"
     ),
     notebook="notebooks/syscalls.ipynb",
 )

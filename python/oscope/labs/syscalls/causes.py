@@ -101,18 +101,18 @@ def _inseparable(every: Sequence[Attributed]) -> list[str]:
     for each in every:
         for cause in each.found.causes:
             along.setdefault(cause.name, set()).update(cause.along)
-    told = [
+    said = [
         f"{listed(sorted(others))} cannot be distinguished from {name}"
         for name, others in along.items()
         if others
     ]
-    return [f"At some points {'; '.join(told)}: they rise and fall together."] if told else []
+    return [f"At some points {'; '.join(said)}: they rise and fall together."] if said else []
 
 
 def _thin(every: Sequence[Attributed]) -> list[str]:
     few = [each.name for each in every if not each.found.enough]
-    told = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
-    return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {told}."] if few else []
+    which = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
+    return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {which}."] if few else []
 
 
 def _extreme(every: Sequence[Attributed]) -> list[str]:

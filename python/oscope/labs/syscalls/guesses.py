@@ -1,4 +1,4 @@
-"""The document's four guesses at what makes its times vary, each judged by what was measured here."""
+"""The original report's four guesses at what makes its times vary, each judged by what was measured here."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ RECEIVERS = ("readwrite", "mmap", "splice", "uring")
 PLAIN = ("sendfile", "readwrite")
 """Sender and receiver against which the others are held; what is sent by default."""
 SAME = (("readwrite", "readwrite"), ("mmap", "mmap"), PLAIN, ("splice", "splice"))
-"""The document's two, each on both sides, and what copies less."""
+"""The original report's two, each on both sides, and what copies less."""
 DIGESTS = ("blake3", "sha512", "none")
 CONTENTS = ("zeros", "random")
 
 SMALL = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577)
-"""Bytes of the document's small files, in its order."""
+"""Bytes of the original report's small files, in its order."""
 TARGET = 1_502_860
 """Bytes of its larger file."""
 SIZES = (KIBIBYTE, 5 * KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE, 100 * MEBIBYTE)
@@ -37,7 +37,7 @@ LATE_S = 0.1
 """How late the other side comes where one lateness is enough.
 
 With it a sender that retries makes the receiver wait 900 ms, and a receiver that retries waits a second. It
-was chosen for the former, and says nothing of the document's programs.
+was chosen for the former, and says nothing of the original report's programs.
 """
 MEGABIT_S = 125_000
 """1 Mbit/s, in bytes a second."""
@@ -66,12 +66,12 @@ def _few_pairs(factors: Mapping[str, Level]) -> bool:
 
 
 def _executions(factors: Mapping[str, Level]) -> bool:
-    """Leave out all but one file of each size, and 5 and 10 of the document's, which have their own sizes."""
+    """Leave out all but one file of each size, and 5 and 10 of the original's, which have their own sizes."""
     return (factors["files"] == 1) != (factors["sizes"] == "equal") or _crossed(factors)
 
 
 def _device_executions(factors: Mapping[str, Level]) -> bool:
-    """Leave out what `_executions` leaves out, and zeros of the sizes that the document had no zeros of."""
+    """Leave out what `_executions` leaves out, and zeros of the sizes that the original had no zeros of."""
     if factors["sizes"] == "document":
         return factors["files"] == 1 or factors["content"] == "zeros"
     return factors["files"] != 1 or (factors["content"] == "zeros" and factors["size"] not in SIZES)
@@ -148,7 +148,7 @@ FEW = Experiment(
     name="transfer.small",
     workload="transfer.copy",
     title="Small files, 1, 5 and 10 at a time",
-    question="How long do the document's small files take, one, five and ten an execution?",
+    question="How long do the original's small files take, one, five and ten an execution?",
     full=_FEW,
     quick=_FEW.replace(reps=10, blocks=5, sender=("readwrite", "mmap"), size=(SMALL[0], SMALL[-1], TARGET)),
     quick_share="about 1 s: 10 points, 10 times each",
@@ -188,7 +188,7 @@ INPUTS = Experiment(
     name="transfer.inputs",
     workload="transfer.copy",
     title="Five large inputs in one execution",
-    question="How long do the document's five large inputs take in one execution, zeros and random bytes?",
+    question="How long do the original's five large inputs take in one execution, zeros and random bytes?",
     full=Design(
         factors={
             "sender": ("readwrite", "mmap", "sendfile", "splice"),
@@ -304,7 +304,7 @@ DEVICE_INPUTS = Experiment(
     name="transfer.device-inputs",
     workload="transfer.device",
     title="Five large inputs in one execution, through a device",
-    question="How long do the document's five large inputs take in one execution through the devices?",
+    question="How long do the original's five large inputs take in one execution through the devices?",
     full=Design(
         factors={
             "method": ("fcntl", "mmap"),

@@ -178,6 +178,6 @@ section = Question(
     ),
     tables=(_matrices, lambda run, _: [DIGEST_COSTS.of(rows)] if (rows := _digests(run)) else []),
     figures=(_figures,),
-    told=OWN,
+    factors=OWN,
     timed=True,
 )

@@ -288,6 +288,6 @@ section = Question(
     ),
     tables=(lambda _, rows: [TABLE.of(rows, size=format_bytes(rows[0].size))], _verdicts),
     figures=(_figure,),
-    told=OWN,
+    factors=OWN,
     timed=True,
 )

@@ -24,7 +24,7 @@ def _calibrate(profile: Profile) -> Mapping[str, Any]:
 CALIBRATION = Inspection(
     name="trust.calibration",
     title="How often verdicts are wrong here",
-    question="How often are equal measurements told to differ, and how often is a true difference found?",
+    question="How often are equal measurements found to differ, and how often is a true difference found?",
     inspect=_calibrate,
     quick=False,
     quick_share="not in it: hundreds of runs, some minutes; oscope calibrate says how many and shows how far",
