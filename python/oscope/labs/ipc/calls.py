@@ -8,7 +8,6 @@ from typing import Any
 
 from oscope.figures import plots
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed
 from oscope.labs.engine import histograms
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.question import Question
@@ -19,7 +18,7 @@ from oscope.labs.engine.words import EFFECT
 from oscope.labs.ipc.points import TIME
 from oscope.model.document import Figure
 from oscope.model.formatting import format_count, format_share, format_value
-from oscope.trace.reading import quantile, time_in_calls_ns
+from oscope.trace.reading import time_in_calls_ns
 
 LEAST_SHARE = 0.001
 """Share of a point's calls or of its time in calls below which a call has no row."""
@@ -89,23 +88,6 @@ def _headline(_: Run, found: Sequence[Call]) -> str:
     return f"`{most.name}`{share} at {most.where.name}."
 
 
-def _each_channel(_: Run, found: Sequence[Call]) -> list[str]:
-    said = []
-    for most in _most(found):
-        names = dict.fromkeys(
-            f"`{each.name}`" for each in found if each.channel == most.channel and each.of_time
-        )
-        low, high = (quantile(most.data["times"], share) for share in (0.5, 0.99))
-        said.append(
-            f"With {most.channel} there are {listed(list(names))}; the largest share of the time in calls "
-            "has "
-            f"`{most.name}` at {most.where.name}, {format_share(most.of_time)}: a median of "
-            f"{histograms.bin_text(low)}, and 99 % within "
-            f"{format_value(((high or (0, 0))[1] + 1) * 1e-9, None, 's')}."
-        )
-    return said
-
-
 def _errors(call: Call) -> str:
     errors = call.data["errors"].items()
     return ", ".join(f"{name}: {format_count(number)}" for name, number in errors) or "none"
@@ -146,7 +128,6 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _each_channel,
         (
             "From entry to return, by the kernel's tracepoints, between the region's marks: the tracer's "
             "own time "

@@ -102,7 +102,6 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(single, moving),
         text=[
-            *_single(single),
             *_moving(moving),
             *_changed(changes),
             (
@@ -169,21 +168,6 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
     calls = metric(plain, "writes") + metric(plain, "reads")
     kept = calls[np.isfinite(calls)]
     return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
-
-
-def _single(found: Sequence[Slowdown]) -> list[str]:
-    """Say what each tracer adds to one system call."""
-    said = [f"{each.tracer} {_per_call(each)}, {ratio_text(each.row)} times its time" for each in found]
-    return [f"To one getppid, tracing adds: {'; '.join(said)}."] if said else []
-
-
-def _per_call(each: Slowdown) -> str:
-    added = each.per_call
-    if added is None:
-        return MISSING
-    value, low, high = added
-    half = (high - low) / 2 if isfinite(low) and isfinite(high) else 0.01 * abs(value)
-    return format_value(value * 1e-9, max(half, 0.005 * abs(value)) * 1e-9, "s")
 
 
 def _moving(found: Sequence[Slowdown]) -> list[str]:

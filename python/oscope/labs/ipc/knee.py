@@ -194,43 +194,12 @@ def _capacity(_: Run, found: Sequence[Knee]) -> list[str]:
     return [f"Of {counted(len(known), 'knee')} within the sizes measured, {listed(parts)}."]
 
 
-def _why(_: Run, found: Sequence[Knee]) -> list[str]:
-    """Say how calls and switches for a MiB fall up to the knee, and how beyond it."""
-    said = []
-    for each in _documented(found):
-        if each.at in (each.first, each.last):
-            continue
-        parts = [
-            f"{name} a MiB {_falling(row)}"
-            for name, row in (("calls", each.calls), ("switches", each.switches))
-            if all(one is not None for one in row) and any(one.median for one in row if one is not None)
-        ]
-        if parts:
-            said.append(f"{each.name}, {listed(parts)}")
-    if not said:
-        return []
-    return [f"From the smallest size over the knee to the largest: {'; '.join(said)}."]
-
-
 def _falling(row: Sequence[Summary | None]) -> str:
     return " → ".join(_number(one) for one in row)
 
 
 def _number(one: Summary | None) -> str:
     return MISSING if one is None else format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
-
-
-def _moved(_: Run, found: Sequence[Knee]) -> list[str]:
-    """Say which knees move when the socket buffers are set."""
-    defaults = {(each.mode, each.channel): each for each in found if each.sockbuf == "default"}
-    said = []
-    for each in found:
-        other = defaults.get((each.mode, each.channel))
-        if each.sockbuf == "default" or other is None:
-            continue
-        change = "the same" if each.place == other.place else each.place
-        said.append(f"{other.name}, {other.place} without it and {change} with it")
-    return [f"Where the knee is with -s: {'; '.join(said)}."] if said else []
 
 
 TABLE: TableOf[Knee] = TableOf(
@@ -299,7 +268,6 @@ section = Question(
     text=(
         _sizes,
         _capacity,
-        _moved,
         (
             "The knee is the smallest buffer size that no larger one beats by more than "
             f"{format_share(HELPS - 1, 0.1)}. Two sizes are given where the medians say another one than "
@@ -308,7 +276,6 @@ section = Question(
             "channel holds before a writer blocks, measured."
         ),
         lambda _, found: [" ".join(map(_described, _documented(found)))],
-        _why,
     ),
     tables=(_table,),
     figures=(_figure, _calls),

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oscope.labs.engine.contrast import Sides, compared, row_of
+from oscope.labs.engine.contrast import Sides, compared
 from oscope.labs.engine.quantity import figure, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run, shown
 from oscope.labs.engine.table import TableOf, count, text
-from oscope.labs.engine.words import judged
 from oscope.labs.memory import LINE, PAGE, SET_LINES
 from oscope.labs.memory.access import RESIDENT, RESOURCES, TICKS, TIME, sets, walked
 from oscope.labs.memory.counters import MISSES, SIMULATED
@@ -70,17 +69,6 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
     return _touched(found[0])
 
 
-def _details(run: Run, found: Sequence[Point]) -> list[str]:
-    said = [_touched(point) for point in found[1:]]
-    rows = compared(run.experiment, QUANTITIES, "footprint", ENDS)
-    for pattern in run.levels("pattern"):
-        row = row_of(rows, TIME, pattern=pattern)
-        if row is not None:
-            what = "The time of a set of the whole buffer over one of first64th is"
-            said.append(f"{what} {judged(row)} ({pattern}).")
-    return [" ".join(said)] if said else []
-
-
 def _misses(run: Run, _: Sequence[Point]) -> list[str]:
     """Give the simulated misses of both footprints where they are known."""
     counters = Run.of(run.results, "memory.counters")
@@ -133,7 +121,6 @@ section = Question(
     rows=lambda run: run.points(TOUCHED.key),
     headline=_headline,
     text=(
-        _details,
         (
             "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as "
             "bytes. The "

@@ -113,19 +113,6 @@ def _whole(_: Run, found: Sequence[Point]) -> list[str]:
     return sentence([*parts, *([f"not all of it with {listed(less)}"] if less else [])])
 
 
-def _saved(run: Run, found: Sequence[Point]) -> list[str]:
-    """Say what is left of the function's faults."""
-    said = []
-    for mapping in run.levels("mapping"):
-        here = [point for point in found if point.level("mapping") == mapping]
-        counts = {Prepared.of(p).name: each.median for p in here if (each := p.of(MINOR)) is not None}
-        bare = counts.pop("nothing", None)
-        if bare is not None and counts:
-            rest = listed([f"{number(count)} after {name}" for name, count in counts.items()])
-            said.append(f"{mapping} {number(bare)} without, {rest}")
-    return [f"Minor faults of the function: {'; '.join(said)}."] if said else []
-
-
 def _synced(_: Run, found: Sequence[Point]) -> list[str]:
     """Compare the blocks of memset and msync with the size of the file."""
     said = []
@@ -221,7 +208,6 @@ section = Question(
     headline=_headline,
     text=(
         _whole,
-        _saved,
         _synced,
         (
             "MAP_POPULATE makes all pages present while mapping; of a file they are read ahead. memset "

@@ -9,7 +9,7 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import counted, listed, median
+from oscope.figures.words import counted, listed
 from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.drawing import INTERVALS, dot
 from oscope.labs.engine.quantity import derived, metric
@@ -20,7 +20,7 @@ from oscope.labs.engine.table import value as value_of
 from oscope.labs.engine.words import bytes_text, ratio_text, value
 from oscope.labs.transfer.points import RATE, TIME
 from oscope.model.document import Figure
-from oscope.model.formatting import format_share, format_value
+from oscope.model.formatting import format_share
 from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Summary
@@ -121,30 +121,6 @@ def _headline(_: Run, found: Sequence[OnLine]) -> str:
     return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name}{share}."
 
 
-def _filled(_: Run, found: Sequence[OnLine]) -> list[str]:
-    """Give the share of each rate without delay and loss."""
-    parts = []
-    for each in (each for each in found if not each.round_trip_s and not each.loss):
-        share = f", {format_share(each.summary.median / each.rate, 0.01)} of it" if each.rate else ""
-        parts.append(f"{median(each.summary, 'B/s')} with {_rate_name(each.rate)}{share}")
-    return [f"Without delay and losses a transfer gets {listed(parts)}."] if parts else []
-
-
-def _delayed(_: Run, found: Sequence[OnLine]) -> list[str]:
-    """Say how many round trips the longest delay of each rate costs."""
-    parts = []
-    for rate in dict.fromkeys(each.rate for each in found):
-        here = [each for each in found if each.rate == rate and each.rounds is not None and not each.loss]
-        if here:
-            last = max(here, key=lambda each: each.round_trip_s)
-            if last.rounds is not None:
-                rounds = format_value(last.rounds.median, last.rounds.median / 20, "")
-                parts.append(f"{rounds} at {last.name}")
-    if not parts:
-        return []
-    return [f"A delay costs round trips beyond what the rate needs for the bytes: {listed(parts)}."]
-
-
 def _lossy(run: Run, found: Sequence[OnLine]) -> list[str]:
     """Say what the highest loss does to the time, where it was measured beside none."""
     levels = sorted({each.loss for each in found})
@@ -215,8 +191,6 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _filled,
-        _delayed,
         _lossy,
         (
             "Two network namespaces joined by a veth, with netem at both ends, or a token bucket for the "
