@@ -46,8 +46,8 @@ def _headline(_: Run, rows: Sequence[Row]) -> str:
             else f"At none of {points} can threads and processes be distinguished."
         )
     channel, size, row = max(apart, key=lambda each: abs(log(each[2].ratio)))
-    how = f"reach {times(row)} the throughput of threads"
-    return f"Between processes, {channel} by {format_bytes(size)} {how}.".replace("reach ", "reaches ")
+    where = f"Between processes, {channel} by {format_bytes(size)}"
+    return f"{where} reaches {times(row)} the throughput of threads."
 
 
 def _counts(_: Run, rows: Sequence[Row]) -> list[str]:
