@@ -14,7 +14,7 @@ from oscope.labs.engine.curves import RATE
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, text
-from oscope.labs.engine.words import reasons
+from oscope.labs.engine.words import brackets, reasons
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import bounded_text, format_share
 from oscope.model.samples import Floats, Ints, PointSamples
@@ -79,7 +79,8 @@ def _headline(_: Run, rows: Sequence[Cold]) -> str:
             "that shows it: too little for a verdict."
         )
     low, high = (float(np.exp(end)) for end in found.ci95)
-    words = f"{bounded_text(ratio, low, high)} times as fast as later ones, in {counted(found.n, 'block')}"
+    words = f"{brackets(bounded_text(ratio, low, high))} times as fast as later ones"
+    words += f", in {counted(found.n, 'block')}"
     if low <= 1 <= high:
         return f"No difference between first and later cold reads was found: the first are {words}."
     verdict = "slower" if high < 1 else "faster"

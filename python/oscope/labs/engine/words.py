@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from oscope.figures.words import counted, listed, median
@@ -14,6 +15,7 @@ NOT_RUN = "{} was not run: `oscope run {}` does it"
 EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
 PAIRED = "the ratio is paired by block, p corrected (Holm)"
 EFFECT = "Probe effect: time traced over untraced, paired by block."
+_INTERVAL = re.compile(r" \(([^()]*?) to ([^()]*?)\)")
 FINEST = 0.002
 """Half of the narrowest interval of a share that gives digits."""
 
@@ -23,11 +25,7 @@ def brackets(text: str) -> str:
 
     What is the same in every sample stands alone.
     """
-    start, opened, rest = text.partition(" (")
-    low, to, high = rest.removesuffix(")").partition(" to ")
-    if to and low == high:
-        return start
-    return f"{start} [{low}{', ' if to else ''}{high}]" if opened else text
+    return _INTERVAL.sub(lambda ends: "" if ends[1] == ends[2] else f" [{ends[1]}, {ends[2]}]", text)
 
 
 def value(summary: Summary, unit: str) -> str:

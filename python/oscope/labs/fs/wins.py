@@ -10,7 +10,7 @@ from oscope.figures.analysed import Analysed
 from oscope.figures.words import counted
 from oscope.labs.engine.drawing import dots, logarithmic
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import NOT_RUN, ratio_text, reasons, verdicts
+from oscope.labs.engine.words import NOT_RUN, brackets, ratio_text, reasons, verdicts
 from oscope.labs.fs import LAB, NFS, OSCOPE, SSHFS
 from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, inverse_text, place_text
 from oscope.labs.fs.trips import why
@@ -74,7 +74,7 @@ def _extremes(rows: Sequence[ComparedMetric], other: str) -> list[str]:
 
 def _headline(rows: Sequence[ComparedMetric], other: str) -> str:
     faster, slower = extremes(rows)
-    said = _extremes(rows, other)
+    said = list(map(brackets, _extremes(rows, other)))
     said += [f"Nowhere was oscope-fs found faster than {other}."] if faster is None else []
     said += [f"Nowhere was {other} found faster than oscope-fs."] if slower is None else []
     return " ".join(said)

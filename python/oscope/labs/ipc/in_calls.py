@@ -143,7 +143,7 @@ def _headline(found: Sequence[Share]) -> str:
     if not known:
         most = max(found, key=lambda each: _value(each) or 0.0)
         what = "in system calls" if most.inside is not None else "on a CPU"
-        return f"Most of its time {what} is {most.name}: {format_share(_value(most))}."
+        return f"{most.name} spends most of its time {what}: {format_share(_value(most))}."
     within, on_cpu, name = max(known, key=lambda row: row[0] - row[1])
     if within <= on_cpu:
         return "Nowhere is more time spent in calls than on a CPU: they do not wait."

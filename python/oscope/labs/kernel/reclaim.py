@@ -186,7 +186,7 @@ def _headline(view: View) -> str:
     apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
     if base is None:
         return "The kernel's own policy was not measured, so that nothing is compared with it."
-    text = f"The kernel's own policy has {figure(base, '')} page faults"
+    text = brackets(f"The kernel's own policy has {figure(base, '')} page faults")
     if not apart:
         return f"{text}; no difference from it was found."
     policy, most = apart[0]
