@@ -33,7 +33,7 @@ from synthetic_fs import TRIPS, experiment, line_bytes, sections, time_ns
 LAB = labs.lab("fs")
 HERE_TITLE = "Beside the local file system, on this machine (fs.here)"
 GUEST_TITLE = "Beside the local file system, in a guest (fs.compare)"
-RATIO = re.compile(r"([\d.\u202f]+) \([\d.\u202f]+ to [\d.\u202f]+\) times")
+RATIO = re.compile(r"([\d.\u202f]+) (?:\([\d.\u202f]+ to |\[[\d.\u202f]+, )[\d.\u202f]+[\])] times")
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def _headline(run: Run, _: Sequence[int]) -> str:
         return f"Only {cache} reads were measured: up to {value(top.summary, RATE_UNIT)}, at {top.name}."
     most = max(rows, key=lambda size: rows[size].ratio)
     if rows[most].different != "yes":
-        return f"The page cache made reads no faster that could be found ({judged(rows[most])})."
+        return f"No gain by the page cache was found: warm reads are {judged(rows[most], 'as fast')}."
     return (
         f"From the page cache, blocks of {format_bytes(most)} are read {times(rows[most])} as fast as cold."
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import doubt, shared_scale
+from oscope.figures.tables import shared_scale
 from oscope.figures.words import listed
 from oscope.labs.disk.model import (
     CACHES,
@@ -28,6 +28,7 @@ from oscope.labs.engine.table import TableOf, in_unit, stat, text
 from oscope.labs.engine.words import bounded_share, reasons
 from oscope.model.document import Figure, Section
 from oscope.model.formatting import bounded_text, format_count, format_share
+from oscope.statistics import Summary
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",
@@ -168,10 +169,10 @@ def _calls(each: Parts) -> str:
     return format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}"
 
 
-def _part(name: str) -> Callable[[Parts], tuple[float, float | None] | None]:
-    def of(each: Parts) -> tuple[float, float | None] | None:
+def _part(name: str) -> Callable[[Parts], tuple[float, Summary] | None]:
+    def of(each: Parts) -> tuple[float, Summary] | None:
         part = _named(each)[name]
-        return None if part is None else (part.value, doubt(each.measured))
+        return None if part is None else (part.value, each.measured)
 
     return of
 

@@ -14,6 +14,8 @@ from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.statistics import ComparedMetric, Summary
 
 Row = TypeVar("Row")
+Digits = float | Summary | None
+"""What decides the digits of a figure: its spread, or the summary whose digits it has."""
 
 INTERVAL = "95 %"
 PARTS: Mapping[str, Callable[[Summary, Scale], str]] = {
@@ -102,14 +104,20 @@ def stat(
     return Column(named_headings, cells, True, of, unit, scale or unit, why, prefix)
 
 
-def in_unit(heading: str, of: Callable[[Row], tuple[float, float | None] | None], scale: str) -> Column[Row]:
-    """Return a column of figures in the unit of `scale`, each with what decides its digits, if known."""
+def in_unit(heading: str, of: Callable[[Row], tuple[float, Digits] | None], scale: str) -> Column[Row]:
+    """Return a column of figures in the unit of `scale`, each with what decides its digits.
+
+    That is its spread, or the summary whose digits it has; None: those of the column.
+    """
 
     def cells(row: Row, shared: Scale) -> list[str]:
         found = of(row)
         if found is None:
             return [MISSING]
-        return [(shared if found[1] is None else shared.row(*found)).text(found[0])]
+        figure, digits = found
+        if isinstance(digits, Summary):
+            return [row_scale(shared, digits).text(figure)]
+        return [(shared if digits is None else shared.row(figure, digits)).text(figure)]
 
     return Column((f"{heading}{{unit}}",), cells, True, scale=scale)
 

@@ -96,6 +96,8 @@ def section(results: Analysed) -> Section | None:
 def _headline(found: Sequence[Traced], kinds: Sequence[Kind]) -> str:
     if kinds:
         quick, slow = (end(kinds, key=lambda each: each.mean_ns) for end in (min, max))
+        if quick is slow:
+            return f"By the trace, a fault takes {_time(quick.mean_ns)} ({quick.where.name})."
         return (
             f"By the trace, {quick.where.name} is the quickest fault with {_time(quick.mean_ns)} and "
             f"{slow.where.name} the slowest with {_time(slow.mean_ns)}."

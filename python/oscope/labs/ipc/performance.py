@@ -63,9 +63,9 @@ def _rows(run: Run) -> list[Best]:
 
 
 def _between(found: Sequence[Best]) -> list[Best]:
-    """Return what was measured between processes, else everything; the fastest first."""
-    chosen = [each for each in found if each.mode == REFERENCE[0]] or found
-    return sorted(chosen, key=lambda each: -each.speed)
+    """Return what was measured between processes, else in the last mode that was; the fastest first."""
+    mode = REFERENCE[0] if any(each.mode == REFERENCE[0] for each in found) else found[-1].mode
+    return sorted((each for each in found if each.mode == mode), key=lambda each: -each.speed)
 
 
 def _headline(_: Run, found: Sequence[Best]) -> str:

@@ -145,11 +145,11 @@ def _compared(found: Sequence[Where]) -> list[str]:
     return said
 
 
-def _headline(_: Run, found: Sequence[Where]) -> str:
+def _headline(run: Run, found: Sequence[Where]) -> str:
     """Give the miss rates over the largest footprint, counted where they were."""
     said = _compared(found)
     if not said:
-        return ""
+        return _error(run, found)[0]
     last = found[-1].footprint
     chosen = [text for text in said if f"over {last}" in text] or said
     return f"{chosen[-1].partition(';')[0]}."

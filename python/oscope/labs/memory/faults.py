@@ -64,7 +64,8 @@ def _measured(run: Run, kind: str) -> bool:
 
 
 def _headline(run: Run, _: Sequence[Kind]) -> str:
-    quick, slow = _fewest(run)[0], _fewest(run)[-1]
+    ordered = _fewest(run)
+    quick, slow = ordered[0], ordered[-1]
     threads = int(quick.samples.factors.get("threads", 1))
     who = "" if threads == 1 else f" by {threads} threads at once"
     text = f"A page fault of kind {quick.level('kind')} takes {quick.value}{who}"

@@ -57,7 +57,8 @@ def headline(run: Run, sides: Sides, names: Names) -> str:
         for each in [next((p for p in several if _way(p) == name and _files(p) == most), None)]
         if each is not None
     ]
-    return f"{counted(most, 'small file')} an execution take the receiver {listed(parts)}." if parts else ""
+    what = counted(most, "small file")
+    return f"For {what} an execution the receiver takes {listed(parts)}." if parts else ""
 
 
 def details(run: Run, sides: Sides, names: Names) -> list[str]:
