@@ -12,8 +12,8 @@ import synthetic
 import synthetic_ipc
 from oscope.figures.traced import traced
 from oscope.labs.engine import histograms
-from oscope.labs.ipc import COMPARED, in_calls
 from oscope.labs.engine.traced import effect_note, losses
+from oscope.labs.ipc import COMPARED, in_calls
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
 from synthetic import said

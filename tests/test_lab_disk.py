@@ -246,7 +246,7 @@ def test_a_cache_that_saves_nothing_is_not_said_to() -> None:
         assert cold is not None
         return {"throughput": cold.metrics["throughput"][::-1]}
 
-    assert "no faster that could be found" in said(sections(changed(read, slow, cache="warm"))[CACHES])
+    assert "No gain by the page cache was found" in said(sections(changed(read, slow, cache="warm"))[CACHES])
 
 
 def test_pages_left_before_a_cold_read_are_told() -> None:
