@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 import typer.core
 
-from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, command_class, parse_option, whole_number
 from oscope.cli.request import parse_amount
 from oscope.cli.targets import Output, default_output, output_file
@@ -17,8 +16,10 @@ from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_REPS, MOST_SEED
 
 if TYPE_CHECKING:
-    from oscope.programs import Amount, Command, Surroundings
+    from oscope.programs import Amount, Command
 
+Format = Literal["md", "json", "csv"]
+FORMATS: tuple[Format, ...] = ("md", "json", "csv")
 AFTER = "oscope.bench.words"
 VERSUS = "--vs"
 MOST_CPU = 8191
@@ -45,8 +46,8 @@ def bench(
         list[str] | None,
         typer.Argument(
             metavar="[COMMAND]... | -- PROGRAM [ARGUMENT]... [--vs PROGRAM [ARGUMENT]...]...",
-            help="Commands, each quoted as one word; or, after --, the words of one, and of others after --vs. "
-            "No shell is asked to run them.",
+            help="Commands, each quoted as one; or, after --, the words of one, and after --vs of others: "
+            "no shell runs them.",
             show_default=False,
         ),
     ] = None,
@@ -87,7 +88,7 @@ def bench(
         typer.Option(
             "--warmup",
             metavar="N|auto",
-            help="Runs that do not count, before those of each block; auto finds how many.",
+            help="Runs before those of each block that do not count; auto finds how many.",
         ),
     ] = "1",
     reps: Annotated[
@@ -186,10 +187,10 @@ def bench(
         ),
     ] = None,
 ) -> int:
-    """Measure programs: how long each takes and what it uses; two or more are compared.
+    r"""Measure programs: how long each takes and what it uses; two or more are compared.
 
-    Commands are measured interleaved, in random order within each block, and compared paired by block with the
-    first one. Nothing is run through a shell unless --shell asks for it.
+    Commands are measured interleaved, in random order within each block, and compared with the first one,
+    paired by block. Nothing is run through a shell unless --shell asks for it.
 
     \b
     oscope bench -- sort big.txt --vs sort --parallel=1 big.txt
@@ -282,10 +283,11 @@ def _amount(
     return Amount(found.reps, found.precision, found.budget_s, runs, quick)
 
 
-def _export(given: tuple[str, str] | None) -> tuple[Literal["md", "json", "csv"], Output] | None:
+def _export(given: tuple[str, str] | None) -> tuple[Format, Output] | None:
     if given is None:
         return None
     kind, file = given
-    if kind != "md" and kind != "json" and kind != "csv":
+    found = next((known for known in FORMATS if known == kind), None)
+    if found is None:
         raise UsageError(f"--export {kind}: not a format", remedy="write --export md FILE, or json or csv")
-    return kind, default_output(file, "--export")
+    return found, default_output(file, "--export")

@@ -84,7 +84,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def command_class(found: type[typer.core.TyperCommand]) -> Callable[[Function], Function]:
-    """Have the command that a function is be of a class of its own, which reads the command line otherwise."""
+    """Give the command of a function a class of its own, which reads the command line otherwise."""
 
     def mark(function: Function) -> Function:
         function.__dict__[_CLASS] = found

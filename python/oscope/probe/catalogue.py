@@ -295,6 +295,7 @@ def _path(_: Parameter, level: Level) -> str:
 
 
 def _arguments(_: Parameter, level: Level) -> str:
+    del level
     raise UsageError("a list of arguments is no level of a factor", remedy="use oscope bench")
 
 

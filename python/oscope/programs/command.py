@@ -1,4 +1,4 @@
-"""The commands that are measured: words, parameters in them, and their surroundings. Plain values, checked."""
+"""The commands that are measured: words, parameters in them, and their surroundings, checked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
 
 from oscope.model.errors import UsageError
@@ -16,6 +16,8 @@ from oscope.model.factors import Level
 
 MOST_VALUES = 1000
 """Values of a parameter: each is measured on its own."""
+DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
+"""Files that are no regular ones and may be read, the first one also written to."""
 RESERVED = ("command", "tracer")
 """Names of factors that a bench has itself."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -68,6 +70,19 @@ class Parameter:
         values = _range(text, given) if ".." in given else tuple(given.split(","))
         return cls(name, tuple(dict.fromkeys(values)))
 
+    @classmethod
+    def given(cls, name: str, values: Iterable[object]) -> Parameter:
+        """Return the parameter with these values; UsageError where it has no such name, or none."""
+        texts = tuple(dict.fromkeys(map(str, values)))
+        if not _NAME.fullmatch(name) or name in RESERVED or not texts:
+            raise UsageError(
+                f"the parameter {name!r} needs another name, or values",
+                remedy='write it like parameters={"threads": [1, 2, 4]}',
+            )
+        for text in texts:
+            check_text(f"the parameter {name}", text)
+        return cls(name, texts)
+
     def level(self, value: str) -> Level:
         """Return a value as the level of a factor: a whole number where all are."""
         if all(re.fullmatch(r"0|-?[1-9][0-9]{0,14}", each) for each in self.values):
@@ -81,18 +96,16 @@ def _range(text: str, given: str) -> tuple[str, ...]:
     low, _, high = bounds.partition("..")
     try:
         first, last, by = (Decimal(each) for each in (low, high, step or "1"))
-        if not all(each.is_finite() for each in (first, last, by)):
-            raise InvalidOperation
-    except InvalidOperation:
+        count = int((last - first) / by) + 1 if by > 0 and last >= first else 0
+    except (ArithmeticError, ValueError):
         raise UsageError(
             f"--parameter {text}: not a range of numbers", remedy="write it like size=10..50:10"
         ) from None
-    if by <= 0 or last < first:
+    if count == 0:
         raise UsageError(
             f"--parameter {text}: the range is empty",
             remedy="give FROM..TO with FROM below TO, and a STEP above 0",
         )
-    count = int((last - first) / by) + 1
     if count > MOST_VALUES:
         raise UsageError(f"--parameter {text}: {count} values", remedy=f"give {MOST_VALUES} at most")
     return tuple(f"{first + by * number:f}" for number in range(count))
@@ -103,7 +116,7 @@ class Surroundings:
     """What all commands are measured in."""
 
     setup: str | None = None
-    """Run before the repetitions of a command in each block, outside the clock. The three may hold parameters."""
+    """Run before the repetitions of a command in each block, outside the clock. It may hold parameters."""
     prepare: str | None = None
     """Run before each repetition, outside the clock."""
     cleanup: str | None = None
@@ -135,6 +148,8 @@ class Surroundings:
         for option, name in (("--input", self.input), *(("--cold", each) for each in self.cold)):
             if name is not None:
                 _check_readable(option, name)
+        if self.output is not None:
+            _check_output(self.output)
         allowed = sorted(os.sched_getaffinity(0))
         if self.cpu is not None and self.cpu not in allowed:
             raise UsageError(
@@ -159,12 +174,35 @@ class Surroundings:
 
 def _check_readable(option: str, name: str) -> None:
     check_text(option, name)
-    if not Path(name).is_file():
+    if not Path(name).exists():
         raise UsageError(f"{option} {name}: there is no such file", remedy="name a file that exists")
+    if name not in DEVICES and (not Path(name).is_file() or _is_kernels(name)):
+        raise UsageError(
+            f"{option} {name}: not a regular file", remedy="name a file, such as a copy of its content"
+        )
     if not os.access(name, os.R_OK):
         raise UsageError(
             f"{option} {name}: permission denied", remedy="make it readable, or run as its owner"
         )
+
+
+def _is_kernels(name: str) -> bool:
+    """Say whether a name is one of the kernel's, such as /dev/stdin: it means another file to the probe."""
+    return str(Path(name).absolute()).startswith(("/dev/", "/proc/", "/sys/"))
+
+
+def _check_output(name: str) -> None:
+    """Refuse what is no regular file: /dev/stdout, for one, would be the probe's own."""
+    check_text("--output", name)
+    if name == DEVICES[0]:
+        return
+    path = Path(name)
+    if path.exists() and not path.is_file():
+        raise UsageError(
+            f"--output {name}: not a regular file", remedy="name a file, or leave the option out"
+        )
+    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+        raise UsageError(f"--output {name}: it cannot be written", remedy="name a file in a folder of yours")
 
 
 def split(line: str) -> tuple[str, ...]:
@@ -200,6 +238,8 @@ def fill(text: str, values: Mapping[str, str]) -> str:
 
 def locate(word: str, path: str) -> str:
     """Return the absolute path of the program that `word` names; UsageError that says what is wrong."""
+    if not word:
+        raise UsageError("the command is empty", remedy="name a program")
     if "/" in word:
         place = Path(word).absolute()
         if place.is_dir():

@@ -84,6 +84,7 @@ def bench_plan(
         find=amount.warmup is None,
     )
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
+    reps, blocks = _size(amount, trials)
     experiment = PlannedExperiment(
         name=EXPERIMENT,
         title="Commands",
@@ -95,7 +96,8 @@ def bench_plan(
         params=tuple(
             {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
         ),
-        **_size(amount, trials),
+        reps=reps,
+        blocks=blocks,
     )
     return _plan(experiment, described, amount, seed), trials
 
@@ -116,21 +118,21 @@ def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, s
     )
 
 
-def _size(amount: Amount, trials: Sequence[Trial]) -> dict[str, int | None]:
+def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
     """Return repetitions and blocks: as asked for, else as many as take a few seconds a command."""
     blocks = QUICK_BLOCKS if amount.quick else BLOCKS
     longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
     if amount.precision is not None:
-        return {"reps": max(1, min(10, math.floor(0.1 / longest_s))), "blocks": None}
+        return max(1, min(10, math.floor(0.1 / longest_s))), None
     if amount.reps is not None:
-        return {"reps": amount.reps, "blocks": min(amount.reps, blocks)}
+        return amount.reps, min(amount.reps, blocks)
     time_s = QUICK_TIME_S if amount.quick else TIME_S
     if amount.budget_s is not None:
         time_s = amount.budget_s / len(trials)
     least = QUICK_LEAST_REPS if amount.quick else LEAST_REPS
     reps = min(max(math.ceil(time_s / longest_s), least), MOST_REPS)
     blocks = min(reps, blocks)
-    return {"reps": math.ceil(reps / blocks) * blocks, "blocks": blocks}
+    return math.ceil(reps / blocks) * blocks, blocks
 
 
 def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:
@@ -226,9 +228,7 @@ def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
         if surroundings.shell is not None:
             shell = split(surroundings.shell)
             return [locate(shell[0], surroundings.path), *shell[1:], "-c", text]
-        words = split(text)
-        if not words:
-            raise UsageError("the command is empty", remedy="leave the option out")
+        words = split(text) or ("",)
         return [locate(words[0], surroundings.path), *words[1:]]
     except UsageError as error:
         raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None

@@ -77,7 +77,11 @@ class Findings:
                 verdict(each, first, names[tuple(each.factors.items())], self.comparison.threshold)
                 for each in self.comparison.rows
             )
-        return tuple(_alone(row, self.metric, self.experiment) for row in measured_rows)
+        return tuple(
+            _alone(row, row.summary, self.metric, self.experiment)
+            for row in self.rows
+            if row.summary is not None
+        )
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -184,7 +188,8 @@ def _difference(row: ComparedMetric) -> str:
     if timed and row.ratio <= 1 / LARGE and low > 0:
         return f"is {_times(1 / row.ratio, 1 / high, 1 / low)} times as fast as"
     if row.ratio >= LARGE:
-        return f"{'takes' if timed else 'uses'} {_times(row.ratio, low, high)} times as {'long' if timed else 'much'} as"
+        verb, how = ("takes", "long") if timed else ("uses", "much")
+        return f"{verb} {_times(row.ratio, low, high)} times as {how} as"
     less = row.ratio < 1
     ends = sorted(100 * (1 - end if less else end - 1) for end in (low, high))
     size = _percent(100 * abs(row.ratio - 1), *ends)
@@ -210,11 +215,10 @@ def _decimals(width: float) -> int:
     return int(min(max(1 - np.floor(np.log10(width)), 0), 4))
 
 
-def _alone(row: Row, metric: str, experiment: ExperimentResults) -> str:
+def _alone(row: Row, summary: Summary, metric: str, experiment: ExperimentResults) -> str:
     """Say what the only command takes."""
-    assert row.summary is not None
-    low, high = row.summary.ci95 or (None, None)
-    size = format_interval(row.summary.median, low, high, experiment.metrics[metric].shown_unit)
+    low, high = summary.ci95 or (None, None)
+    size = format_interval(summary.median, low, high, experiment.metrics[metric].shown_unit)
     return f"{row.name} takes {size}" if metric in TIMES else f"{row.name}: {metric} is {size}"
 
 

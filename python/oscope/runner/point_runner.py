@@ -233,8 +233,9 @@ def _silence_limit_s(point: PointState, request: Request) -> float:
         for parameter in point.experiment.workload.parameters
         if parameter.type == "duration"
     )
-    # Where the factors are not the workload's parameters, the limit of a repetition is among what is asked.
-    durations += float(point.experiment.params[point.number].get("timeout", 0.0)) if point.experiment.params else 0.0
+    if point.experiment.params:
+        # The factors are no parameters of the workload: the limit of a repetition is among what it is asked.
+        durations += float(point.params.get("timeout", 0.0))
     # There the probe keeps what it has to say to the end of the request: writing it would be counted.
     together = request.reps if counts_instructions(point.experiment) else 1
     return PATIENCE_S + 8 * together * (durations + request.min_time_ns / 1e9)

@@ -44,7 +44,7 @@ fn text_of(line: &str) -> Option<(usize, usize)> {
 fn without(start: usize, end: usize, pages: &[usize], size: usize) -> Vec<(usize, usize)> {
     let mut parts = Vec::new();
     let mut from = start;
-    for &page in pages.iter().filter(|page| (start..end).contains(page)) {
+    for &page in pages.iter().filter(|&&page| (start..end).contains(&page)) {
         parts.push((from, page.max(from)));
         from = from.max(page + size);
     }
