@@ -72,7 +72,12 @@ def test_one_command_is_measured_stored_and_shown_like_any_run(bench: CommandLin
         # It neither waits nor has threads, so that the CPU time is no more than the wall time.
         assert 0 < user + system < wall + 1e6
         assert wall > min(metrics["start_ns"]) / 100
-    for command in (("show", run), ("export", run), ("history", "command.run"), ("gate", run, run)):
+    for command in (
+        ("show", run),
+        ("export", run, "--format", "csv"),
+        ("history", "command.run"),
+        ("gate", run, run),
+    ):
         shown = bench(*command)
         assert shown.code == 0, (command, shown.err)
     assert "sh -c" in bench("show", run).out
@@ -138,12 +143,12 @@ def test_a_scan_measures_every_combination_of_what_a_command_holds(bench: Comman
     )  # fmt: skip
     assert done.code == 0, done.err
     (experiment,) = record.read(bench.folder / "record.json").experiments
-    points = {tuple(point.factors.items()): point for point in experiment.points}
+    points = {frozenset(point.factors.items()): point for point in experiment.points}
     assert len(points) == 3 * 2 + 3
-    both = points[("command", "head -c {size} /dev/{from}"), ("size", 20), ("from", "zero")]
-    alone = points[("command", "head -c {size} /dev/zero"), ("size", 20)]
-    for point in (both, alone):
-        assert set(point.metrics["written_bytes"]) == {20.0}
+    both = {"command": "head -c {size} /dev/{from}", "size": 20, "from": "zero"}
+    alone = {"command": "head -c {size} /dev/zero", "size": 20}
+    for factors in (both, alone):
+        assert set(points[frozenset(factors.items())].metrics["written_bytes"]) == {20.0}
     with (bench.folder / "table.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["size"] for row in rows[:2]] == ["10", "10"]
@@ -198,7 +203,7 @@ def test_another_metric_is_judged_where_asked_for(bench: CommandLine) -> None:
         "head -c 3000 /dev/zero",
     )
     assert done.code == 0, done.err
-    assert "uses 3.00 [3.00, 3.00] times as much as" in done.out
+    assert "head -c 3000 /dev/zero uses 3.0" in done.out
     assert "in written_bytes" in done.out
 
 
@@ -236,8 +241,8 @@ def test_failures_count_where_asked_for(bench: CommandLine) -> None:
 
 
 def test_one_that_begins_to_fail_is_given_up_and_the_others_are_kept(bench: CommandLine) -> None:
-    line = "echo >> count; test $(wc -l < count) -lt 9"
-    done = bench("bench", "--reps", "10", "--", "sh", "-c", line, "--vs", "true")
+    line = "echo >> count; test $(wc -l < count) -lt 45"
+    done = bench("bench", "--reps", "60", "--", "sh", "-c", line, "--vs", "true")
     assert done.code == 1
     assert "ended with exit code 1" in done.errors[-1]
     assert "true" in done.out

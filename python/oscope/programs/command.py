@@ -197,7 +197,7 @@ def _check_output(name: str) -> None:
     if name == DEVICES[0]:
         return
     path = Path(name)
-    if path.exists() and not path.is_file():
+    if _is_kernels(name) or (path.exists() and not path.is_file()):
         raise UsageError(
             f"--output {name}: not a regular file", remedy="name a file, or leave the option out"
         )

@@ -14,7 +14,7 @@ use nix::sched::CpuSet;
 use nix::sys::signal::{SigHandler, Signal};
 
 use super::parameters::Parameters;
-use super::shed::shed_text;
+use super::shed::{forget_peak, shed_text};
 use super::tail::Tail;
 use crate::cancel;
 use crate::counters::inherited::Inherited;
@@ -29,6 +29,7 @@ const STACK_BYTES: usize = 64 << 10;
 /// Added to the number of the signal that ended a program, as shells do.
 const SIGNAL_CODE: c_int = 128;
 const US_NS: f64 = 1000.0;
+const NOTHING: &str = "/dev/null";
 const FIX: &str = "correct the command, or count such runs too with --ignore-failure";
 
 /// A program and its arguments, as execve(2) takes them.
@@ -325,6 +326,7 @@ impl Launcher {
         shed_text();
         let refused = self.start(&nothing, streams).and_then(wait_for_end);
         debug_assert!(refused.is_err());
+        forget_peak();
     }
 
     /// Run `program` outside the clock; `option` is what asked for it, and `stop` what ends it early.
@@ -338,7 +340,7 @@ impl Launcher {
         stop: impl Fn() -> bool,
     ) -> Result<(), Failure> {
         let mut tail = Tail::new()?;
-        let (input, output) = self.streams()?;
+        let (input, output) = opened(NOTHING, NOTHING)?;
         let streams = [input.as_raw_fd(), output.as_raw_fd(), tail.writer()];
         let child = self
             .start(program, streams)
@@ -375,24 +377,14 @@ impl Launcher {
 
     /// What becomes standard input and output.
     fn streams(&self) -> Result<(File, File), Failure> {
-        let failed = |path: &str, error: &io::Error| {
-            Failure::unavailable(
-                format!("{path}: {}", words(error)),
-                "name a file that can be opened",
-            )
-        };
         let named = |path: &String| {
             if path.is_empty() {
-                "/dev/null".to_owned()
+                NOTHING.to_owned()
             } else {
                 path.clone()
             }
         };
-        let (input, output) = (named(&self.input), named(&self.output));
-        Ok((
-            File::open(&input).map_err(|error| failed(&input, &error))?,
-            File::create(&output).map_err(|error| failed(&output, &error))?,
-        ))
+        opened(&named(&self.input), &named(&self.output))
     }
 
     fn counters(&self) -> Option<Inherited> {
@@ -469,6 +461,20 @@ impl Launcher {
         };
         Failure::unavailable(message, remedy)
     }
+}
+
+/// A file to read, and one to write, which is emptied.
+fn opened(input: &str, output: &str) -> Result<(File, File), Failure> {
+    let failed = |path: &str, error: &io::Error| {
+        Failure::unavailable(
+            format!("{path}: {}", words(error)),
+            "name a file that can be opened",
+        )
+    };
+    Ok((
+        File::open(input).map_err(|error| failed(input, &error))?,
+        File::create(output).map_err(|error| failed(output, &error))?,
+    ))
 }
 
 /// The variables of this process, with these in the place of those of the same name.
