@@ -38,14 +38,20 @@ class Command:
         """Return the command that a quoted line or a list of words stands for; UsageError for none."""
         if isinstance(given, str):
             words = split(given)
-            line = given
+            line = shown = given.strip()
         else:
             words, line = tuple(given), shlex.join(given)
+            shown = " ".join(map(_quoted, given))
         for word in words:
             check_text("the command", word)
         if not words or not words[0]:
             raise UsageError("a command is empty", remedy="write oscope bench -- PROGRAM ARGUMENT…")
-        return cls(words, line, shlex.join(words) if label is None else label)
+        return cls(words, line, shown if label is None else label)
+
+
+def _quoted(word: str) -> str:
+    """Return a word as one would type it; the braces of a parameter need no quotes."""
+    return word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word)
 
 
 @dataclass(frozen=True)

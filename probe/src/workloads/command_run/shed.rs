@@ -1,30 +1,19 @@
-//! Making a launcher small: what it has in memory of programs' text is given back to the page cache, which has it anyhow.
+//! Making a launcher small: what it has in memory of files is given back to the page cache, which has it anyhow.
 //!
-//! The kernel counts the resident set of who calls execve(2) as the new program's. Most of a launcher's is text that it shares with the probe
-//! and the libraries; what it needs again comes back with the first use.
+//! The kernel counts the resident set of who calls execve(2) as the new program's. Most of a launcher's is text and constants that it shares
+//! with the probe and the libraries; what it needs again comes back with the first use.
 
 use std::fs;
 
-use crate::region::{oscope_region_begin, oscope_region_end};
-use crate::workloads::disk::residency::page_bytes;
-
-/// Give back the text of this process, but for the pages of the marks: a tracer may have its breakpoints in them, which would be lost.
-pub fn shed_text() {
-    let Ok(maps) = fs::read_to_string("/proc/self/maps") else {
+/// Give back the files' pages of this process: those of mappings that cannot be written to and hold no page of their own. A breakpoint of a
+/// tracer is such a page, as is what the dynamic linker has relocated: those mappings stay.
+pub fn shed_files() {
+    let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else {
         return;
     };
-    let page = page_bytes() as usize;
-    let mut kept = [
-        oscope_region_begin as *const () as usize,
-        oscope_region_end as *const () as usize,
-    ]
-    .map(|mark| mark & !(page - 1));
-    kept.sort_unstable();
-    for (start, end) in maps.lines().filter_map(text_of) {
-        for (from, to) in without(start, end, &kept, page) {
-            // SAFETY: the range is private text of a file, never written to: its pages are read from the file again.
-            unsafe { libc::madvise(from as *mut libc::c_void, to - from, libc::MADV_DONTNEED) };
-        }
+    for (start, end) in shared_files(&smaps) {
+        // SAFETY: the range holds pages of a file only, never written to: they are read from the file again.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
     }
 }
 
@@ -34,29 +23,33 @@ pub fn forget_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// The range of a line of `/proc/self/maps` that is a file's text.
-fn text_of(line: &str) -> Option<(usize, usize)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (start, end) = fields.next()?.split_once('-')?;
-    let (permissions, file) = (fields.next()?, fields.nth(3)?);
-    if permissions != "r-xp" || !file.starts_with('/') {
-        return None;
+/// The ranges of `/proc/PID/smaps` (proc_pid_smaps(5)) that map a file, cannot be written to, and hold nothing but the file's pages.
+fn shared_files(smaps: &str) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    let mut last = None;
+    for line in smaps.lines() {
+        if let Some(anonymous) = line.strip_prefix("Anonymous:") {
+            found.extend(last.take().filter(|_| anonymous.trim() == "0 kB"));
+        } else if let Some(range) = range_of(line) {
+            last = is_unwritable_file(line).then_some(range);
+        }
     }
+    found
+}
+
+/// The range of the first line of a mapping; `None` for its other lines.
+fn range_of(line: &str) -> Option<(usize, usize)> {
+    let (start, end) = line.split_ascii_whitespace().next()?.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
     Some((number(start)?, number(end)?))
 }
 
-/// The parts of a range that hold none of these pages, which are in rising order.
-fn without(start: usize, end: usize, pages: &[usize], size: usize) -> Vec<(usize, usize)> {
-    let mut parts = Vec::new();
-    let mut from = start;
-    for &page in pages.iter().filter(|&&page| (start..end).contains(&page)) {
-        parts.push((from, page.max(from)));
-        from = from.max(page + size);
-    }
-    parts.push((from, end));
-    parts.retain(|(from, to)| from < to);
-    parts
+fn is_unwritable_file(line: &str) -> bool {
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let readable = fields
+        .next()
+        .is_some_and(|permissions| permissions.starts_with("r-") && permissions.ends_with('p'));
+    readable && fields.nth(3).is_some_and(|file| file.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -64,22 +57,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_files_text_is_given_back_and_never_the_pages_kept() {
-        let text =
-            "561129e4d000-56112a1e1000 r-xp 000f5000 fe:00 10003334                   /usr/bin/a b";
-        assert_eq!(text_of(text), Some((0x5611_29e4_d000, 0x5611_2a1e_1000)));
-        for other in [
-            "1000-2000 rwxp 0 00:00 1 /x",
-            "1000-2000 r--p 0 00:00 1 /x",
-            "1000-2000 r-xp 0 00:00 0 [vdso]",
-            "1000-2000 r-xp 0 00:00 0",
-            "",
-        ] {
-            assert_eq!(text_of(other), None, "{other}");
-        }
-        assert_eq!(without(0, 100, &[], 10), [(0, 100)]);
-        assert_eq!(without(0, 100, &[30, 40], 10), [(0, 30), (50, 100)]);
-        assert_eq!(without(0, 100, &[0, 90], 10), [(10, 90)]);
-        assert_eq!(without(0, 100, &[30, 30, 200], 10), [(0, 30), (40, 100)]);
+    fn only_what_is_a_files_alone_is_given_back() {
+        let mapping = |range: &str, rest: &str, anonymous: u32| {
+            format!("{range} {rest}\nSize: 4 kB\nAnonymous:     {anonymous} kB\nVmFlags: rd mr\n")
+        };
+        let smaps = [
+            mapping("1000-3000", "r-xp 0 fe:00 10 /usr/bin/a b", 0),
+            mapping("3000-4000", "r-xp 0 fe:00 10 /usr/bin/traced", 4),
+            mapping("4000-5000", "r--p 0 fe:00 10 /usr/lib/relocated", 88),
+            mapping("5000-6000", "rw-p 0 fe:00 10 /usr/lib/data", 0),
+            mapping("6000-7000", "r--s 0 fe:00 10 /usr/lib/shared", 0),
+            mapping("7000-8000", "r-xp 0 00:00 0 [vdso]", 0),
+            mapping("8000-9000", "r--p 0 00:00 0", 0),
+            mapping("9000-a000", "r--p 0 fe:00 10 /usr/lib/constants", 0),
+        ]
+        .concat();
+        assert_eq!(shared_files(&smaps), [(0x1000, 0x3000), (0x9000, 0xa000)]);
+        assert_eq!(shared_files("no such text\n"), []);
+    }
+
+    #[test]
+    fn this_program_goes_on_after_it() {
+        shed_files();
+        let smaps = fs::read_to_string("/proc/self/smaps").expect("it is there");
+        assert!(!shared_files(&smaps).is_empty());
     }
 }
