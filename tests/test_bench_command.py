@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import re
 import signal
 import time
@@ -132,8 +133,9 @@ def test_the_largest_resident_set_is_the_programs_own(bench: CommandLine) -> Non
 
 def test_a_scan_measures_every_combination_of_what_a_command_holds(bench: CommandLine) -> None:
     done = bench(
-        "bench", "--reps", "2", "--json", "record.json", "--export", "csv", "table.csv", "-P", "size=10..30:10",
-        "-P", "from=zero,null", "head -c {size} /dev/{from}", "head -c {size} /dev/zero",
+        "bench", "--reps", "2", "--json", "record.json", "--export", "csv", "table.csv",
+        "-P", "size=10..30:10", "-P", "from=zero,null",
+        "head -c {size} /dev/{from}", "head -c {size} /dev/zero",
     )  # fmt: skip
     assert done.code == 0, done.err
     (experiment,) = record.read(bench.folder / "record.json").experiments
@@ -154,7 +156,8 @@ def test_files_variables_folder_and_commands_aside_are_as_asked_for(bench: Comma
     folder.mkdir()
     (bench.folder / "in.txt").write_text("one\ntwo\n")
     done = bench(
-        "bench", "--reps", "3", "--warmup", "0", "--input", "in.txt", "--output", "out.txt", "--cwd", str(folder),
+        "bench", "--reps", "3", "--warmup", "0", "--input", "in.txt", "--output", "out.txt",
+        "--cwd", str(folder),
         "--env", "ODD=a'b \"$x\"", "--setup", "touch set-up", "--prepare", "touch prepared",
         "--cleanup", "rm set-up", "--", "sh", "-c",
         "test -e set-up && rm prepared && pwd && echo \"$ODD\" && cat",
@@ -225,6 +228,18 @@ def test_what_cannot_be_run_is_told_in_one_line(
     done = bench("bench", "--", *words)
     assert (done.code, done.out) == (code, "")
     assert told in one_line(done)
+
+
+@pytest.mark.parametrize("name", ["missing/file", "fifo", "", "/dev/stdout", "/proc/self/fd/1"])
+@pytest.mark.parametrize("option", [("--output",), ("--export", "md")])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
+    bench: CommandLine, option: tuple[str, ...], name: str
+) -> None:
+    os.mkfifo(bench.folder / "fifo")
+    done = bench("bench", *option, name, "--", "touch", "ran")
+    assert (done.code, done.out) == (2, "")
+    assert option[0] in one_line(done)
+    assert not (bench.folder / "ran").exists()
 
 
 def test_failures_count_where_asked_for(bench: CommandLine) -> None:

@@ -1,4 +1,4 @@
-"""What `oscope bench` is asked: commands, parameters, names and files, read and refused before anything starts."""
+"""What `oscope bench` is asked: commands, parameters and files, read and refused before anything starts."""
 
 from __future__ import annotations
 
@@ -141,9 +141,9 @@ def row(
     ratio: float, low: float, high: float, *, different: str = "yes", metric: str = "time_ns"
 ) -> ComparedMetric:
     return ComparedMetric(
-        factors={}, metric=metric, unit="ns", ratio=ratio, difference=1.0, ci95=(low, high), p=0.0, p_holm=0.0,
-        different=different, matters="yes", detectable=0.005, n_a=10, n_b=10, clusters_a=10, clusters_b=10,
-        median_a=1.0, median_b=ratio, method="", sentence="",
+        factors={}, metric=metric, unit="ns", ratio=ratio, difference=1.0, ci95=(low, high), p=0.0,
+        p_holm=0.0, different=different, matters="yes", detectable=0.005, n_a=10, n_b=10, clusters_a=10,
+        clusters_b=10, median_a=1.0, median_b=ratio, method="", sentence="",
     )  # type: ignore[arg-type]  # fmt: skip
 
 
@@ -155,7 +155,10 @@ def row(
         (row(0.25, 0.2, 0.5), "B is 4.0 [2.0, 5.0] times as fast as A"),
         (row(3.0, 2.9, 3.1), "B takes 3.00 [2.90, 3.10] times as long as A"),
         (row(0.5, 0.4, 0.6, metric="max_rss_bytes"), "B uses 50 % [40, 60] less than A in max_rss_bytes"),
-        (row(1.0, 0.99, 1.01, different="cannot tell"), "no difference found between B and A; one of 0.50 % would have been found"),
+        (
+            row(1.0, 0.99, 1.01, different="cannot tell"),
+            "no difference found between B and A; one of 0.50 % would have been found",
+        ),
         (row(1.0, 0.999, 1.001, different="no"), "B and A do not differ by more than 1.0 %"),
         (row(math.nan, math.nan, math.nan), "B differs from A: by 1 ns"),
     ],

@@ -2,8 +2,8 @@
 //!
 //! A repetition is a process of its own, the launcher, which the probe forks and which starts the program with `vfork` and `execve`. The kernel
 //! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
-//! program that is started by a large process is reported as large as that one. The launcher is a fresh fork, whose resident set is a few
-//! hundred KiB: less than that of any program with a C library.
+//! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
+//! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
 
 mod launch;
 mod parameters;
@@ -219,7 +219,7 @@ fn metrics() -> Vec<Metric> {
         ("net_ns", "ns", Less, "time_ns less shell_ns; null without a shell. It may come out below zero."),
         ("user_ns", "ns", Less, "CPU time in user mode, of the program and of the children that it waited for (wait4(2))."),
         ("system_ns", "ns", Less, "CPU time in the kernel, of the same."),
-        ("max_rss_bytes", "B", Less, "Largest resident set of a single process: the program or a child that it waited for. No less than that of the launcher, a few hundred KiB."),
+        ("max_rss_bytes", "B", Less, "Largest resident set of a single process: the program or a child that it waited for. No less than the launcher's own, 1 to 2 MiB: a smaller program shows as that."),
         ("minor_faults", "1", Less, "Page faults without input or output."),
         ("major_faults", "1", Less, "Page faults that waited for a device."),
         ("voluntary_switches", "1", Less, "Times that it gave up the CPU to wait."),

@@ -14,7 +14,7 @@ use nix::sched::CpuSet;
 use nix::sys::signal::{SigHandler, Signal};
 
 use super::parameters::Parameters;
-use super::shed::{forget_peak, shed_files};
+use super::shed::Surplus;
 use super::tail::Tail;
 use crate::cancel;
 use crate::counters::inherited::Inherited;
@@ -315,7 +315,7 @@ impl Launcher {
         }))
     }
 
-    /// In the launcher: become small (see [`shed_files`]), and start a program that is not there, so that what is needed to start one is in memory
+    /// In the launcher: become small (see [`Surplus`]), and start a program that is not there, so that what is needed to start one is in memory
     /// when the clock runs, and no more than that.
     fn rehearse(&self, streams: [RawFd; 3]) {
         let nothing = Program {
@@ -323,10 +323,11 @@ impl Launcher {
             path: CString::default(),
             arguments: vec![CString::default()],
         };
-        shed_files();
+        let surplus = Surplus::find();
+        surplus.shed();
         let refused = self.start(&nothing, streams).and_then(wait_for_end);
         debug_assert!(refused.is_err());
-        forget_peak();
+        surplus.forget_peak();
     }
 
     /// Run `program` outside the clock; `option` is what asked for it, and `stop` what ends it early.

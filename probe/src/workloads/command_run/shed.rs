@@ -3,24 +3,45 @@
 //! The kernel counts the resident set of who calls execve(2) as the new program's. Most of a launcher's is text and constants that it shares
 //! with the probe and the libraries; what it needs again comes back with the first use.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsRawFd;
 
-/// Give back the files' pages of this process: those of mappings that cannot be written to and hold no page of their own. A breakpoint of a
-/// tracer is such a page, as is what the dynamic linker has relocated: those mappings stay.
-pub fn shed_files() {
-    let Ok(smaps) = fs::read_to_string("/proc/self/smaps") else {
-        return;
-    };
-    for (start, end) in shared_files(&smaps) {
-        // SAFETY: the range holds pages of a file only, never written to: they are read from the file again.
-        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
-    }
+/// What this process can give back. It is looked for first, since looking brings pages into memory.
+pub struct Surplus {
+    ranges: Vec<(usize, usize)>,
+    peak: Option<File>,
 }
 
-/// Have the kernel forget how large this process was before (`5` to `/proc/PID/clear_refs`, proc_pid_clear_refs(5)). Where it cannot, its figure
-/// of a smaller program is this process' own.
-pub fn forget_peak() {
-    let _ = fs::write("/proc/self/clear_refs", "5");
+impl Surplus {
+    /// Look for mappings that cannot be written to and hold no page of their own. A breakpoint of a tracer is such a page, as is what the dynamic
+    /// linker has relocated: those mappings stay. Where the kernel does not tell, nothing is given back.
+    pub fn find() -> Self {
+        let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        Self {
+            ranges: shared_files(&smaps),
+            peak: OpenOptions::new()
+                .write(true)
+                .open("/proc/self/clear_refs")
+                .ok(),
+        }
+    }
+
+    /// Give it back.
+    pub fn shed(&self) {
+        for &(start, end) in &self.ranges {
+            // SAFETY: the range holds pages of a file only, never written to: they are read from the file again.
+            unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
+        }
+    }
+
+    /// Have the kernel forget how large this process was before (`5` to `/proc/PID/clear_refs`, proc_pid_clear_refs(5)). Where it cannot, its
+    /// figure of a smaller program is this process' own.
+    pub fn forget_peak(&self) {
+        if let Some(peak) = &self.peak {
+            // SAFETY: one byte of a constant is read.
+            unsafe { libc::write(peak.as_raw_fd(), c"5".as_ptr().cast(), 1) };
+        }
+    }
 }
 
 /// The ranges of `/proc/PID/smaps` (proc_pid_smaps(5)) that map a file, cannot be written to, and hold nothing but the file's pages.
@@ -78,7 +99,9 @@ mod tests {
 
     #[test]
     fn this_program_goes_on_after_it() {
-        shed_files();
+        let surplus = Surplus::find();
+        surplus.shed();
+        surplus.forget_peak();
         let smaps = fs::read_to_string("/proc/self/smaps").expect("it is there");
         assert!(!shared_files(&smaps).is_empty());
     }
