@@ -21,6 +21,9 @@ from oscope.model.atomic_write import atomic_write, write_bytes
 from oscope.model.errors import OscopeError
 
 INPUTS = {
+    "bench --cold",
+    "bench --cwd",
+    "bench --input",
     "compare A",
     "compare B",
     "dhcp read FILE|-",
@@ -41,8 +44,8 @@ INPUTS = {
     "transfer send FILE...",
 }
 """What commands read."""
-BY_THE_PROBE = {"disk write FILE", "disk size FILE"}
-"""Files that a command is there to write: see their own tests below."""
+BY_THE_PROBE = {"bench --export", "bench --output", "disk write FILE", "disk size FILE"}
+"""Files that a command is there to write: see their own tests below, and in `test_bench_command`."""
 FREE_TEXT = {"disk read --count", "transfer receive --stall", "transfer send --stall"}
 """Options whose help speaks of a file that another option or argument names."""
 

@@ -4,6 +4,7 @@
 //! reason and remedy are told ([`judgement`]). Sources: `perf_event_open(2)`, `Documentation/admin-guide/perf-security.rst` of Linux.
 
 mod bank;
+pub mod inherited;
 mod judgement;
 mod known_work;
 

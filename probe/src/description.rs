@@ -133,6 +133,8 @@ pub enum Kind {
         /// Value when the request has none.
         default: &'static str,
     },
+    /// A list of texts, such as the arguments of a program; empty when the request has none. It is no level of a factor.
+    Arguments,
 }
 
 impl Kind {
@@ -143,6 +145,7 @@ impl Kind {
             Self::Integer { default, .. } | Self::Bytes { default, .. } => default.into(),
             Self::Duration { default, .. } => default.into(),
             Self::Boolean { default } => default.into(),
+            Self::Arguments => Value::Array(Vec::new()),
         }
     }
 
@@ -155,6 +158,7 @@ impl Kind {
             Self::Duration { .. } => "duration",
             Self::Boolean { .. } => "boolean",
             Self::Path { .. } => "path",
+            Self::Arguments => "arguments",
         }
     }
 
@@ -170,7 +174,7 @@ impl Kind {
             Self::Duration {
                 minimum, maximum, ..
             } => (minimum.into(), maximum.into()),
-            Self::Choice { .. } | Self::Boolean { .. } | Self::Path { .. } => {
+            Self::Choice { .. } | Self::Boolean { .. } | Self::Path { .. } | Self::Arguments => {
                 (Value::Null, Value::Null)
             }
         }

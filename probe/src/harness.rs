@@ -53,12 +53,17 @@ impl Instrument {
             ClockKind::Instructions => None,
             ClockKind::Tsc | ClockKind::MonotonicRaw => Some(Canary::new()?),
         };
+        let counters = Counters::open();
+        let shared = Shared {
+            program_counters: counters.of_programs(),
+            ..Shared::default()
+        };
         Ok(Self {
             clock,
             canary,
-            counters: Counters::open(),
+            counters,
             allowed: affinity::allowed()?,
-            shared: Shared::default(),
+            shared,
         })
     }
 

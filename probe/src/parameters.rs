@@ -62,6 +62,7 @@ fn check(kind: &Kind, value: &Value) -> Result<(), String> {
         Kind::Boolean { .. } if value.is_boolean() => Ok(()),
         Kind::Boolean { .. } => Err(format!("must be true or false, not {value}")),
         Kind::Path { .. } => check_path(value),
+        Kind::Arguments => check_arguments(value),
     }
 }
 
@@ -70,6 +71,17 @@ fn check_path(value: &Value) -> Result<(), String> {
     match value.as_str() {
         Some(path) if !path.contains('\0') => Ok(()),
         _ => Err(format!("must be a path without a NUL in it, not {value}")),
+    }
+}
+
+/// The kernel takes each as a text that a NUL ends (execve(2)).
+fn check_arguments(value: &Value) -> Result<(), String> {
+    let text = |item: &Value| item.as_str().is_some_and(|text| !text.contains('\0'));
+    match value.as_array() {
+        Some(items) if items.iter().all(text) => Ok(()),
+        _ => Err(format!(
+            "must be a list of texts without a NUL in them, not {value}"
+        )),
     }
 }
 
@@ -159,6 +171,7 @@ mod tests {
             ),
             parameter("populate", Kind::Boolean { default: false }),
             parameter("file", Kind::Path { default: "" }),
+            parameter("arguments", Kind::Arguments),
         ]
     }
 
@@ -172,7 +185,7 @@ mod tests {
         let all = complete(&Map::new(), &parameters()).unwrap();
         assert_eq!(
             Value::Object(all),
-            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "populate": false, "file": ""})
+            json!({"call": "getpid", "work": 0, "resident": 0, "duration": 10.0, "populate": false, "file": "", "arguments": []})
         );
     }
 
@@ -188,6 +201,8 @@ mod tests {
             ("populate", json!(true)),
             ("file", json!("")),
             ("file", json!("/a folder/ä\n")),
+            ("arguments", json!([])),
+            ("arguments", json!(["-c", "", "a b'\"$x\n"])),
         ] {
             let all = complete_with(name, value.clone()).unwrap();
             assert_eq!(all[name], value);
@@ -216,6 +231,9 @@ mod tests {
             ("file", json!("/a\0b")),
             ("file", json!(1)),
             ("file", Value::Null),
+            ("arguments", json!("ls -l")),
+            ("arguments", json!(["a\0b"])),
+            ("arguments", json!([1])),
         ] {
             match complete_with(name, value.clone()) {
                 Err(Failure::Request { field, message }) => {

@@ -7,9 +7,9 @@ use crate::names;
 use crate::protocol::{Event, Request};
 use crate::workload::Workload;
 use crate::workloads::{
-    disk_drop_caches, disk_peers, disk_read, disk_write, fs_compare, ipc_latency, ipc_throughput,
-    memory_access, memory_bandwidth, memory_fault, memory_latency, null, process_create,
-    syscall_cost, syscall_throughput, transfer_copy, transfer_device,
+    command_run, disk_drop_caches, disk_peers, disk_read, disk_write, fs_compare, ipc_latency,
+    ipc_throughput, memory_access, memory_bandwidth, memory_fault, memory_latency, null,
+    process_create, syscall_cost, syscall_throughput, transfer_copy, transfer_device,
 };
 
 /// Every workload, in the order in which lists show them.
@@ -31,6 +31,7 @@ pub static REGISTRY: &[Entry] = &[
     Entry::of::<transfer_copy::TransferCopy>(),
     Entry::of::<transfer_device::TransferDevice>(),
     Entry::of::<fs_compare::FsCompare>(),
+    Entry::of::<command_run::CommandRun>(),
 ];
 
 /// Does one request with one kind of workload.

@@ -98,6 +98,11 @@ impl<'a> Context<'a> {
         self.allowed
     }
 
+    /// The counters that can be had of a program that the probe starts.
+    pub fn program_counters(&self) -> &'a [&'static str] {
+        &self.shared.program_counters
+    }
+
     /// The session's scratch files, and what it knows of the files that were read.
     pub fn files(&self) -> &'a Rc<Files> {
         &self.shared.files
@@ -127,6 +132,8 @@ pub struct Shared {
     pub offsets: OnceCell<Offsets>,
     /// The scratch files, and what is known of the files that were read.
     pub files: Rc<Files>,
+    /// The counters that can be had of a program that the probe starts.
+    pub program_counters: Vec<&'static str>,
 }
 
 /// What one repetition did: its metrics, and a tally for `verify`.

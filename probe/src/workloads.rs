@@ -2,6 +2,7 @@
 
 mod call_numbers;
 mod calls;
+pub mod command_run;
 pub mod disk;
 pub mod disk_drop_caches;
 pub mod disk_peers;

@@ -15,14 +15,14 @@ from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from oscope.api import Run
+    from oscope.api import Bench, Run
     from oscope.model.clocks import Clock
     from oscope.model.factors import Level, Profile
 
-__all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "load", "run"]
+__all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "bench", "load", "run"]
 
 
 def run(
@@ -58,6 +58,68 @@ def run(
 
     request = Request(profile, reps, precision, budget, seed, trace, on, clock, cpus, memory, again, spread)
     return measure(name, request, store, factors)
+
+
+def bench(
+    commands: str | Sequence[str | Sequence[str]],
+    *,
+    names: Sequence[str] = (),
+    parameters: Mapping[str, Sequence[object]] | None = None,
+    setup: str | None = None,
+    prepare: str | None = None,
+    cleanup: str | None = None,
+    warmup: int | None = 1,
+    reps: int | None = None,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    quick: bool = False,
+    metric: str | None = None,
+    shell: str | None = None,
+    ignore_failure: bool = False,
+    timeout: float | str = 600.0,
+    input: str | Path | None = None,  # noqa: A002 - as of the command's option
+    output: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    cold: Sequence[str | Path] = (),
+    pin: int | None = None,
+    seed: int | None = None,
+    store: str | Path | None = None,
+) -> Bench:
+    """Measure programs interleaved, and compare each with the first; what `oscope bench` does.
+
+    Each command is a quoted line, split as a shell would, or a list of words; no shell runs it unless `shell`
+    names one. `parameters` gives values for each {NAME} in the commands. `warmup` None finds how many runs
+    do not count. The other arguments are those of the command line. Raises UsageError for a request that
+    cannot be, OscopeError where a command fails.
+    """
+    from oscope.api import BenchRequest, measure_commands  # noqa: PLC0415 - importing oscope is cheap
+
+    request = BenchRequest(
+        commands=(commands,) if isinstance(commands, str) else tuple(commands),
+        names=tuple(names),
+        parameters=dict(parameters or {}),
+        surroundings={
+            "setup": setup,
+            "prepare": prepare,
+            "cleanup": cleanup,
+            "shell": shell,
+            "environment": tuple(f"{name}={value}" for name, value in (env or {}).items()),
+            "folder": None if cwd is None else str(cwd),
+            "input": None if input is None else str(input),
+            "output": None if output is None else str(output),
+            "cold": tuple(map(str, cold)),
+            "cpu": pin,
+            "ignore_failure": ignore_failure,
+        },
+        timeout=timeout,
+        reps=reps,
+        precision=precision,
+        budget=budget,
+        warmup=warmup,
+        quick=quick,
+    )
+    return measure_commands(request, metric=metric, seed=seed, place=store)
 
 
 def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oscope import labs, report
+from oscope import labs, programs, report
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
@@ -19,6 +19,8 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
+from oscope.programs import Command, Findings, Parameter, Surroundings, bench_plan, find
+from oscope.programs.export import rows
 from oscope.runner import recovery
 from oscope.runner.execution import execute
 from oscope.statistics import compare_results
@@ -120,6 +122,72 @@ class Run:
     def report(self, path: str | Path) -> Path:
         """Write the HTML report to `path` and return it."""
         return report.write(self.results, path, labs.LABS)
+
+
+class Bench(Run):
+    """A run of commands: what was found in sentences, and a row for each command."""
+
+    def __init__(self, run_id: str, results: Results, place: str | Path | None = None) -> None:
+        super().__init__(run_id, results, place)
+        self.findings: Findings = find(results)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """What was found: one command's time, or how each other command differs from the first."""
+        return self.findings.sentences
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """The other commands against the first, paired by block; None with one command."""
+        return self.findings.comparison
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return a row for each command, in the units of the metrics (ns, bytes)."""
+        return rows(self.findings)
+
+
+@dataclass(frozen=True)
+class BenchRequest:
+    """What a call of `oscope.bench` asks for."""
+
+    commands: tuple[str | Sequence[str], ...]
+    names: tuple[str, ...]
+    parameters: Mapping[str, Sequence[object]]
+    surroundings: Mapping[str, Any]
+    timeout: float | str
+    reps: int | None
+    precision: float | str | None
+    budget: float | str | None
+    warmup: int | None
+    quick: bool
+
+    def values(self) -> tuple[list[Command], list[Parameter], Surroundings, programs.Amount]:
+        """Return it as values, with texts converted; UsageError for what is wrong."""
+        if len(self.names) > len(self.commands):
+            raise UsageError("there are more names than commands", remedy="give one name a command")
+        labels = [*self.names, *[None] * (len(self.commands) - len(self.names))]
+        commands = [Command.of(each, label) for each, label in zip(self.commands, labels, strict=True)]
+        parameters = [Parameter.given(name, values) for name, values in self.parameters.items()]
+        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
+        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
+        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
+        return (
+            commands,
+            parameters,
+            Surroundings(**self.surroundings, timeout_s=timeout_s),
+            programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick),
+        )
+
+
+def measure_commands(
+    request: BenchRequest, *, metric: str | None, seed: int | None, place: str | Path | None
+) -> Bench:
+    """Do what `oscope.bench` says."""
+    recovery.restore_once(_tell)
+    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed)
+    with Store.open(place) as store:
+        outcome = execute(plan, store)
+        return Bench(outcome.run_id, store.results(outcome.run_id), place)
 
 
 def _shared(

@@ -19,7 +19,7 @@ use crate::error::Failure;
 use crate::region::{Measured, Region};
 
 /// Time after which the parent looks again whether the child lives, or a signal came between its last look and its sleep.
-const NAP: Duration = Duration::from_millis(100);
+pub const NAP: Duration = Duration::from_millis(100);
 /// Most bytes of a text that a child hands over.
 const LONGEST_TEXT: usize = 1000;
 
@@ -128,6 +128,22 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
     watch: impl FnMut() -> Result<(), Failure>,
     work: impl FnOnce(&mut Region) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    let nap = |done: &AtomicU32| {
+        let _ = futex::wait(done, 0, NAP);
+    };
+    in_fresh_process_with(region, watch, nap, work)
+}
+
+/// As [`in_fresh_process`]; the parent spends the time until the word that it is given is 1 with `nap`, a tenth of a second at a time or less.
+///
+/// # Errors
+/// As there.
+pub fn in_fresh_process_with<T: Copy + Send + 'static>(
+    region: &mut Region,
+    watch: impl FnMut() -> Result<(), Failure>,
+    nap: impl FnMut(&AtomicU32),
+    work: impl FnOnce(&mut Region) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
     let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
     let mut child = Child::fork(|| {
@@ -137,7 +153,7 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
         board.done.store(1, Ordering::Release);
         futex::wake(&board.done);
     })?;
-    wait_for(&mut child, &board.done, watch)?;
+    wait_for(&mut child, &board.done, watch, nap)?;
     // SAFETY: the child has written the answer, and does not touch it again.
     let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
     region.take_over(measured);
@@ -149,6 +165,7 @@ fn wait_for(
     child: &mut Child,
     done: &AtomicU32,
     mut watch: impl FnMut() -> Result<(), Failure>,
+    mut nap: impl FnMut(&AtomicU32),
 ) -> Result<(), Failure> {
     loop {
         // Looked at before the answer: a child that ended has answered before, or never will.
@@ -163,7 +180,7 @@ fn wait_for(
             return Err(Failure::failed(told(status)));
         }
         watch()?;
-        let _ = futex::wait(done, 0, NAP);
+        nap(done);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `process.create`: what it costs to make a process or a thread.
 
-mod limit;
+pub mod limit;
 mod stamp;
 mod ways;
 

@@ -16,7 +16,7 @@ import typer.core
 
 from oscope import __version__
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
-from oscope.cli.options import EVERYWHERE, Settings, part
+from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
 from oscope.model.errors import OscopeError, UsageError
 from oscope.probe import startup_signals
@@ -36,6 +36,7 @@ standard error.
 
 COMMANDS = {
     "run": ("run:run", "Measure: the whole survey, or what is named."),
+    "bench": ("bench:bench", "Measure any program, and compare it with others."),
     "list": ("listing:list_experiments", "List what can be measured."),
     "runs": ("stored:list_runs", "List the runs in the store."),
     "show": ("stored:show", "Show the summary of a run."),
@@ -127,7 +128,13 @@ def application(names: Iterable[str] = ()) -> typer.Typer:
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name, short_help=purpose)
             continue
-        app.command(name, short_help=purpose, epilog=EVERYWHERE, context_settings=_SETTINGS.get(name))(found)
+        app.command(
+            name,
+            cls=class_of(found),
+            short_help=purpose,
+            epilog=EVERYWHERE,
+            context_settings=_SETTINGS.get(name),
+        )(found)
     return app
 
 

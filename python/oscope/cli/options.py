@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
 import typer
+import typer.core
 
 from oscope.model.errors import UsageError
 
@@ -22,6 +23,7 @@ With every command:
 """Part of each command's help. `\\b` keeps the line breaks."""
 
 Value = TypeVar("Value")
+_CLASS = "oscope_command_class"
 
 RunArgument = Annotated[
     str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
@@ -76,6 +78,24 @@ class WholeNumber:
     def _remedy(self) -> str:
         low = "" if self.least is None else f"{self.least} to "
         return f"give {low}{self.most}" if low else f"give {self.most} at most"
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def command_class(found: type[typer.core.TyperCommand]) -> Callable[[Function], Function]:
+    """Give the command of a function a class of its own, which reads the command line otherwise."""
+
+    def mark(function: Function) -> Function:
+        function.__dict__[_CLASS] = found
+        return function
+
+    return mark
+
+
+def class_of(function: Callable[..., Any]) -> type[typer.core.TyperCommand] | None:
+    """Return the class that `command_class` gave a function's command; None for the ordinary one."""
+    return function.__dict__.get(_CLASS)
 
 
 def whole_number(

@@ -89,6 +89,9 @@ class PlannedExperiment:
     guest: Guest | None = None
     """Where it is measured; None: on this machine."""
     order: Order = "seeded"
+    params: tuple[Mapping[str, Any], ...] = ()
+    """What the probe is asked with at each point, where its factors are not themselves parameters of the
+    workload; none: the factors."""
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -148,6 +151,7 @@ class Plan:
                     "workload": e.workload.to_object(),
                     "guest": None if e.guest is None else e.guest.to_object(),
                     **({} if e.order == "seeded" else {"order": e.order}),
+                    **({"params": [dict(p) for p in e.params]} if e.params else {}),
                 }
                 for e in self.experiments
             ],
@@ -177,6 +181,7 @@ class Plan:
                 guest=Guest.from_object(e["guest"]) if e.get("guest") else None,
                 # A run that is older than fixed orders keeps its own when it is resumed.
                 order=e.get("order", "seeded"),
+                params=tuple(e.get("params", ())),
             )
             for e in data["experiments"]
         )

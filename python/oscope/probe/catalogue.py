@@ -29,7 +29,7 @@ class Parameter:
 
     name: str
     type: str
-    """choice, integer, bytes, duration (seconds), boolean or path."""
+    """choice, integer, bytes, duration (seconds), boolean, path or arguments (a list of texts: no level)."""
     default: Level
     choices: tuple[str, ...] = ()
     pattern: str | None = None
@@ -294,6 +294,11 @@ def _path(_: Parameter, level: Level) -> str:
     return str(Path(level).absolute()) if level else ""
 
 
+def _arguments(_: Parameter, level: Level) -> str:
+    del level
+    raise UsageError("a list of arguments is no level of a factor", remedy="use oscope bench")
+
+
 _CONVERT: dict[str, Callable[[Parameter, Level], Level]] = {
     "choice": _choice,
     "integer": _integer,
@@ -301,6 +306,7 @@ _CONVERT: dict[str, Callable[[Parameter, Level], Level]] = {
     "duration": _duration,
     "boolean": _boolean,
     "path": _path,
+    "arguments": _arguments,
 }
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import orjson
 
 from oscope.model.errors import ProbeError
-from oscope.model.factors import Level
 from oscope.probe.catalogue import SCHEMA
 from oscope.probe.child import Child
 from oscope.probe.wire import Done, Event, Hello, Refusal, parse_event
@@ -27,7 +27,7 @@ class Request:
 
     id: int
     workload: str
-    params: Mapping[str, Level] = field(default_factory=dict)
+    params: Mapping[str, Any] = field(default_factory=dict)
     reps: int = 1
     warmup: int | None = None
     iterations: int | None = None

@@ -20,7 +20,6 @@ from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.targets.affinity import Placement
 from oscope.targets.target import Place
-from oscope.trace.factor import TRACER
 
 PATIENCE_S = 60.0
 """How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
@@ -162,7 +161,7 @@ class PointRunner:
         return Request(
             id=self.chain.request,
             workload=point.experiment.workload.name,
-            params={name: level for name, level in point.factors.items() if name != TRACER.name},
+            params=point.params,
             reps=reps,
             # Where instructions are counted the probe decides alike each time, and boots do the same.
             iterations=None if counts_instructions(point.experiment) else point.iterations,
@@ -234,6 +233,9 @@ def _silence_limit_s(point: PointState, request: Request) -> float:
         for parameter in point.experiment.workload.parameters
         if parameter.type == "duration"
     )
+    if point.experiment.params:
+        # The factors are no parameters of the workload: the limit of a repetition is among what it is asked.
+        durations += float(point.params.get("timeout", 0.0))
     # There the probe keeps what it has to say to the end of the request: writing it would be counted.
     together = request.reps if counts_instructions(point.experiment) else 1
     return PATIENCE_S + 8 * together * (durations + request.min_time_ns / 1e9)

@@ -14,6 +14,7 @@ from oscope.model.factors import Factors
 from oscope.planning import interference as disturbed
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.wire import Sample
+from oscope.trace.factor import TRACER
 
 LOSSES = ("death", "failure")
 """Kinds of events that close a block: its missing samples are not tried again, out of the block's order."""
@@ -51,6 +52,13 @@ class PointState:
     def factors(self) -> Factors:
         """The point's levels."""
         return self.experiment.points[self.number]
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """What the probe is asked with."""
+        if self.experiment.params:
+            return self.experiment.params[self.number]
+        return {name: level for name, level in self.factors.items() if name != TRACER.name}
 
     @property
     def label(self) -> str:

@@ -1,7 +1,13 @@
 """Pure statistics: arrays in, frozen dataclasses out, the same for equal input."""
 
 from oscope.statistics.attribution import Attribution, Cause, attribute
-from oscope.statistics.compare import Comparison, compare_points, compare_results, compare_within
+from oscope.statistics.compare import (
+    Comparison,
+    compare_points,
+    compare_results,
+    compare_with,
+    compare_within,
+)
 from oscope.statistics.compared import ComparedMetric
 from oscope.statistics.shape import Drift, Mode
 from oscope.statistics.slow import SlowSample
@@ -19,6 +25,7 @@ __all__ = [
     "attribute",
     "compare_points",
     "compare_results",
+    "compare_with",
     "compare_within",
     "summarise",
     "summarise_point",

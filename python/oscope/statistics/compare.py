@@ -137,6 +137,24 @@ def compare_within(
     return _compare(matches, metrics, labels, threshold, [], same_run=True, headline=results.headline)
 
 
+def compare_with(
+    results: ExperimentResults,
+    reference: PointSamples,
+    others: Sequence[PointSamples],
+    metric: str,
+    *,
+    threshold: float = THRESHOLD,
+) -> Comparison:
+    """Compare one metric of points of a run with a reference point, paired by block, as one family of tests.
+
+    The rows are in the order of `others`, each with its factors; a pair without values has none. Raises
+    UsageError where no pair has a value.
+    """
+    matches = [Match(other.factors, reference, other) for other in others]
+    column = results.metrics[metric]
+    return _compare(matches, [column], ("A", "B"), threshold, [], same_run=True, headline=metric)
+
+
 def compare_points(
     a: PointSamples, b: PointSamples, metric: Column, *, same_run: bool, threshold: float = THRESHOLD
 ) -> ComparedMetric:

@@ -30,6 +30,11 @@ pub fn passed() -> bool {
     PASSED.load(Ordering::Relaxed)
 }
 
+/// Forget a limit that has passed, before another is set by a timer.
+pub fn forget() {
+    PASSED.store(false, Ordering::Relaxed);
+}
+
 /// A limit under way; dropping it lifts it.
 pub struct Limit;
 
@@ -40,7 +45,7 @@ impl Limit {
     }
 
     fn of(seconds: u32) -> Self {
-        PASSED.store(false, Ordering::Relaxed);
+        forget();
         alarm::set(seconds);
         Self
     }

@@ -1,0 +1,242 @@
+//! `command.run`: any program, started once a repetition and waited for.
+//!
+//! A repetition is a process of its own, the launcher, which the probe forks and which starts the program with `vfork` and `execve`. The kernel
+//! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
+//! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
+//! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
+
+mod launch;
+mod parameters;
+mod shed;
+mod strays;
+mod tail;
+
+use std::path::Path;
+
+use crate::cancel;
+use crate::clock::{Clock, ClockKind};
+use crate::description::{Alone, Better, Description, Metric};
+use crate::error::Failure;
+use crate::region::Region;
+use crate::workload::{Context, Iterations, Work, Workload};
+use crate::workloads::disk::residency;
+
+use launch::{Ended, Launcher, Program};
+use parameters::Parameters;
+use strays::Strays;
+
+/// How often the start of a trivial program is measured in a request; its median is reported.
+const START_TRIALS: usize = 5;
+
+/// A program under measurement.
+pub struct CommandRun {
+    program: Program,
+    prepare: Option<Program>,
+    cleanup: Option<Program>,
+    launcher: Launcher,
+    cold: Vec<String>,
+    ignore_failure: bool,
+    warmup: u64,
+    /// Time from the start of a trivial program to its end.
+    start_ns: Option<f64>,
+    /// The same of a shell that does nothing.
+    shell_ns: Option<f64>,
+    clock: Clock,
+    ended: Option<Ended>,
+    strays: Strays,
+}
+
+impl Workload for CommandRun {
+    type Parameters = Parameters;
+
+    fn describe() -> Description {
+        Description {
+            name: "command.run",
+            version: 1,
+            purpose: "Start a program, wait for its end, and report what it used.",
+            timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked outside the clock, starts the program \
+                without a shell and waits for it; the clock stops when the kernel reports the end, before the program is reaped.",
+            parameters: parameters::described(),
+            metrics: metrics(),
+            needs: vec![],
+            programs: vec![],
+            alone: Alone::Never,
+        }
+    }
+
+    fn prepare(parameters: Parameters, context: &Context) -> Result<Self, Failure> {
+        if context.clock.kind == ClockKind::Instructions {
+            return Err(Failure::unavailable(
+                "a program is measured in time, not by the clock of instructions",
+                "measure with --clock wall",
+            ));
+        }
+        let launcher = Launcher::new(&parameters, context)?;
+        let program = Program::named(&parameters.program, &parameters.arguments)?;
+        let mut this = Self {
+            program,
+            prepare: Program::of("prepare", &parameters.prepare)?,
+            cleanup: Program::of("cleanup", &parameters.cleanup)?,
+            launcher,
+            cold: parameters.cold.clone(),
+            ignore_failure: parameters.ignore_failure,
+            warmup: parameters.warmup,
+            start_ns: None,
+            shell_ns: None,
+            clock: context.clock.clone(),
+            ended: None,
+            strays: Strays::adopt()?,
+        };
+        if let Some(setup) = Program::of("setup", &parameters.setup)? {
+            this.aside("--setup", &setup)?;
+        }
+        this.start_ns = this.start_of(&parameters.reference)?;
+        this.shell_ns = this.start_of(&parameters.shell)?;
+        Ok(this)
+    }
+
+    fn iterations(&self) -> Iterations {
+        Iterations::Fixed(1)
+    }
+
+    fn warmup(&self) -> u64 {
+        self.warmup
+    }
+
+    fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
+        self.ended = None;
+        if let Some(prepare) = &self.prepare {
+            self.aside("--prepare", prepare)?;
+        }
+        for path in &self.cold {
+            residency::evict(Path::new(path))?;
+        }
+        let (ended, said) = self.launcher.run(&self.program, region)?;
+        let left = self.strays.end();
+        ended.judge(&said, self.ignore_failure, self.launcher.timeout_s())?;
+        self.ended = Some(ended);
+        let elapsed_ns = self.clock.nanoseconds(region.corrected()?);
+        Ok(Work {
+            metrics: self.figures(&ended, elapsed_ns),
+            done: 1,
+            wanted: 1,
+            notes: left.into_iter().collect(),
+        })
+    }
+
+    fn verify(&mut self, _work: &Work) -> Result<(), Failure> {
+        let ended = self
+            .ended
+            .ok_or_else(|| Failure::failed("no program was run"))?;
+        // Nothing that was not started can have used time.
+        let used = ended.usage.user_ns + ended.usage.system_ns + ended.usage.minor_faults;
+        if used > 0.0 {
+            Ok(())
+        } else {
+            Err(Failure::failed("the kernel reports no use of resources"))
+        }
+    }
+}
+
+impl Drop for CommandRun {
+    fn drop(&mut self) {
+        if let Some(cleanup) = &self.cleanup
+            && let Err(failure) = self.launcher.run_aside("--cleanup", cleanup, || false)
+        {
+            eprintln!("oscope-probe: {failure}");
+        }
+        self.strays.end();
+    }
+}
+
+impl CommandRun {
+    /// Run a program outside the clock.
+    fn aside(&self, option: &str, program: &Program) -> Result<(), Failure> {
+        let done = self.launcher.run_aside(option, program, cancel::requested);
+        self.strays.end();
+        done
+    }
+
+    /// The median time from the start to the end of a program that does nothing; `None` for none.
+    fn start_of(&self, arguments: &[String]) -> Result<Option<f64>, Failure> {
+        let Some(program) = Program::of("reference", arguments)? else {
+            return Ok(None);
+        };
+        let mut times = Vec::with_capacity(START_TRIALS);
+        // The first one warms up.
+        for trial in 0..=START_TRIALS {
+            let mut region = Region::new(&self.clock);
+            let (ended, said) = self.launcher.run(&program, &mut region)?;
+            ended.judge(&said, false, self.launcher.timeout_s())?;
+            if trial > 0 {
+                times.push(self.clock.nanoseconds(region.corrected()?));
+            }
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(Some(times[START_TRIALS / 2]))
+    }
+
+    fn figures(&self, ended: &Ended, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
+        let usage = &ended.usage;
+        let mut figures = vec![
+            ("time_ns", elapsed_ns),
+            ("user_ns", usage.user_ns),
+            ("system_ns", usage.system_ns),
+            ("max_rss_bytes", usage.max_rss_bytes),
+            ("minor_faults", usage.minor_faults),
+            ("major_faults", usage.major_faults),
+            ("voluntary_switches", usage.voluntary_switches),
+            ("involuntary_switches", usage.involuntary_switches),
+            ("blocks_in", usage.blocks_in),
+            ("blocks_out", usage.blocks_out),
+            ("exit_code", ended.exit_code()),
+        ];
+        let optional = [
+            (
+                "net_ns",
+                self.shell_ns.map(|shell_ns| elapsed_ns - shell_ns),
+            ),
+            ("read_bytes", ended.bytes.map(|bytes| bytes.read)),
+            ("written_bytes", ended.bytes.map(|bytes| bytes.written)),
+            ("instructions", ended.instructions),
+            ("cpu_cycles", ended.cycles),
+            ("start_ns", self.start_ns),
+            ("shell_ns", self.shell_ns),
+        ];
+        figures.extend(
+            optional
+                .into_iter()
+                .filter_map(|(name, value)| Some((name, value?))),
+        );
+        figures
+    }
+}
+
+fn metrics() -> Vec<Metric> {
+    use Better::{Less, Neither};
+    [
+        ("time_ns", "ns", Less, "Wall time from the start of the program to its end; it holds the shell's start where there is one."),
+        ("net_ns", "ns", Less, "time_ns less shell_ns; null without a shell. It may come out below zero."),
+        ("user_ns", "ns", Less, "CPU time in user mode, of the program and of the children that it waited for (wait4(2))."),
+        ("system_ns", "ns", Less, "CPU time in the kernel, of the same."),
+        ("max_rss_bytes", "B", Less, "Largest resident set of a single process: the program or a child that it waited for. No less than the launcher's own, 1 to 2 MiB: a smaller program shows as that."),
+        ("minor_faults", "1", Less, "Page faults without input or output."),
+        ("major_faults", "1", Less, "Page faults that waited for a device."),
+        ("voluntary_switches", "1", Less, "Times that it gave up the CPU to wait."),
+        ("involuntary_switches", "1", Less, "Times that the scheduler took the CPU from it."),
+        ("blocks_in", "1", Less, "Blocks of 512 B read from devices."),
+        ("blocks_out", "1", Less, "Blocks of 512 B written to devices, counted when the pages were made dirty."),
+        ("read_bytes", "B", Less, "Bytes given by read system calls (rchar of /proc/PID/io, proc_pid_io(5)); null where the kernel does not account them."),
+        ("written_bytes", "B", Less, "Bytes taken by write system calls (wchar)."),
+        ("instructions", "1", Less, "Instructions in user mode (perf_event_open(2), inherited); null without a counter."),
+        ("cpu_cycles", "1", Less, "Core cycles in user mode; null without a counter."),
+        ("start_ns", "ns", Neither, "Median time of a trivial program, from its start to its end, measured before the repetitions of each turn."),
+        ("shell_ns", "ns", Neither, "The same of a shell that runs nothing; null without a shell."),
+        ("exit_code", "1", Neither, "Exit code of the program; 128 and the signal's number where a signal ended it."),
+    ]
+    .map(|(name, unit, better, doc)| Metric::new(name, unit, better, doc))
+    .into()
+}
+
+#[cfg(test)]
+mod tests;

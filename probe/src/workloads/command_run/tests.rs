@@ -1,0 +1,145 @@
+//! Truth of `command.run`: what programs are reported to use is what they used.
+
+use super::launch::{Launcher, Program};
+use super::parameters::Parameters;
+use crate::clock::{Clock, Wanted};
+use crate::error::Failure;
+use crate::parameters::complete;
+use crate::region::Region;
+use crate::workload::{Context, Shared, Workload};
+use serde_json::{Map, Value, json};
+
+const MIB: f64 = (1 << 20) as f64;
+
+fn parameters(given: Value) -> Parameters {
+    let given: Map<String, Value> = serde_json::from_value(given).expect("it is an object");
+    let all = complete(&given, &super::parameters::described()).expect("they are right");
+    serde_json::from_value(Value::Object(all)).expect("they are complete")
+}
+
+/// Run a shell's command line, and give what it used and said.
+fn run(line: &str, given: Value) -> Result<(super::Ended, String), Failure> {
+    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let allowed = crate::affinity::allowed().expect("they are known");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let launcher = Launcher::new(&parameters(given), &context)?;
+    let program = Program::named("/bin/sh", &["sh".into(), "-c".into(), line.into()])?;
+    launcher.run(&program, &mut Region::new(&clock))
+}
+
+#[test]
+fn a_small_program_after_a_large_one_has_its_own_resident_set() {
+    let (large, _) = run(
+        "exec head -c 300000000 /dev/zero | tail -c 300000000 >/dev/null",
+        json!({}),
+    )
+    .expect("it runs");
+    let (small, _) = run("exec true", json!({})).expect("it runs");
+    assert!(large.usage.max_rss_bytes > 290.0 * MIB, "{large:?}");
+    // The launcher is a fork of this test program, in which other tests may have memory at the same time.
+    assert!(small.usage.max_rss_bytes < 150.0 * MIB, "{small:?}");
+}
+
+#[test]
+fn time_bytes_and_exit_code_are_the_programs() {
+    let (ended, _) =
+        run("head -c 1000000 /dev/zero >/dev/null; exit 3", json!({})).expect("it runs");
+    assert_eq!(ended.exit_code(), 3.0);
+    let bytes = ended.bytes.expect("this kernel accounts them");
+    assert!((1e6..1.2e6).contains(&bytes.read), "{bytes:?}");
+    assert!((1e6..1.01e6).contains(&bytes.written), "{bytes:?}");
+    let (busy, _) = run(
+        "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done",
+        json!({}),
+    )
+    .expect("it runs");
+    assert!(busy.usage.user_ns > 5e6, "{busy:?}");
+}
+
+#[test]
+fn how_it_failed_is_told_with_its_last_lines() {
+    let (ended, said) = run("echo one >&2; echo two >&2; exit 7", json!({})).expect("it runs");
+    let failure = ended
+        .judge(&said, false, 1.0)
+        .expect_err("it failed")
+        .to_string();
+    assert_eq!(
+        failure,
+        "the command ended with exit code 7; it said: one | two"
+    );
+    assert!(ended.judge(&said, true, 1.0).is_ok());
+    let (ended, said) = run("kill -SEGV $$", json!({})).expect("it runs");
+    let failure = ended
+        .judge(&said, false, 1.0)
+        .expect_err("it failed")
+        .to_string();
+    assert!(failure.contains("killed by SIGSEGV"), "{failure}");
+    assert_eq!(ended.exit_code(), 139.0);
+}
+
+#[test]
+fn one_that_hangs_is_killed_with_its_children() {
+    let (ended, said) =
+        run("sleep 1000 & sleep 1000; true", json!({"timeout": 0.2})).expect("it runs");
+    let failure = ended
+        .judge(&said, true, 0.2)
+        .expect_err("it timed out")
+        .to_string();
+    assert!(failure.contains("0.2 s"), "{failure}");
+}
+
+#[test]
+fn much_on_standard_error_does_not_stop_it() {
+    let (ended, said) = run(
+        "head -c 50000000 /dev/zero | tr '\\0' x >&2; echo end >&2",
+        json!({}),
+    )
+    .expect("it runs");
+    assert_eq!(ended.exit_code(), 0.0);
+    assert!(said.ends_with("xend"), "{said}");
+}
+
+#[test]
+fn arguments_folder_and_variables_arrive_as_they_are() {
+    let given = json!({"folder": "/usr", "environment": ["ODD= a'b\"$c ", "PATH=/bin:/usr/bin"]});
+    let line = "[ \"$(pwd)\" = /usr ] && [ \"$ODD\" = \" a'b\\\"\\$c \" ] && [ \"$PATH\" = /bin:/usr/bin ] && read -r x; [ $? = 1 ]";
+    let (ended, said) = run(line, given).expect("it runs");
+    assert_eq!((ended.exit_code(), said.as_str()), (0.0, ""));
+}
+
+#[test]
+fn what_cannot_be_executed_is_told_in_a_line() {
+    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let allowed = crate::affinity::allowed().expect("they are known");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");
+    for (path, word) in [
+        ("/nonexistent", "No such file"),
+        ("/etc/hostname", "ermission denied"),
+        ("/etc", "ermission denied"),
+    ] {
+        let program = Program::named(path, &["x".to_owned()]).expect("the path is absolute");
+        let failure = launcher
+            .run(&program, &mut Region::new(&clock))
+            .expect_err("it is no program");
+        assert!(failure.to_string().contains(word), "{failure}");
+    }
+    for (parameter, value) in [("environment", json!(["=x"])), ("cpu", json!("cpu:9999"))] {
+        let refused = Launcher::new(&parameters(json!({ parameter: value })), &context);
+        assert!(
+            matches!(refused.err(), Some(Failure::Request { field, .. }) if field == parameter)
+        );
+    }
+}
+
+#[test]
+fn every_metric_is_described_once() {
+    let names: std::collections::BTreeSet<_> = super::CommandRun::describe()
+        .metrics
+        .iter()
+        .map(|metric| metric.name)
+        .collect();
+    assert_eq!(names.len(), super::CommandRun::describe().metrics.len());
+}

@@ -1,0 +1,293 @@
+"""`oscope bench`: measure any program, and compare it with others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+import typer.core
+
+from oscope.cli.options import Settings, command_class, parse_option, whole_number
+from oscope.cli.request import parse_amount
+from oscope.cli.targets import Output, default_output, output_file
+from oscope.model.errors import UsageError
+from oscope.model.units import parse_duration
+from oscope.planning.plan import MOST_REPS, MOST_SEED
+
+if TYPE_CHECKING:
+    from oscope.programs import Amount, Command
+
+Format = Literal["md", "json", "csv"]
+FORMATS: tuple[Format, ...] = ("md", "json", "csv")
+AFTER = "oscope.bench.words"
+VERSUS = "--vs"
+MOST_CPU = 8191
+MOST_WARMUP = 1_000_000
+
+
+class BenchCommand(typer.core.TyperCommand):
+    """Keeps the words after `--` as they are: they are a program's."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Part the program's words from Oscope's, then read the latter."""
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta[AFTER] = args[place + 1 :]
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+# More parameters than other functions: it is the table of the command's options.
+@command_class(BenchCommand)
+def bench(
+    context: typer.Context,
+    lines: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]... | -- PROGRAM [ARGUMENT]... [--vs PROGRAM [ARGUMENT]...]...",
+            help="Commands, each quoted as one; or, after --, the words of one, and after --vs of others: "
+            "no shell runs them.",
+            show_default=False,
+        ),
+    ] = None,
+    name: Annotated[
+        list[str] | None,
+        typer.Option("--name", "-n", metavar="NAME", help="Name of a command, in their order; repeatable."),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            "-P",
+            metavar="NAME=a,b|FROM..TO[:STEP]",
+            help="Measure with each of these values in the place of {NAME}; repeatable: all combinations.",
+        ),
+    ] = None,
+    setup: Annotated[
+        str | None,
+        typer.Option(
+            "--setup",
+            metavar="CMD",
+            help="Run before the runs of a command in each block, outside the clock.",
+        ),
+    ] = None,
+    prepare: Annotated[
+        str | None, typer.Option("--prepare", metavar="CMD", help="Run before each run, outside the clock.")
+    ] = None,
+    cleanup: Annotated[
+        str | None,
+        typer.Option(
+            "--cleanup",
+            metavar="CMD",
+            help="Run after the runs of a command in each block, outside the clock.",
+        ),
+    ] = None,
+    warmup: Annotated[
+        str,
+        typer.Option(
+            "--warmup",
+            metavar="N|auto",
+            help="Runs before those of each block that do not count; auto finds how many.",
+        ),
+    ] = "1",
+    reps: Annotated[
+        int | None,
+        whole_number(
+            "--reps", most=MOST_REPS, help="Runs of each command. [default: as many as take 3 s, 10 to 1000]"
+        ),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision",
+            metavar="P",
+            help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="T", help="Time to measure, such as 10s or 2m.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Measure for 1 s a command, to have a first look.")
+    ] = False,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            "--metric",
+            metavar="NAME",
+            help="What is judged, such as user_ns or max_rss_bytes. [default: time_ns]",
+        ),
+    ] = None,
+    shell: Annotated[
+        bool,
+        typer.Option(
+            "--shell", help="Have sh run the commands; its own start is measured and taken off (net_ns)."
+        ),
+    ] = False,
+    ignore_failure: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-failure",
+            "-i",
+            help="Count runs that fail, too. [default: the first failure ends a command]",
+        ),
+    ] = False,
+    timeout: Annotated[
+        str, typer.Option("--timeout", metavar="T", help="Kill a command that takes longer, and give it up.")
+    ] = "10m",
+    input_: Annotated[
+        str | None,
+        typer.Option("--input", metavar="FILE", help="Standard input of the commands. [default: empty]"),
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", help="Where their standard output goes. [default: nowhere]"),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="K=V", help="Set an environment variable; repeatable."),
+    ] = None,
+    cwd: Annotated[
+        str | None,
+        typer.Option("--cwd", metavar="DIR", help="Working folder of the commands. [default: this one]"),
+    ] = None,
+    cold: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--cold", metavar="FILE", help="Drop the file from the page cache before each run; repeatable."
+        ),
+    ] = None,
+    pin: Annotated[
+        int | None,
+        whole_number("--pin", most=MOST_CPU, help="Keep the commands on this CPU. [default: all CPUs]"),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        whole_number(
+            "--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn, and recorded]"
+        ),
+    ] = None,
+    json: Annotated[
+        Output | None,
+        output_file("--json", help="Write the record; - is standard output, and all else leaves it."),
+    ] = None,
+    export: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--export", metavar="md|json|csv FILE", help="Write the table in this format."),
+    ] = None,
+    hyperfine_json: Annotated[
+        Output | None,
+        output_file("--hyperfine-json", help="Write the times as hyperfine's --export-json does."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume", metavar="RUN", help="Go on with a bench that was interrupted: its id, or last."
+        ),
+    ] = None,
+) -> int:
+    r"""Measure programs: how long each takes and what it uses; two or more are compared.
+
+    Commands are measured interleaved, in random order within each block, and compared with the first one,
+    paired by block. Nothing is run through a shell unless --shell asks for it.
+
+    \b
+    oscope bench -- sort big.txt --vs sort --parallel=1 big.txt
+    oscope bench 'gzip -1 -k -c f' 'gzip -9 -k -c f' --output /dev/null
+    oscope bench --parameter level=1..9 'gzip -{level} -c f'
+    """
+    from oscope.cli import benching  # noqa: PLC0415 - start-up
+
+    settings: Settings = context.obj
+    files = benching.Files(json, _export(export), hyperfine_json)
+    files.check()
+    words = context.meta.get(AFTER)
+    if resume is not None:
+        if lines or words:
+            raise UsageError("--resume and a command contradict each other", remedy="leave the command out")
+        return benching.resume(resume, settings.store, files)
+    from oscope.programs import Parameter, Surroundings  # noqa: PLC0415 - start-up
+
+    commands = read_commands(lines or (), words, name or ())
+    surroundings = Surroundings(
+        setup=setup,
+        prepare=prepare,
+        cleanup=cleanup,
+        shell="sh" if shell else None,
+        environment=tuple(env or ()),
+        folder=cwd,
+        input=input_,
+        output=output,
+        cold=tuple(cold or ()),
+        cpu=pin,
+        timeout_s=parse_option("--timeout", parse_duration, timeout),
+        ignore_failure=ignore_failure,
+    )
+    return benching.start(
+        commands,
+        [Parameter.of(text) for text in parameter or ()],
+        surroundings,
+        _amount(reps, precision, budget, warmup, quick=quick),
+        metric=metric,
+        seed=seed,
+        place=settings.store,
+        files=files,
+    )
+
+
+def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequence[str]) -> list[Command]:
+    """Return the commands: quoted lines, or the words after `--`, parted by `--vs`."""
+    from oscope.programs import Command  # noqa: PLC0415 - start-up
+
+    if lines and words is not None:
+        raise UsageError(
+            "there are commands both before and after --", remedy="give all of them quoted, or all after --"
+        )
+    given: list[str | list[str]] = list(lines)
+    if words is not None:
+        given = [*_parted(words)]
+    if len(names) > len(given):
+        raise UsageError(
+            f"{len(names)} times --name for {len(given)} commands", remedy="give one name a command"
+        )
+    labels = [*names, *[None] * (len(given) - len(names))]
+    return [Command.of(each, label) for each, label in zip(given, labels, strict=True)]
+
+
+def _parted(words: Sequence[str]) -> list[list[str]]:
+    parts: list[list[str]] = [[]]
+    for word in words:
+        if word == VERSUS:
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    if not all(parts):
+        raise UsageError(
+            "a command is missing before or after --vs", remedy="write -- A ARGUMENT… --vs B ARGUMENT…"
+        )
+    return parts
+
+
+def _amount(
+    reps: int | None, precision: str | None, budget: str | None, warmup: str, *, quick: bool
+) -> Amount:
+    from oscope.programs import Amount  # noqa: PLC0415 - start-up
+
+    found = parse_amount(reps, precision, budget, None)
+    runs = None
+    if warmup != "auto":
+        if not warmup.isdecimal() or int(warmup) > MOST_WARMUP:
+            raise UsageError(f"--warmup {warmup} is no number of runs", remedy="give a whole number, or auto")
+        runs = int(warmup)
+    return Amount(found.reps, found.precision, found.budget_s, runs, quick)
+
+
+def _export(given: tuple[str, str] | None) -> tuple[Format, Output] | None:
+    if given is None:
+        return None
+    kind, file = given
+    found = next((known for known in FORMATS if known == kind), None)
+    if found is None:
+        raise UsageError(f"--export {kind}: not a format", remedy="write --export md FILE, or json or csv")
+    return found, default_output(file, "--export")

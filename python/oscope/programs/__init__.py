@@ -1,0 +1,16 @@
+"""Any program as an experiment: what `oscope bench` measures, as a plan like any other, and what it found."""
+
+from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.experiment import EXPERIMENT, Amount, bench_plan
+from oscope.programs.findings import Findings, find
+
+__all__ = [
+    "EXPERIMENT",
+    "Amount",
+    "Command",
+    "Findings",
+    "Parameter",
+    "Surroundings",
+    "bench_plan",
+    "find",
+]

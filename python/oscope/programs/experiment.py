@@ -1,0 +1,255 @@
+"""The plan of a bench: each command a level of the factor `command`, all of them in every block."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oscope.model.errors import UsageError
+from oscope.model.factors import Factors, Level
+from oscope.planning import plan as planning
+from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe import catalogue
+from oscope.probe.catalogue import Catalogue, Workload, nearest
+from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.trial import Trial, try_out
+
+EXPERIMENT = "command.run"
+"""The name of the experiment, and of the probe's workload."""
+MOST_POINTS = 1000
+TIME_S = 3.0
+"""What the repetitions of a command take in all, unless said otherwise."""
+QUICK_TIME_S = 1.0
+BLOCKS, QUICK_BLOCKS = 20, 10
+LEAST_REPS, QUICK_LEAST_REPS = 10, 5
+MOST_REPS = 1000
+OVERHEAD_S = 0.002
+"""What a repetition takes beside the program: a process is made for it."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is measured. At most one of `reps` and `precision` is given."""
+
+    reps: int | None = None
+    precision: float | None = None
+    budget_s: float | None = None
+    warmup: int | None = 1
+    """Runs before those of a block that do not count; None: as many as are found to be needed."""
+    quick: bool = False
+
+    def check(self) -> None:
+        """Raise UsageError where the amounts make no sense."""
+        planning.Amount(self.reps, self.precision, self.budget_s).check()
+
+
+@dataclass(frozen=True)
+class BenchPoint:
+    """A command with values for its parameters."""
+
+    factors: Factors
+    params: Mapping[str, Any]
+    """What the probe is asked with."""
+
+
+def bench_plan(
+    commands: Sequence[Command],
+    parameters: Sequence[Parameter] = (),
+    surroundings: Surroundings | None = None,
+    amount: Amount | None = None,
+    *,
+    metric: str | None = None,
+    seed: int | None = None,
+) -> tuple[Plan, tuple[Trial, ...]]:
+    """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials told.
+
+    Raises UsageError for what is missing or wrong, OscopeError where a command fails in its trial.
+    """
+    surroundings, amount = surroundings or Surroundings(), amount or Amount()
+    amount.check()
+    surroundings.check()
+    seed = planning.draw_seed() if seed is None else planning.check_seed(seed)
+    described = catalogue.load()
+    workload = described.workload(EXPERIMENT)
+    metrics = _order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"))
+    points = _points(commands, parameters, surroundings)
+    trials = try_out(
+        EXPERIMENT,
+        [point.params for point in points],
+        [_name(point.factors) for point in points],
+        find=amount.warmup is None,
+    )
+    warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
+    reps, blocks = _size(amount, trials)
+    experiment = PlannedExperiment(
+        name=EXPERIMENT,
+        title="Commands",
+        question="How long does each command take, and what does it use?",
+        metrics=metrics,
+        points=tuple(point.factors for point in points),
+        min_time_ns=1,
+        workload=_with_factors(workload, points),
+        params=tuple(
+            {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
+        ),
+        reps=reps,
+        blocks=blocks,
+    )
+    return _plan(experiment, described, amount, seed), trials
+
+
+def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:
+    budget_s = amount.budget_s
+    if amount.precision is not None and budget_s is None:
+        budget_s = planning.DEFAULT_BUDGET_S
+    return Plan(
+        seed=seed,
+        profile="quick" if amount.quick else "full",
+        place="local",
+        precision=amount.precision,
+        budget_s=budget_s,
+        experiments=(experiment,),
+        covariates=described.covariates,
+        again=True,
+    )
+
+
+def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
+    """Return repetitions and blocks: as asked for, else as many as take a few seconds a command."""
+    blocks = QUICK_BLOCKS if amount.quick else BLOCKS
+    longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
+    if amount.precision is not None:
+        return max(1, min(10, math.floor(0.1 / longest_s))), None
+    if amount.reps is not None:
+        return amount.reps, min(amount.reps, blocks)
+    time_s = QUICK_TIME_S if amount.quick else TIME_S
+    if amount.budget_s is not None:
+        time_s = amount.budget_s / len(trials)
+    least = QUICK_LEAST_REPS if amount.quick else LEAST_REPS
+    reps = min(max(math.ceil(time_s / longest_s), least), MOST_REPS)
+    blocks = min(reps, blocks)
+    return math.ceil(reps / blocks) * blocks, blocks
+
+
+def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:
+    known = [metric.name for metric in workload.metrics]
+    comparable = [metric.name for metric in workload.metrics if metric.better is not None]
+    if first not in comparable:
+        raise UsageError(f"--metric {first}: no metric of a command", remedy=nearest(first, comparable))
+    return (first, *(name for name in known if name != first))
+
+
+def _points(
+    commands: Sequence[Command], parameters: Sequence[Parameter], surroundings: Surroundings
+) -> list[BenchPoint]:
+    """Return every command with every combination of the values of the parameters that it holds."""
+    _check_names(commands, parameters, surroundings)
+    points: dict[tuple[tuple[str, Level], ...], BenchPoint] = {}
+    for command in commands:
+        texts = [*command.words, *surroundings.used_in()]
+        own = [parameter for parameter in parameters if parameter.name in names_in(texts)]
+        for values in itertools.product(*(parameter.values for parameter in own)):
+            levels = {each.name: each.level(value) for each, value in zip(own, values, strict=True)}
+            factors: dict[str, Level] = {"command": command.label, **levels}
+            if tuple(factors.items()) in points:
+                raise UsageError(
+                    f"{_name(factors)} is given twice", remedy="give the commands different names with --name"
+                )
+            texts_of = dict(zip((each.name for each in own), values, strict=True))
+            points[tuple(factors.items())] = BenchPoint(factors, _params(command, texts_of, surroundings))
+            if len(points) > MOST_POINTS:
+                raise UsageError(f"more than {MOST_POINTS} combinations", remedy="give fewer values")
+    return list(points.values())
+
+
+def _check_names(
+    commands: Sequence[Command], parameters: Sequence[Parameter], surroundings: Surroundings
+) -> None:
+    if not commands:
+        raise UsageError("there is no command to measure", remedy="write oscope bench -- PROGRAM ARGUMENT…")
+    used = names_in([*(word for command in commands for word in command.words), *surroundings.used_in()])
+    names = [parameter.name for parameter in parameters]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--parameter {name} is given twice", remedy="give all its values at once")
+        if name not in used:
+            raise UsageError(
+                f"--parameter {name}: no command has {{{name}}}", remedy="write it where the value belongs"
+            )
+
+
+def _params(command: Command, values: Mapping[str, str], surroundings: Surroundings) -> dict[str, Any]:
+    """Return what the probe is asked with: programs by absolute paths, and nothing left to be expanded."""
+    path = surroundings.path
+    words = [fill(word, values) for word in command.words]
+    params: dict[str, Any] = {"reference": _reference(path)}
+    if surroundings.shell is None:
+        params |= {"program": locate(words[0], path), "arguments": words}
+    else:
+        shell = list(split(surroundings.shell))
+        program = locate(shell[0], path)
+        params |= {
+            "program": program,
+            "arguments": [*shell, "-c", fill(command.line, values)],
+            "shell": [program, *shell[1:], "-c", ":"],
+        }
+    for name in ("setup", "prepare", "cleanup"):
+        text = getattr(surroundings, name)
+        if text is not None:
+            params[name] = _aside(name, fill(text, values), surroundings)
+    files = {"folder": surroundings.folder, "input": surroundings.input, "output": surroundings.output}
+    params |= {name: str(Path(file).absolute()) for name, file in files.items() if file is not None}
+    # The working folder of a resumed run is this one too.
+    params.setdefault("folder", str(Path.cwd()))
+    if surroundings.environment:
+        params["environment"] = list(surroundings.environment)
+    if surroundings.cold:
+        params["cold"] = [str(Path(file).absolute()) for file in surroundings.cold]
+    if surroundings.cpu is not None:
+        params["cpu"] = f"cpu:{surroundings.cpu}"
+    return params | {"timeout": surroundings.timeout_s, "ignore_failure": surroundings.ignore_failure}
+
+
+def _reference(path: str) -> list[str]:
+    """Return the trivial program whose start is measured; none where the machine has none."""
+    try:
+        return [locate("true", path)]
+    except UsageError:
+        return []
+
+
+def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
+    """Return what runs outside the clock, by the shell where there is one."""
+    try:
+        if surroundings.shell is not None:
+            shell = split(surroundings.shell)
+            return [locate(shell[0], surroundings.path), *shell[1:], "-c", text]
+        words = split(text) or ("",)
+        return [locate(words[0], surroundings.path), *words[1:]]
+    except UsageError as error:
+        raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None
+
+
+def _with_factors(workload: Workload, points: Sequence[BenchPoint]) -> Workload:
+    """Return `workload` with the factors of this bench in the place of the probe's parameters."""
+    levels: dict[str, dict[Level, None]] = {}
+    for point in points:
+        for name, level in point.factors.items():
+            levels.setdefault(name, {})[level] = None
+    factors = tuple(_factor(name, tuple(found)) for name, found in levels.items())
+    return Workload(**{**vars(workload), "parameters": factors})
+
+
+def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
+    if all(isinstance(level, int) for level in levels):
+        return catalogue.Parameter(name, "integer", levels[0])
+    return catalogue.Parameter(name, "choice", levels[0], choices=tuple(map(str, levels)))
+
+
+def _name(factors: Factors) -> str:
+    rest = ", ".join(f"{name}={level}" for name, level in factors.items() if name != "command")
+    return f"{factors['command']} ({rest})" if rest else str(factors["command"])

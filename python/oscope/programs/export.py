@@ -1,0 +1,135 @@
+"""The table of a bench as a file: Markdown, CSV, JSON, and the layout of hyperfine's --export-json."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any, Literal
+
+import numpy as np
+
+from oscope.figures.analysed import measured
+from oscope.model.formatting import format_interval, format_value
+from oscope.programs.findings import TABLE, Findings, Row
+
+Format = Literal["md", "json", "csv"]
+
+
+def export(findings: Findings, kind: Format) -> bytes:
+    """Return the table in this format, with the sentences where the format has room for them."""
+    return {"md": _markdown, "json": _json, "csv": _csv}[kind](findings).encode()
+
+
+def rows(findings: Findings) -> list[dict[str, Any]]:
+    """Return a row for each command, in the units of the metrics; None for what was not measured."""
+    return [_row(findings, row) for row in findings.rows]
+
+
+def _row(findings: Findings, row: Row) -> dict[str, Any]:
+    summary = row.summary
+    low, high = summary.ci95 if summary and summary.ci95 else (None, None)
+    return {
+        "command": row.command,
+        **row.parameters,
+        "metric": findings.metric,
+        "median": summary.median if summary else None,
+        "low95": low,
+        "high95": high,
+        **row.medians,
+        "n": summary.n if summary else 0,
+        "skipped": row.point.skipped,
+    }
+
+
+def _markdown(findings: Findings) -> str:
+    metrics = findings.experiment.metrics
+    heading = [
+        "command",
+        f"median {findings.metric} [95 % interval]",
+        *(name.rpartition("_")[0] for name in TABLE),
+        "n",
+    ]
+    lines = [*(f"{sentence}.  " for sentence in findings.sentences), ""]
+    lines += [_line(heading), _line(["---", *("---:" for _ in heading[1:])])]
+    for row in findings.rows:
+        summary = row.summary
+        low, high = summary.ci95 if summary and summary.ci95 else (None, None)
+        size = (
+            format_interval(summary.median, low, high, metrics[findings.metric].shown_unit)
+            if summary
+            else row.point.skipped
+        )
+        cells = [
+            f"`{row.name}`",
+            str(size),
+            *(about(row.medians[name], metrics[name].shown_unit) for name in TABLE),
+            str(summary.n if summary else 0),
+        ]
+        lines.append(_line(cells))
+    return "\n".join([*lines, "", *(f"{note}.  " for note in findings.notes), ""])
+
+
+def about(value: float | None, unit: str) -> str:
+    """Write a median with three digits or so; nothing where it was not measured."""
+    return "not measured" if value is None else format_value(value, 0.01 * abs(value), unit)
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _csv(findings: Findings) -> str:
+    found = rows(findings)
+    names = list(dict.fromkeys(name for row in found for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return out.getvalue()
+
+
+def _json(findings: Findings) -> str:
+    content = {
+        "run": findings.experiment.run_id,
+        "found": list(findings.sentences),
+        "notes": list(findings.notes),
+        "commands": rows(findings),
+        "units": {name: findings.experiment.metrics[name].unit for name in (findings.metric, *TABLE)},
+        "start_ns": findings.start_ns,
+        "shell_ns": findings.shell_ns,
+    }
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def hyperfine_json(findings: Findings) -> bytes:
+    """Return what hyperfine 1.19 writes with --export-json: seconds, one object a command.
+
+    Like there, the times are without the start of a shell where one was used. Runs of failed samples are not
+    in it.
+    """
+    metric = "net_ns" if findings.shell_ns is not None else "time_ns"
+    results = [_hyperfine(row, metric) for row in findings.rows if len(measured(row.point, metric)[0])]
+    return (json.dumps({"results": results}, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _hyperfine(row: Row, metric: str) -> dict[str, Any]:
+    values, keep = measured(row.point, metric)
+    times = values / 1e9
+    user, system = (row.point.metrics[name][keep] / 1e9 for name in ("user_ns", "system_ns"))
+    found: dict[str, Any] = {
+        "command": row.command,
+        "mean": float(np.mean(times)),
+        "stddev": float(np.std(times, ddof=1)) if len(times) > 1 else None,
+        "median": float(np.median(times)),
+        "user": float(np.mean(user)),
+        "system": float(np.mean(system)),
+        "min": float(np.min(times)),
+        "max": float(np.max(times)),
+        "times": [float(time) for time in times],
+        "memory_usage_byte": [int(size) for size in row.point.metrics["max_rss_bytes"][keep]],
+        "exit_codes": [int(code) for code in row.point.metrics["exit_code"][keep]],
+    }
+    if row.parameters:
+        found["parameters"] = {name: str(level) for name, level in row.parameters.items()}
+    return found

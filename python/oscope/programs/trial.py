@@ -1,0 +1,95 @@
+"""The trial of each command before the run: whether it works, how long it takes, and how it warms up.
+
+Its figures are kept nowhere: they only size the run.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oscope.model.errors import OscopeError, UsageError
+from oscope.probe.locate import find_probe
+from oscope.probe.process import Probe, Request
+from oscope.probe.wire import Refusal, Sample
+from oscope.statistics.warmup import find_warmup
+from oscope.targets.affinity import Placement
+from oscope.targets.target import Local
+
+TIME_S = 0.3
+"""What the trial of a command takes, unless one run takes longer."""
+MOST_RUNS = 20
+WARMUP_TIME_S = 2.0
+MOST_WARMUP_RUNS = 60
+FEWEST_WARMUP_RUNS = 8
+SILENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What was seen of a command."""
+
+    duration_s: float
+    """Median time of a run, after the first."""
+    warmup: int
+    """Runs from the start of a process that take longer than the others; 1 where none do."""
+
+
+def try_out(
+    workload: str, params: Sequence[Mapping[str, Any]], labels: Sequence[str], *, find: bool
+) -> tuple[Trial, ...]:
+    """Try each command; `find` says whether enough to see how it warms up.
+
+    Raises OscopeError with the label of the first that fails.
+    """
+    with Placement() as placement, Local(find_probe(), placement).start() as probe:
+        asker = _Asker(probe, workload)
+        return tuple(_try(asker, each, label, find=find) for each, label in zip(params, labels, strict=True))
+
+
+@dataclass
+class _Asker:
+    probe: Probe
+    workload: str
+
+    def times_s(self, params: Mapping[str, Any], label: str, reps: int) -> list[float]:
+        """Return how long each of `reps` runs took."""
+        request = Request(
+            id=secrets.randbelow(2**30),
+            workload=self.workload,
+            params={**params, "warmup": 0},
+            reps=reps,
+            min_time_ns=1,
+        )
+        times = []
+        for events in self.probe.run(request, silence_limit_s=SILENCE_S + 8 * float(params["timeout"])):
+            for event in events:
+                if isinstance(event, Refusal):
+                    kind = UsageError if event.kind == "request" else OscopeError
+                    raise kind(f"{label}: {event.message}", remedy=event.remedy)
+                if isinstance(event, Sample):
+                    if event.failed is not None:
+                        raise OscopeError(f"{label}: {event.failed}")
+                    times.append(float(event.metrics["time_ns"] or 0.0) / 1e9)
+        return times
+
+
+def _try(asker: _Asker, params: Mapping[str, Any], label: str, *, find: bool) -> Trial:
+    first = asker.times_s(params, label, 1)[0]
+    allowed_s = WARMUP_TIME_S if find else TIME_S
+    most = MOST_WARMUP_RUNS if find else MOST_RUNS
+    reps = min(most, int(allowed_s / max(first, 1e-6)))
+    if find:
+        reps = max(reps, FEWEST_WARMUP_RUNS)
+    times = [first, *(asker.times_s(params, label, reps) if reps else ())]
+    duration_s = float(np.median(times[1:] or times))
+    return Trial(duration_s, _warmup(times) if find else 1)
+
+
+def _warmup(times: Sequence[float]) -> int:
+    found = find_warmup(np.array(times), np.zeros(len(times), dtype=np.int64))
+    return found.repetitions if found is not None and found.change > 0 else 1
