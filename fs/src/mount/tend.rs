@@ -37,7 +37,7 @@ const LOOKED_AT_PER_MS: u64 = 16 << 10;
 const AGAIN: Duration = Duration::from_secs(10);
 
 /// How long after a kill somebody else may have a copy open who has ended.
-const LET_GO: Duration = Duration::from_secs(1);
+const LET_GO: Duration = Duration::from_secs(5);
 
 /// fcntl(2) command, `include/uapi/asm-generic/fcntl.h`; the libc crate lacks it.
 const F_SETSIG: i32 = 10;
