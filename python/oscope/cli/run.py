@@ -208,7 +208,7 @@ def run(
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-        return measuring.resume(resume, call.store, targets)
+        return measuring.resume(resume, call, targets)
     chosen_profile = profile or ("quick" if survey else "full")
     selection = select(names or (), chosen_profile)
 
@@ -241,7 +241,7 @@ def run(
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-    return measuring.start(plan, call.store, selection, targets)
+    return measuring.start(plan, call, selection, targets)
 
 
 def _refuse_with_resume(given: Mapping[str, object]) -> None:
