@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from oscope.cli.completing import run_ids
 from oscope.model.errors import UsageError
 from oscope.report.forms import Form
 
@@ -31,10 +32,10 @@ FormOption = Annotated[
     ),
 ]
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
-]
-RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN", help="Runs: ids, the start of one, or last.")
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
+    ),
 ]
 
 

@@ -10,8 +10,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from rich.console import Console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 DEFAULT = ("less", "-FRX")
 """It ends at once where one screen holds everything, keeps colours, and leaves the text on the screen."""
@@ -26,15 +28,11 @@ def paged(out: Console) -> Iterator[Console]:
     if not out.is_terminal or out.stderr:
         yield out
         return
+    from rich.console import Console  # noqa: PLC0415 - start-up: oscope list needs none of it
+
     buffer = io.StringIO()
     own = Console(
-        file=buffer,
-        force_terminal=True,
-        width=out.width,
-        color_system=out.color_system,  # type: ignore[arg-type] - Rich returns a plain str.
-        highlight=False,
-        markup=False,
-        emoji=False,
+        file=buffer, force_terminal=True, width=out.width, highlight=False, markup=False, emoji=False
     )
     try:
         yield own

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.cli.completing import part_names, run_ids
 from oscope.cli.errors import note
 from oscope.cli.options import FormOption, RunArgument, Settings
 from oscope.cli.pager import paged
 from oscope.cli.summary import print_results, tables
-from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, default_output, output_file
-from oscope.cli.views.survey import REPORT, is_survey, print_survey
+from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, default_output, output_file
+from oscope.cli.views.survey import is_survey, print_survey
 from oscope.labs import LABS, named
 from oscope.model.document import Table
 from oscope.model.errors import UsageError
@@ -71,11 +72,18 @@ def _few(names: Sequence[str], most: int | None) -> str:
 def show(
     context: typer.Context,
     run: Annotated[
-        str, typer.Argument(metavar="[RUN]", help="A run: its id, the start of its id, or last.")
+        str,
+        typer.Argument(
+            metavar="[RUN]", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
+        ),
     ] = "last",
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[EXPERIMENT|INSPECTION|LAB]...", help="Show these only. [default: all]"),
+        typer.Argument(
+            metavar="[EXPERIMENT|INSPECTION|LAB]...",
+            help="Show these only. [default: all]",
+            autocompletion=part_names,
+        ),
     ] = None,
     form: FormOption = "text",
 ) -> None:
@@ -124,7 +132,9 @@ def report(
     runs: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[RUN]...", help="Runs: ids, the start of one, or last. [default: the last one]"
+            metavar="[RUN]...",
+            help="Runs: ids, the start of one, or last. [default: the last one]",
+            autocompletion=run_ids,
         ),
     ] = None,
     target: Annotated[

@@ -1,4 +1,4 @@
-"""The summary of results on a terminal: what was found, a table for each experiment, notes, what is skipped."""
+"""The summary of results on a terminal: what was found, tables of experiments, notes, skipped points."""
 
 from __future__ import annotations
 
@@ -277,9 +277,7 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
             yield f"note: {_which(experiment, owners)}{text}"
 
 
-def _technical(
-    results: Analysed, experiment: ExperimentResults
-) -> Iterator[tuple[str, Sequence[PointSamples]]]:
+def _technical(results: Analysed, experiment: ExperimentResults) -> Iterator[tuple[str, list[PointSamples]]]:
     """Yield what statistics note on the samples, and on interference, each once with its points."""
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
@@ -288,7 +286,7 @@ def _technical(
             about[text].append(point)
     yield from about.items()
     if (disturbed := interference.told(experiment)) is not None:
-        yield disturbed, experiment.points
+        yield disturbed, list(experiment.points)
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:

@@ -25,8 +25,6 @@ from oscope.model.units import format_duration
 from oscope.report.build import labs_run
 from oscope.report.terminal import LEAST_WIDTH, prose
 
-REPORT = "oscope-report.html"
-"""The file that a survey writes unless another one is named."""
 LINES = 23
 """With the prompt that follows, a terminal of 24 lines holds it."""
 COLUMNS = 80
