@@ -16,11 +16,11 @@ from oscope.cli.options import FormOption, Settings
 from oscope.cli.pager import paged
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
-from oscope.cli.verdict import Sides, comparison_table, intervals, print_comparison
 from oscope.figures.analysed import level_text
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
 from oscope.report import terminal
+from oscope.report.comparison import Sides, comparison_table, intervals, print_comparison
 from oscope.report.forms import encode
 from oscope.statistics import compare_results, compare_within
 from oscope.storage import record

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING, Literal
 
 import orjson
@@ -14,6 +15,7 @@ from oscope.model.formatting import GROUP, MISSING
 if TYPE_CHECKING:
     from oscope.model.document import Table
 
+STYLE = "text-align: right; font-variant-numeric: tabular-nums"
 Form = Literal["text", "md", "csv", "json"]
 _BETWEEN = " to "
 _INTERVAL = "95 % interval"
@@ -44,6 +46,28 @@ def _markdown(table: Table) -> str:
     title = [f"### {table.title}", ""] if table.title else []
     note = ["", *(f"{text}\n" for text in table.note.splitlines() if text)] if table.note else []
     return "\n".join([*title, *(line(row) for row in (table.columns, rule, *table.rows)), *note]) + "\n"
+
+
+def html(tables: Sequence[Table]) -> str:
+    """Return tables as a fragment of HTML, for a notebook."""
+    return "".join(_html(table) for table in tables)
+
+
+def _html(table: Table) -> str:
+    def row(cells: Sequence[str], tag: str) -> str:
+        made = []
+        for index, cell in enumerate(cells):
+            style = f' style="{STYLE}"' if index in table.numeric else ""
+            # A row that is shorter than the heading ends in a cell that runs over the rest.
+            more = len(table.columns) - len(cells)
+            span = f' colspan="{more + 1}"' if more and index == len(cells) - 1 else ""
+            made.append(f"<{tag}{style}{span}>{escape(cell.strip())}</{tag}>")
+        return f"<tr>{''.join(made)}</tr>"
+
+    rows = "".join(row(cells, "td") for cells in table.rows)
+    notes = "".join(f"<p>{escape(text)}</p>" for text in table.note.splitlines() if text)
+    title = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return f"<table>{title}<thead>{row(table.columns, 'th')}</thead><tbody>{rows}</tbody></table>{notes}"
 
 
 def _csv(table: Table) -> str:

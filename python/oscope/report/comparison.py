@@ -1,4 +1,4 @@
-"""A comparison on a terminal: a table of answers, the differences in words, the verdict."""
+"""A comparison as a table of answers, the differences in words, the verdict; and on a terminal."""
 
 from __future__ import annotations
 
