@@ -169,10 +169,12 @@ def _print_heading(name: str, text: str, out: Console) -> None:
 def machine(environment: Mapping[str, Any]) -> str:
     """Return in one line where the samples were taken; records of other origin may lack a part."""
     kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
+    allowed = cpu.get("allowed") or ()
+    count = allowed if isinstance(allowed, int) else len(allowed)
     frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") == "tsc" else ""
     parts = [
         f"Linux {kernel['release']} {kernel['arch']}" if kernel else "",
-        f"{cpu.get('model') or 'unknown CPU'}, {len(cpu.get('allowed') or ())} of {cpu.get('logical')} CPUs",
+        f"{cpu.get('model') or 'unknown CPU'}, {count} of {cpu.get('logical')} CPUs",
         f"under {environment['hypervisor']}" if environment.get("hypervisor") else "",
         _guest(environment.get("guest")),
         f"clock {_clock(clock)}{frequency}",

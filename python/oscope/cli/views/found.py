@@ -11,7 +11,7 @@ from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults
 from oscope.report.build import answers
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9(“‘])")
+_SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)\s+(?=[A-Z0-9(“‘])")
 
 
 def first_sentence(text: str) -> str:

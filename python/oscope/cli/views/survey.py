@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -32,18 +32,21 @@ MOST_FINDINGS = 5
 FEWEST_LABS = 3
 """A run of as many labs' experiments is a survey: its tables would fill dozens of screens."""
 SHOWN = (
-    "load-l1",
-    "load-dram",
     "null-call",
+    "load-dram",
+    "fork-empty",
     "fault-anonymous",
     "pipe-round-trip",
-    "local-round-trip",
     "thread",
-    "fork-empty",
     "fork-resident",
+    "load-l1",
+    "local-round-trip",
     "fault-major",
 )
-"""The rungs for which there is room; the report shows all of them."""
+"""The rungs shown, the most important first: the last ones go where findings need the room."""
+FEWEST_RUNGS = 7
+SOUGHT_FINDINGS = 3
+"""Findings for which rungs make room."""
 _LABEL = 14
 """Columns of the headings on the left of the lines below the ladder."""
 
@@ -63,10 +66,17 @@ def screen(results: Analysed, out: Console, report: str | None) -> list[Text]:
     """Return the lines of the screen."""
     width = max(min(out.width, COLUMNS), LEAST_WIDTH)
     found = ladder(results)
-    before = [*_heading(results, width), *_drawn(found, width, out)]
+    heading, rates = _heading(results, width), _rates(found, width)
     after = [*_trust(results, width), *_next(results, found, report)]
-    room = LINES - len(before) - len(after)
-    return [*before, *_findings(results, width, room), *after]
+    findings = [
+        prose(each.sentence, width - 2).plain.splitlines() for each in notable(results, MOST_FINDINGS)
+    ]
+    room = LINES - len(heading) - len(rates) - len(after)
+    sought = sum(map(len, findings[:SOUGHT_FINDINGS])) + 1
+    # Beside the rungs stand the axis and an empty line.
+    count = min(max(room - sought - 2, FEWEST_RUNGS), len(SHOWN))
+    drawn = _drawn(found, SHOWN[:count], width, out)
+    return [*heading, *drawn, *rates, *_findings(findings, room - len(drawn)), *after]
 
 
 def machine(environment: Mapping[str, Any]) -> str:
@@ -87,9 +97,10 @@ def machine(environment: Mapping[str, Any]) -> str:
 def _heading(results: Analysed, width: int) -> list[Text]:
     """Return the machine's line, and a warning where the probe's own check failed."""
     environment = results.parts[0].environment if results.parts else {}
-    rest = "  ".join(text for text in (machine(environment), _elapsed(results)) if text)
-    lines = [Text.assemble(("Oscope survey", "bold"), f"  {rest}")]
-    lines[0].truncate(width, overflow="ellipsis")
+    name, elapsed = "Oscope survey", _elapsed(results)
+    where = Text(machine(environment))
+    where.truncate(max(width - len(name) - len(elapsed) - 4, 1), overflow="ellipsis")
+    lines = [Text.assemble((name, "bold"), "  ", where, f"  {elapsed}" if elapsed else "")]
     if any((e.environment.get("self_check") or {}).get("ok") is False for e in results.experiments):
         lines.append(Text("Do not trust these figures: the probe's self-check failed.", style="bold red"))
     return lines
@@ -107,48 +118,46 @@ def _elapsed(results: Results) -> str:
     return f"{minutes} min {seconds} s" if minutes else format_duration(float(seconds))
 
 
-def _drawn(found: Ladder, width: int, out: Console) -> list[Text]:
-    """Return the ladder and the throughputs, a blank line after each."""
-    rungs = [rung for rung in found.latencies if rung.key in SHOWN]
+def _drawn(found: Ladder, keys: Collection[str], width: int, out: Console) -> list[Text]:
+    """Return the rungs of the ladder that have these keys, and an empty line."""
+    rungs = [rung for rung in found.latencies if rung.key in keys]
     is_unicode = out.encoding.lower().startswith("utf")
     lines = [Text(line) for line in draw(rungs, width, None if is_unicode else ASCII)]
     if lines:
         lines[0].stylize("dim")
         lines.append(Text())
-    rates = throughputs(found.throughputs)
-    if rates:
-        text = "   ".join(rates)
-        lines += [*_labelled("Throughput", text, width, below="MiB/s"), Text()]
     return lines
 
 
-def _findings(results: Analysed, width: int, room: int) -> list[Text]:
-    """Return what is notable, the most surprising first, as many sentences as there is room for."""
+def _rates(found: Ladder, width: int) -> list[Text]:
+    """Return the throughputs."""
+    rates = throughputs(found.throughputs)
+    return _labelled("Throughput", "   ".join(rates), width, below="MiB/s") if rates else []
+
+
+def _findings(findings: Sequence[Sequence[str]], room: int) -> list[Text]:
+    """Return what is notable, the most surprising first, as many whole sentences as there is room for."""
     lines: list[Text] = []
-    for each in notable(results, MOST_FINDINGS):
-        sentence = prose(each.sentence, width - 2).plain.splitlines()
-        if len(lines) + len(sentence) > room - 2:
-            continue
-        lines += [Text(f"{'  ' if index else '- '}{line}") for index, line in enumerate(sentence)]
-    return [Text("Notable", style="bold"), *lines, Text()] if lines else []
+    for sentence in findings:
+        if len(lines) + len(sentence) < room:
+            lines += [Text(f"{'  ' if index else '- '}{line}") for index, line in enumerate(sentence)]
+    return [Text("Notable", style="bold"), *lines] if lines else [Text()]
 
 
 def _trust(results: Analysed, width: int) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
     points = [point for each in results.experiments for point in each.points]
-    empty = sum(len(point) == 0 for point in points)
-    empty += sum(each.result is None for each in results.inspections)
-    if empty:
-        total = format_count(len(points) + len(results.inspections))
-        text = f"{format_count(empty)} of {total} points: oscope doctor says why and how to fix it"
+    empty = sum(len(point) == 0 for point in points) + sum(
+        each.result is None for each in results.inspections
+    )
+    failed, samples = sum(len(point.failed) for point in points), sum(map(len, points))
+    total = len(points) + len(results.inspections)
+    missed = [f"{format_count(empty)} of {format_count(total)} points"] if empty else []
+    missed += [f"{format_count(failed)} of {format_count(samples)} samples failed"] if failed else []
+    if missed:
+        text = f"{', '.join(missed)}: oscope doctor says why and how to fix it"
         lines += _labelled("Not measured", text, width)
-    failed = sum(len(point.failed) for point in points)
-    if failed:
-        samples = format_count(sum(map(len, points)))
-        lines += _labelled(
-            "Failed", f"{format_count(failed)} of {samples} samples; they count nowhere", width
-        )
     return lines
 
 
