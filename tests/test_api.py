@@ -3,15 +3,21 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import oscope
+import synthetic
 from conftest import make_experiment
 from oscope import labs
+from oscope.api import Run
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Lab
+from oscope.model.samples import Results
+from oscope.report.comparison import verdict
 
 
 @pytest.fixture
@@ -95,3 +101,62 @@ def test_importing_is_light() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
     assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ({"name": 5}, "name is the name of an experiment or lab, such as 'syscall.cost', and not 5 (int)"),
+        ({"reps": "4"}, "reps is a whole number, and not '4' (str)"),
+        ({"reps": True}, "reps is a whole number, and not True (bool)"),
+        ({"precision": [1]}, "precision is a share"),
+        ({"store": 3}, "store is a path or URL"),
+        ({"size": None}, "size is a level or a list of levels, and not None (NoneType)"),
+        ({"size": [4, None]}, "a level of size is a text or a number, and not None"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_refused_with_a_sentence(words: dict[str, object], told: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        oscope.run(**{"name": "fake.one"} | words)  # type: ignore[arg-type]
+    assert told in str(refused.value)
+
+
+def test_a_run_is_loaded_by_a_text_and_compared_with_a_run() -> None:
+    with pytest.raises(TypeError, match="run_id is the id of a run"):
+        oscope.load(3)  # type: ignore[arg-type]
+    run = Run("id", synthetic.survey())
+    with pytest.raises(TypeError, match="a run is compared with a run, and not with 'last'"):
+        run.compare("last")  # type: ignore[arg-type]
+
+
+def test_a_notebook_shows_a_run_and_a_comparison_as_tables() -> None:
+    made = replace(synthetic.cost(seed=1), run_id="<a>")
+    one, two = Run("a", Results((made,))), Run("b", Results((synthetic.cost(seed=2),)))
+    page = one._repr_html_()
+    assert page.count("<table>") == 1
+    assert page.count("<tr>") == 1 + len(made.points)
+    compared = one.compare(two)
+    shown = compared._repr_html_()
+    assert "&lt;a&gt;" in shown
+    assert "<a>" not in shown
+    assert shown.count("<tr>") == 1 + len(compared.rows)
+    assert verdict(compared) in unescape(shown)
+
+
+def test_every_experiment_is_listed_once() -> None:
+    names = [each.name for each in oscope.experiments()]
+    assert len(names) == len(set(names))
+    assert {"syscall.cost", "memory.latency"} <= set(names)
+
+
+def test_the_runs_of_a_store_are_listed(fake_probe: Path, fake_lab: None, tmp_path: Path) -> None:
+    del fake_probe, fake_lab
+    store = tmp_path / "own.db"
+    made = [oscope.run("fake.one", reps=2, store=store).id for _ in range(2)]
+    found = oscope.runs(store=store)
+    assert [each.id for each in found] == made
+    assert all(each.experiments == ("fake.one",) and each.samples for each in found)
+
+
+def test_the_package_is_typed() -> None:
+    assert (Path(oscope.__file__).parent / "py.typed").is_file()

@@ -12,12 +12,12 @@ from rich.console import Console
 import synthetic_memory
 from oscope.cli import progress
 from oscope.cli.summary import measurement_columns, notes, print_experiment
-from oscope.cli.verdict import verdict
 from oscope.figures import experiments
 from oscope.figures.analysed import Analysed
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Workload
+from oscope.report.comparison import verdict
 from oscope.report.terminal import aligned, grid, prose, table_width
 from oscope.statistics import compare_within, summarise
 

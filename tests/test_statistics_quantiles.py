@@ -12,9 +12,9 @@ import pytest
 from rich.console import Console
 
 from oscope.analysis import gate
-from oscope.cli.verdict import print_comparison
 from oscope.cli.views.gate import print_gate
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.report.comparison import print_comparison
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.quantiles import SAMPLES_BEYOND, _share_test, _Side, _wander
 from oscope.statistics.rate import Rate

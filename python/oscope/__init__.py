@@ -20,9 +20,22 @@ if TYPE_CHECKING:
 
     from oscope.api import Bench, Run
     from oscope.model.clocks import Clock
+    from oscope.model.experiment import Experiment
     from oscope.model.factors import Level, Profile
+    from oscope.storage.store import RunEntry
 
-__all__ = ["OscopeError", "ProbeError", "StoreError", "UsageError", "__version__", "bench", "load", "run"]
+__all__ = [
+    "OscopeError",
+    "ProbeError",
+    "StoreError",
+    "UsageError",
+    "__version__",
+    "bench",
+    "experiments",
+    "load",
+    "run",
+    "runs",
+]
 
 
 def run(
@@ -52,7 +65,7 @@ def run(
     `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
     `memory` (bytes, or a text such as `"1G"`). What others have disturbed is measured `again`. `store` is a
     path or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and
-    StoreError where those fail.
+    StoreError where those fail, TypeError for an argument of a wrong type.
     """
     from oscope.api import Request, measure  # noqa: PLC0415 - importing oscope is cheap
 
@@ -127,3 +140,20 @@ def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
     from oscope.api import load_run  # noqa: PLC0415 - importing oscope is cheap
 
     return load_run(run_id, store)
+
+
+def runs(*, store: str | Path | None = None) -> tuple[RunEntry, ...]:
+    """Return the runs in the store, the oldest first: id, start, status, experiments, number of samples.
+
+    Raises StoreError where the store cannot be read.
+    """
+    from oscope.api import list_runs  # noqa: PLC0415 - importing oscope is cheap
+
+    return list_runs(store)
+
+
+def experiments() -> tuple[Experiment, ...]:
+    """Return every experiment that `run` can measure: name, title, question, factors with their levels."""
+    from oscope.api import list_experiments  # noqa: PLC0415 - importing oscope is cheap
+
+    return list_experiments()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from oscope import labs, programs, report
 from oscope.analysis.earlier_runs import earlier_runs
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import summary_table
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection
@@ -21,11 +24,13 @@ from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
 from oscope.programs import Command, Findings, Parameter, Surroundings, bench_plan, find
 from oscope.programs.export import rows
+from oscope.report.comparison import comparison_table
+from oscope.report.forms import html
 from oscope.runner import recovery
 from oscope.runner.execution import execute
-from oscope.statistics import compare_results
+from oscope.statistics import Comparison, compare_results
 from oscope.storage.record import to_json
-from oscope.storage.store import Store
+from oscope.storage.store import RunEntry, Store
 from oscope.targets.guest.spec import Where
 from oscope.targets.guest.spec import place as place_experiments
 from oscope.trace.factor import parse_kinds
@@ -33,8 +38,6 @@ from oscope.trace.factor import parse_kinds
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
-
-    from oscope.statistics import Comparison
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,64 @@ class Request:
         return Amount(self.reps, precision, budget, spread)
 
 
+_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "name": ((str,), "the name of an experiment or lab, such as 'syscall.cost'"),
+    "profile": ((str,), "'quick' or 'full'"),
+    "reps": ((int, NoneType), "a whole number"),
+    "precision": ((int, float, str, NoneType), "a share, such as 0.02 or '2%'"),
+    "budget": ((int, float, str, NoneType), "seconds, or a text such as '30s'"),
+    "spread": ((int, float, str, NoneType), "seconds, or a text such as '10m'"),
+    "seed": ((int, NoneType), "a whole number"),
+    "on": ((str, NoneType), "'local', 'guest' or 'guest:KERNEL'"),
+    "clock": ((str, NoneType), "'wall' or 'instructions'"),
+    "cpus": ((int, NoneType), "a whole number"),
+    "memory": ((int, str, NoneType), "bytes, or a text such as '1G'"),
+    "again": ((bool,), "True or False"),
+    "store": ((str, Path, NoneType), "a path or URL"),
+    "run_id": ((str,), "the id of a run, the start of it, or 'last'"),
+}
+"""What each argument may be, and how that is said."""
+
+
+def check_types(**given: object) -> None:
+    """Raise TypeError with a sentence for an argument that is of no type it may have."""
+    for name, value in given.items():
+        allowed, what = _TYPES[name]
+        # A bool is an int to Python, and no number to a person.
+        is_flag = isinstance(value, bool) and bool not in allowed
+        if is_flag or not isinstance(value, allowed):
+            raise TypeError(f"{name} is {what}, and not {value!r} ({type(value).__name__})")
+
+
+def _check_levels(factors: Mapping[str, Any]) -> None:
+    for name, levels in factors.items():
+        is_one = isinstance(levels, str | int | float | bool)
+        if not is_one and not isinstance(levels, Sequence | range):
+            raise TypeError(
+                f"{name} is a level or a list of levels, and not {levels!r} ({type(levels).__name__})"
+            )
+        for level in () if isinstance(levels, str | int | float | bool) else levels:
+            if not isinstance(level, str | int | float | bool):
+                raise TypeError(f"a level of {name} is a text or a number, and not {level!r}")
+
+
+class RunComparison(Comparison):
+    """A comparison that a notebook shows as a table."""
+
+    experiment: ExperimentResults
+
+    @classmethod
+    def of(cls, comparison: Comparison, experiment: ExperimentResults) -> RunComparison:
+        """Return `comparison`, which is of `experiment`, as a notebook shows it."""
+        made = cls(**{each.name: getattr(comparison, each.name) for each in fields(comparison)})
+        object.__setattr__(made, "experiment", experiment)
+        return made
+
+    def _repr_html_(self) -> str:
+        """Return the table with the verdict, for a notebook."""
+        return html([comparison_table(self.experiment, self)])
+
+
 class Run:
     """A run that was measured: its results, and what can be made of them."""
 
@@ -81,6 +142,11 @@ class Run:
         names = ", ".join(self.results.names)
         count = sum(len(p) for e in self.results.experiments for p in e.points)
         return f"<Run {self.id}: {names}, {count} samples>"
+
+    def _repr_html_(self) -> str:
+        """Return the summary of each experiment's headline metric as tables, for a notebook."""
+        analysed = Analysed.of(self.results)
+        return html([summary_table(analysed, each, each.headline) for each in analysed.experiments])
 
     def frame(self) -> pd.DataFrame:
         """Return a row per sample (see `oscope.storage.frames.to_frame`)."""
@@ -103,14 +169,17 @@ class Run:
         """Compare an experiment of this run (before) with the same one of `other` (after).
 
         `experiment` may be left out where the runs share just one. `allow` may hold "machine" and "kernel",
-        which else must be the same. How much runs of it differ on this machine, the store of this run tells.
-        Raises UsageError where they cannot be compared.
+        which else must be the same. How much runs of it differ on this machine is read from this run's store.
+        Raises UsageError where they cannot be compared, TypeError where `other` is no run.
         """
+        if not isinstance(other, Run):
+            raise TypeError(f"a run is compared with a run, and not with {other!r} ({type(other).__name__})")
         mine = {e.experiment: e for e in self.results.experiments}
         theirs = {e.experiment: e for e in other.results.experiments}
         name = _shared(mine, theirs, experiment)
         known = earlier_runs(self._place, mine[name])
-        return compare_results(mine[name], theirs[name], allow=allow, earlier=known)
+        found = compare_results(mine[name], theirs[name], allow=allow, earlier=known)
+        return RunComparison.of(found, mine[name])
 
     def plot(self, *, experiment: str | None = None) -> Figure:
         """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""
@@ -205,10 +274,28 @@ def _shared(
     return wanted or shared[0]
 
 
+_CHECKED = (
+    "profile",
+    "reps",
+    "precision",
+    "budget",
+    "seed",
+    "on",
+    "clock",
+    "cpus",
+    "memory",
+    "again",
+    "spread",
+)
+"""Members of a request whose types are checked."""
+
+
 def measure(
     name: str, request: Request, place: str | Path | None, factors: Mapping[str, Level | Sequence[Level]]
 ) -> Run:
     """Do what `oscope.run` says."""
+    check_types(name=name, store=place, **{each: getattr(request, each) for each in _CHECKED})
+    _check_levels(factors)
     recovery.restore_once(_tell)
     settings = {
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
@@ -240,9 +327,22 @@ def _tell(text: str) -> None:
 
 def load_run(run_id: str, place: str | Path | None) -> Run:
     """Do what `oscope.load` says."""
+    check_types(run_id=run_id, store=place)
     with Store.read(place) as store:
         found = store.resolve(run_id)
         return Run(found, store.results(found), place)
+
+
+def list_runs(place: str | Path | None) -> tuple[RunEntry, ...]:
+    """Do what `oscope.runs` says."""
+    check_types(store=place)
+    with Store.read(place) as store:
+        return store.runs()
+
+
+def list_experiments() -> tuple[Experiment, ...]:
+    """Do what `oscope.experiments` says."""
+    return tuple({each.name: each for lab in labs.LABS for each in lab.experiments}.values())
 
 
 def _parts(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:

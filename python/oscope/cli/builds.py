@@ -16,12 +16,12 @@ from oscope.cli.options import Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
 from oscope.cli.targets import Output, Targets, output_file
-from oscope.cli.verdict import print_comparison
 from oscope.labs import LABS
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import MOST_SEED, check_seed
 from oscope.report import encode, terminal
+from oscope.report.comparison import print_comparison
 from oscope.runner.duet import doubled
 from oscope.runner.duet_cpus import is_possible
 from oscope.runner.interleaved import execute_interleaved

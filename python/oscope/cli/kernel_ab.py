@@ -14,7 +14,6 @@ from oscope.cli.options import Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import parse_settings, parse_share, parse_where, select
 from oscope.cli.targets import Output, Targets, output_file
-from oscope.cli.verdict import print_comparison
 from oscope.figures.analysed import label
 from oscope.labs import LABS
 from oscope.model.errors import OscopeError, UsageError
@@ -22,6 +21,7 @@ from oscope.model.guest import MOST_CPUS
 from oscope.model.samples import Results
 from oscope.planning.plan import MOST_SEED
 from oscope.report import encode, terminal
+from oscope.report.comparison import print_comparison
 from oscope.runner.interleaved import execute_interleaved
 from oscope.storage import record
 from oscope.storage.store import Store
