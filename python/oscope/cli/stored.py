@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -14,6 +15,7 @@ from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, output_file
 from oscope.labs import LABS
 from oscope.model.samples import Results
 from oscope.report import encode, terminal
+from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -40,12 +42,21 @@ def report(
     target: Annotated[
         Output, output_file("--output", "-o", help="The HTML file to write; - is standard output.")
     ],
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RECORD.json",
+            help="A record of another machine (oscope run --json), marked beside this one's latencies and "
+            "throughputs; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML report on one or several runs: it opens from disk, without a network."""
     settings: Settings = context.obj
     results = load(runs, settings.store)
+    others = [record.read(path) for path in beside or ()]
 
-    target.write(encode(results, LABS))
+    target.write(encode(results, LABS, others))
     if target.path is not None:
         print(target)
 
