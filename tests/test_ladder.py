@@ -6,8 +6,12 @@ import dataclasses
 
 import numpy as np
 import pytest
-from tests import synthetic, synthetic_disk, synthetic_ipc, synthetic_memory, synthetic_transfer
 
+import synthetic
+import synthetic_disk
+import synthetic_ipc
+import synthetic_memory
+import synthetic_transfer
 from oscope.cli.summary import summary_columns
 from oscope.figures.analysed import Analysed
 from oscope.figures.ladder import Ladder, ladder

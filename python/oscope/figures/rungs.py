@@ -119,7 +119,7 @@ RUNGS: tuple[RungSpec, ...] = (
         {"entry": "function"},
     ),
     _fault("fault-anonymous", "page fault", "anonymous"),
-    _fault("fault-major", "page fault, from disk", "file-major"),
+    _fault("fault-major", "page fault, major", "file-major"),
     _made("thread", "thread", "thread"),
     _made("fork-empty", "fork, empty", "fork"),
     RungSpec(
