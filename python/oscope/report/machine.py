@@ -80,7 +80,7 @@ def badge(results: Results) -> Badge | None:
     found = known[-1]
     entries = from_object(found.get("certificate", ()))
     held, alarms = found["coverage"], found["false_alarms"]
-    parts = [f"intervals hold {held['count'] / held['of']:.0%}"] if held["of"] else []
+    parts = [f"intervals hold {100 * held['count'] / held['of']:.0f} %"] if held["of"] else []
     seconds = reach.seconds_to_find(entries, FOUND)
     if seconds is not None:
         parts.append(f"a {format_share(FOUND)} change is found in {reach.rounded(seconds)}")

@@ -57,6 +57,7 @@ EXPERIMENTS: Mapping[str, Sequence[str]] = {
     "Zeros against random bytes": ("transfer.large",),
     "A transfer, traced": ("transfer.trace",),
     "The document’s jumps of 900 ms": ("transfer.meeting",),
+    "The original report’s jumps of 900 ms": ("transfer.meeting",),
     "Through devices in the kernel: fcntl against mmap": ("transfer.device", "transfer.device-inputs"),
     "Every way of sending and receiving": ("transfer.copy",),
     "Over a line with a rate, a delay and losses": ("transfer.network",),
