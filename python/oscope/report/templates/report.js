@@ -69,7 +69,7 @@
     const found = JSON.parse(place.querySelector("script").textContent);
     return typeof found === "number" ? figures[found] : found;
   }
-  const visible = (place) => place.offsetParent !== null;
+  const visible = (place) => !place.closest("details:not([open])");
   const stale = new Set(plots); // Not drawn in the theme and at the width of the page.
 
   function drawOne(place, theme, size) {
