@@ -89,7 +89,8 @@ def _unfold(browser: webdriver.Chrome) -> None:
     browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
     _wait(
         lambda: browser.execute_script(
-            "return [...document.querySelectorAll('figure')].every(f => f.querySelector('svg.main-svg .xtick'))"
+            "return [...document.querySelectorAll('figure')]"
+            ".every(f => f.querySelector('svg.main-svg .xtick'))"
         )
     )
 
