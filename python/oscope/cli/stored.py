@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -21,6 +22,7 @@ from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
+from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -145,14 +147,23 @@ def report(
             help="The HTML file to write; - is standard output. [default: oscope-report.html]",
         ),
     ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RECORD.json",
+            help="A record of another machine (oscope run --json), marked beside this one's latencies and "
+            "throughputs; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML report on one or several runs: it opens from disk, without a network."""
     settings: Settings = context.obj
     if target is None:
         target = default_output(REPORT, "--output")
     results = load(runs or ["last"], settings.store)
+    others = [record.read(path) for path in beside or ()]
 
-    target.write(encode(results, LABS))
+    target.write(encode(results, LABS, others))
     if target.path is not None:
         print(target)
 

@@ -21,7 +21,7 @@ class Contrast:
 
     experiment: str
     section: str
-    """Title of the section of a lab that answers it."""
+    """Title of the section of a lab that answers it; empty: the first one on the experiment."""
     metric: str
     a: Mapping[str, Level]
     b: Mapping[str, Level]
@@ -306,7 +306,7 @@ _TRANSFER = (
     ),
     Contrast(
         "transfer.meeting",
-        "The document’s jumps of 900 ms",
+        "",
         "receiver_time_ns",
         {"meeting": "ready"},
         {"meeting": "retry"},
