@@ -4,41 +4,87 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import typer
 
 from oscope import labs
+from oscope.labs.own import Declared, Project
+from oscope.model.errors import OscopeError
 from oscope.model.experiment import Experiment, Lab
 from oscope.model.factors import Level
 from oscope.probe import catalogue, instructions
-from oscope.probe.catalogue import Parameter, Workload, bounded_below, format_level
+from oscope.probe.catalogue import Catalogue, Parameter, Workload, bounded_below, format_level
+from oscope.probe.own_program import with_programs
 from oscope.trace.factor import TRACER
 
 _INDENT = " " * 4
 _NAME_WIDTH = 12
 
 
-def list_experiments() -> None:
+def list_experiments(
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="PROGRAM",
+            help="List the workloads of this program of your own, and no others.",
+        ),
+    ] = None,
+) -> None:
     """List the labs: experiments with question, factors, metrics, share of the quick survey; inspections.
 
     Every name shown can be given to `oscope run`, every factor to its --set. An inspection is looked at once
-    and gives no samples.
+    and gives no samples. Workloads of your own come last: those of the file oscope.toml in this folder or the
+    nearest one above it.
     """
     known = catalogue.load()
     width = shutil.get_terminal_size().columns
+    if workload is not None:
+        chosen, names = labs.with_own((), workload)
+        _print_lab(chosen.lab(names[0]), known, width=width)
+        return
     for lab in labs.LABS:
-        for line in describe_lab(lab, known.workloads, width=width):
+        _print_lab(lab, known, width=width)
+    project = labs.find_project()
+    if project is not None:
+        print(f"{project.name}: {project.title}")
+        for line in _wrapped("", f"From {project.file}.", width=width):
             print(line)
+        for declared in project.experiments:
+            _print_declared(project, declared, known, width=width)
 
 
-def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> Iterator[str]:
+def _print_declared(project: Project, declared: Declared, known: Catalogue, *, width: int) -> None:
+    """Print an experiment of `oscope.toml`; where its program cannot be asked, why."""
+    print()
+    try:
+        experiment = project.experiment(declared)
+        described = with_programs(known, [experiment.program])
+    except OscopeError as error:
+        print(f"  {declared.name}: {declared.title or declared.workload}")
+        for line in _wrapped("missing", str(error), width=width):
+            print(line)
+        return
+    for line in _describe_named(experiment, described, width=width):
+        print(line)
+
+
+def _print_lab(lab: Lab, known: Catalogue, *, width: int) -> None:
+    described = with_programs(known, (each.program for each in lab.experiments))
+    for line in describe_lab(lab, described, width=width):
+        print(line)
+
+
+def describe_lab(lab: Lab, known: Catalogue, *, width: int) -> Iterator[str]:
     """Yield the lines that describe `lab`, none longer than `width` where words allow it."""
     yield f"{lab.name}: {lab.title}"
-    yield from _wrapped("", f"After {lab.document}.", width=width)
+    if lab.document:
+        yield from _wrapped("", f"After {lab.document}.", width=width)
     for experiment in lab.experiments:
         yield ""
-        yield f"  {experiment.name}: {experiment.title}"
-        yield from _wrapped("", experiment.question, width=width)
-        yield from describe_experiment(experiment, workloads.get(experiment.workload), width=width)
+        yield from _describe_named(experiment, known, width=width)
     for inspection in lab.inspections:
         yield ""
         yield f"  {inspection.name}: {inspection.title}"
@@ -46,6 +92,16 @@ def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> 
         yield from _wrapped("inspection", "looked at once, no samples", width=width)
         yield from _wrapped("quick", inspection.quick_share, width=width)
     yield ""
+
+
+def _describe_named(experiment: Experiment, known: Catalogue, *, width: int) -> Iterator[str]:
+    yield f"  {experiment.name}: {experiment.title}"
+    if experiment.question != experiment.title:
+        yield from _wrapped("", experiment.question, width=width)
+    workloads = (
+        known.workloads if experiment.program is None else known.programs[experiment.program].workloads
+    )
+    yield from describe_experiment(experiment, workloads.get(experiment.workload), width=width)
 
 
 def describe_experiment(experiment: Experiment, workload: Workload | None, *, width: int) -> Iterator[str]:
@@ -63,7 +119,8 @@ def describe_experiment(experiment: Experiment, workload: Workload | None, *, wi
     yield from _wrapped("metrics", metrics, width=width)
     changes = instructions.describe_changes(workload)
     # Under a tracer nothing is measured in a guest.
-    if changes and not counted and TRACER.name not in experiment.full.factors:
+    only_here = experiment.program is not None or TRACER.name in experiment.full.factors
+    if changes and not counted and not only_here:
         yield from _wrapped("in a guest", f"with --clock instructions: {changes}", width=width)
     if workload.needs:
         yield from _wrapped("needs", ", ".join(workload.needs), width=width)

@@ -13,6 +13,7 @@ from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.planning import interference as disturbed
 from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, SamplesTaken, TurnBegan
 from oscope.runner.point_state import PointState
@@ -180,7 +181,7 @@ def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, A
 
 
 def check_resumable(
-    plan: Plan, workloads: Mapping[str, Any], former: Mapping[str, Any], now: Mapping[str, Any]
+    plan: Plan, catalogue: Catalogue, former: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
     """Raise UsageError where going on would mix figures that are not alike."""
     if former.get("machine") != now.get("machine"):
@@ -188,8 +189,11 @@ def check_resumable(
     if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
         raise UsageError("the run was begun with another clock", remedy="begin a new one")
     for experiment in plan.experiments:
-        current = workloads.get(experiment.workload.name)
+        program = experiment.program
+        known = catalogue.workloads if program is None else catalogue.programs[program].workloads
+        current = known.get(experiment.workload.name)
         if current is None or current.version != experiment.workload.version:
+            who = "the probe" if program is None else program.name
             raise UsageError(
-                f"the probe measures {experiment.workload.name} differently now", remedy="begin a new run"
+                f"{who} measures {experiment.workload.name} differently now", remedy="begin a new run"
             )
