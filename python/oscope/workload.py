@@ -93,7 +93,7 @@ def workload(
     version: int = 1,
     metrics: Mapping[str, Metric] | None = None,
     loops: bool = False,
-    alone: bool = False,
+    alone: bool = True,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make the decorated function the workload `name`.
 
@@ -108,7 +108,7 @@ def workload(
         metrics: Figures besides `time_ns`, which the last iteration of a repetition returns as a mapping.
         loops: The iteration is called once a repetition, with the number of iterations, and loops itself.
         alone: Nothing of the workload itself takes the measuring thread's CPU, so that a wait for it is
-            others' doing: a disturbed repetition is then measured again.
+            others' doing: a disturbed repetition is then measured again. False for one with more threads.
 
     """
 

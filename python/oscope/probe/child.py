@@ -164,7 +164,7 @@ class Child:
         if self._terminated_at is not None and now - self._terminated_at > self.goodbye_limit_s:
             self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being told to")
         if limit_s is not None and now - heard > limit_s:
-            self.give_up(f"was silent for {limit_s:g} s", self.doing())
+            self.give_up(f"was silent for {limit_s:.3g} s", self.doing())
 
     def _cut(self, chunk: bytes) -> list[bytes]:
         *lines, rest = (self._unread["stdout"] + chunk).split(b"\n")

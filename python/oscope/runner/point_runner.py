@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from pathlib import Path
 from typing import Any
 
-from oscope.model.errors import ProbeError
+from oscope.model.errors import BrokenProtocolError, ProbeError
 from oscope.model.guest import Guest
 from oscope.model.program import Program
 from oscope.planning.plan import PlannedExperiment, counts_instructions
@@ -200,9 +200,11 @@ class PointRunner:
                     yield from keep_iterations(point, event.iterations)
 
     def lose(self, point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
-        """Give up the process that was lost over a point."""
+        """Give up the process that was lost over a point; BrokenProtocolError is raised again."""
         self.chain.kill()
         self.tracing.lose_process()
+        if isinstance(error, BrokenProtocolError) and not self.interrupted:
+            raise BrokenProtocolError(f"{point.label}: {error.message}", remedy=error.remedy)
         if not self.interrupted:
             yield from losses.lose(point, block, error)
 
