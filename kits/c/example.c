@@ -42,9 +42,10 @@ static void steps(struct oscope_point *point, uint64_t iterations)
 {
     uint64_t work = (uint64_t)oscope_integer(point, "work"), value = 1;
     for (uint64_t i = 0; i < iterations; i++) {
-        for (uint64_t step = 0; step < work; step++)
+        for (uint64_t step = 0; step < work; step++) {
             value = value * 6364136223846793005u + 1442695040888963407u;
-        oscope_use(value);
+            oscope_opaque(value);
+        }
     }
 }
 

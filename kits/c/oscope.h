@@ -95,6 +95,8 @@ static void oscope_unavailable(struct oscope_point *point, const char *reason, c
 
 /* Keeps the compiler from leaving out what computes `value`. */
 #define oscope_use(value) __asm__ volatile("" : : "g"(value) : "memory")
+/* Keeps the compiler from knowing what is in the variable `value`, a number or a pointer, from here on. */
+#define oscope_opaque(value) __asm__ volatile("" : "+r"(value))
 
 /* Marks of the measured region, for tracers: `token` is the request's id, 0 in warm-up and calibration. */
 __attribute__((noinline, used, visibility("default"))) void oscope_region_begin(uint64_t token)

@@ -21,6 +21,7 @@ from oscope.probe.catalogue import SCHEMA, Catalogue, Workload, check_level, par
 from oscope.probe.child import Child
 
 DOCUMENT = "docs/own-workloads.md"
+START_REMEDY = "build it; a script needs a #! line that names its interpreter"
 DESCRIBE_LIMIT_S = 20.0
 _MOST_DESCRIPTION = 16 * 2**20
 _TYPES = ("choice", "integer", "bytes", "duration", "boolean", "path")
@@ -113,8 +114,7 @@ class _WrongError(Exception):
 
 def _ask(program: Program) -> bytes:
     """Return all that `PROGRAM describe` prints. Raises ProbeError."""
-    asked = _Asked([*program.command, "describe"], stdin=subprocess.DEVNULL, folder=program.folder)
-    asked.subject = f"{program.name} describe"
+    asked = _Asked(program)
     end = time.monotonic() + DESCRIBE_LIMIT_S
     lines: list[bytes] = []
     length, ended = 0, False
@@ -141,7 +141,12 @@ def _ask(program: Program) -> bytes:
 class _Asked(Child):
     """A program that describes itself and ends."""
 
-    start_remedy = "the file has to be a program: a script needs its #! line"
+    start_remedy = START_REMEDY
+
+    def __init__(self, program: Program) -> None:
+        """Start it. Raises ProbeError."""
+        self.subject = f"{program.name} describe"
+        super().__init__([*program.command, "describe"], stdin=subprocess.DEVNULL, folder=program.folder)
 
     def remedy_for(self, what: str) -> str:
         """Return what a program has to do when asked to describe itself."""

@@ -10,7 +10,7 @@ import orjson
 
 from oscope.model.errors import BrokenProtocolError, ProbeError
 from oscope.model.program import Program
-from oscope.probe.own_program import DOCUMENT
+from oscope.probe.own_program import DOCUMENT, START_REMEDY
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Sample
 
@@ -44,7 +44,7 @@ class WorkloadProcess(Probe):
     """A running workload program."""
 
     schema_remedy = f"write the schema as in {DOCUMENT}"
-    start_remedy = "the file has to be a program: a script needs its #! line"
+    start_remedy = START_REMEDY
 
     def __init__(
         self,
