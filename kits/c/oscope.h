@@ -135,6 +135,7 @@ struct oscope_clock {
 };
 
 static volatile sig_atomic_t oscope_ended;
+static volatile sig_atomic_t oscope_idle; /* waits for a request, and has nothing to undo */
 static FILE *oscope_out;
 
 static void oscope_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
@@ -786,11 +787,14 @@ static void oscope_end(int number)
 {
     (void)number;
     oscope_ended = 1;
+    /* A read(2) that is yet to begin would not be interrupted. */
+    if (oscope_idle)
+        _exit(0);
 }
 
 static int oscope_serve(const struct oscope_workload *workloads, int count)
 {
-    struct sigaction action = {.sa_handler = oscope_end}; /* no SA_RESTART: reading a request ends */
+    struct sigaction action = {.sa_handler = oscope_end};
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     struct oscope_clock clock = oscope_calibrate_clock();
@@ -802,7 +806,11 @@ static int oscope_serve(const struct oscope_workload *workloads, int count)
     fflush(oscope_out);
     char *line = NULL;
     size_t room = 0;
-    while (!oscope_ended && getline(&line, &room, stdin) > 0) {
+    for (;;) {
+        oscope_idle = 1;
+        if (oscope_ended || getline(&line, &room, stdin) <= 0)
+            break;
+        oscope_idle = 0;
         struct oscope_request request;
         const struct oscope_workload *found = NULL;
         const char *wrong = oscope_read_request(line, &request);

@@ -243,12 +243,16 @@ class _Server:
         self._out = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self._ended = False
+        self._idle = False
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._end)
         self._clock = _clock()
 
     def _end(self, *_: object) -> None:
         self._ended = True
+        # Reading goes on after a signal; it waits for a request, and so has nothing to undo.
+        if self._idle:
+            os._exit(0)
 
     def _say(self, **event: Any) -> None:
         self._out.write(json.dumps(event) + "\n")
@@ -261,7 +265,7 @@ class _Server:
         self._say(
             event="hello", schema=SCHEMA, probe=described["probe"], pid=os.getpid(), environment=environment
         )
-        while not self._ended and (line := sys.stdin.readline()):
+        while line := self._next():
             request = json.loads(line)
             number = request["id"]
             try:
@@ -275,6 +279,12 @@ class _Server:
                     message=str(refused),
                     remedy=None,
                 )
+
+    def _next(self) -> str:
+        self._idle = True
+        line = "" if self._ended else sys.stdin.readline()
+        self._idle = False
+        return line
 
     def _answer(self, number: int, request: Mapping[str, Any]) -> None:
         found = _REGISTERED.workloads.get(request["workload"])

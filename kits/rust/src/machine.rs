@@ -135,20 +135,31 @@ impl Drop for Pinned {
 }
 
 static ENDED: AtomicBool = AtomicBool::new(false);
+static IDLE: AtomicBool = AtomicBool::new(false);
 
 /// Whether a signal asked the program to end.
 pub fn ended() -> bool {
-    ENDED.load(Ordering::Relaxed)
+    ENDED.load(Ordering::SeqCst)
+}
+
+/// Says whether the program waits for a request, and so has nothing to undo: a signal then ends it at once.
+pub fn set_idle(idle: bool) {
+    IDLE.store(idle, Ordering::SeqCst);
 }
 
 extern "C" fn end(_: libc::c_int) {
-    ENDED.store(true, Ordering::Relaxed);
+    ENDED.store(true, Ordering::SeqCst);
+    // A read(2) that is yet to begin would not be interrupted.
+    if IDLE.load(Ordering::SeqCst) {
+        // SAFETY: _exit(2) may be called in a signal handler.
+        unsafe { libc::_exit(0) };
+    }
 }
 
 /// Has SIGTERM and SIGINT end the program in good order, and a wait for the next request at once.
 pub fn heed_signals() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
-        // SAFETY: the handler only stores into an atomic; without SA_RESTART reading a request is interrupted.
+        // SAFETY: the handler does nothing but what a signal handler may do.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = end as *const () as libc::sighandler_t;

@@ -3,6 +3,7 @@
 use crate::declared::{Levels, SCHEMA, Trouble, build};
 use crate::machine::{
     Clock, Pinned, counters, difference, ended, heed_signals, now_ns, oscope_region_begin, oscope_region_end,
+    set_idle,
 };
 use crate::Workload;
 use serde_json::{Map, Value, json};
@@ -55,7 +56,11 @@ pub fn serve(workloads: &mut [&mut dyn Workload]) -> io::Result<()> {
     server.greet()?;
     // SAFETY: standard input is open, and nothing else reads or closes it.
     let mut input = Lines { file: unsafe { File::from_raw_fd(0) }, unread: Vec::new() };
-    while let Some(line) = input.next()? {
+    loop {
+        set_idle(true);
+        let line = input.next()?;
+        set_idle(false);
+        let Some(line) = line else { break };
         let request: Value = serde_json::from_slice(&line)?;
         let id = request["id"].clone();
         if let Err(refused) = server.answer(&id, &request, workloads)? {
@@ -66,7 +71,7 @@ pub fn serve(workloads: &mut [&mut dyn Workload]) -> io::Result<()> {
     Ok(())
 }
 
-/// Lines of a file; a signal ends them.
+/// Lines of a file; they end once a signal has come.
 struct Lines {
     file: File,
     unread: Vec<u8>,
@@ -74,23 +79,23 @@ struct Lines {
 
 impl Lines {
     fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
-        loop {
+        while !ended() {
             if let Some(end) = self.unread.iter().position(|&byte| byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
                 if line.trim_ascii().is_empty() {
                     continue;
                 }
-                return Ok((!ended()).then_some(line));
+                return Ok(Some(line));
             }
             let mut chunk = [0; 4096];
             match self.file.read(&mut chunk) {
                 Ok(0) => return Ok(None),
                 Ok(count) => self.unread.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted && ended() => return Ok(None),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        Ok(None)
     }
 }
 
