@@ -98,7 +98,7 @@ def _imported(a: ExperimentResults, b: ExperimentResults) -> list[str]:
         if found:
             lacks.setdefault(str(found["tool"]), [str(each) for each in found["lacks"]])
     return [
-        f"imported from {tool}, which gives {', '.join(lack)}: the verdict is no better than that"
+        f"imported from {tool}, which lacks {', '.join(lack)}: the verdict is no better than that"
         for tool, lack in lacks.items()
     ]
 

@@ -20,7 +20,7 @@ def store(found: Imported, name: str, file: str, store: Store) -> str:
         "imported": {"tool": found.tool, "about": found.about, "file": file, "lacks": list(found.lacks)},
     }
     about = f" ({found.about})" if found.about else ""
-    note = f"imported from {found.tool}{about}, which gives {', '.join(found.lacks)}"
+    note = f"imported from {found.tool}{about}, which lacks {', '.join(found.lacks)}"
     happenings = [Happening("environment", environment)]
     happenings += [Happening("note", text) for text in (note, *found.notes)]
     run_id = store.create_run(plan, happenings)

@@ -10,10 +10,10 @@ from oscope.probe.catalogue import Metric
 
 BENCHMARK = "benchmark"
 """The factor whose levels are the names that the tool gives its measurements."""
-NO_BLOCKS = "no randomized blocks"
-NO_ENVIRONMENT = "no record of the machine"
-ONE_PROCESS = "one process"
-ONLY_MEANS = "only means, without the single readings"
+NO_BLOCKS = "randomized blocks"
+NO_ENVIRONMENT = "a record of the machine"
+ONE_PROCESS = "more than one process"
+ONLY_MEANS = "single readings (it has only means)"
 TIME_NS = Metric("time_ns", "ns", "less", "Time of one iteration, as the tool gives it.")
 
 
