@@ -114,7 +114,7 @@ def machine(environment: Mapping[str, Any]) -> str:
     """Tell in one line where the samples were taken; records of other origin may lack a part."""
     if imported := environment.get("imported"):
         about = f" ({imported['about']})" if imported.get("about") else ""
-        return f"Imported from {imported['tool']}{about}; the machine is not known"
+        return f"Imported from {imported['tool']}{about}, which lacks {', '.join(imported['lacks'])}"
     kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
     frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") == "tsc" else ""
     parts = [
