@@ -119,3 +119,11 @@ def test_a_wrong_file_is_one_line(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         read(file)
     assert "\n" not in str(error.value)
+
+
+def test_a_real_folder_of_criterion_is_read() -> None:
+    found = read(FILES / "criterion")
+    assert (found.tool, [series.name for series in found.series]) == ("criterion", ["sum/100"])
+    assert len(found.series[0].readings) == 10
+    estimates = read(FILES / "criterion" / "sum" / "100" / "new" / "estimates.json")
+    assert "single readings (it has only means)" in estimates.lacks
