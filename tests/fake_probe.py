@@ -37,6 +37,12 @@ MISDEEDS = [
     "stolen",
     "stolen_once",
     "waiting",
+    "lacks_metric",
+    "unknown_metric",
+    "no_iterations",
+    "too_many",
+    "too_few",
+    "miscounts",
 ]
 DESCRIPTION = {
     "schema": "oscope.probe/1",
@@ -196,13 +202,17 @@ def answer(request: dict) -> None:
     iterations = request.get("iterations") or 1000
     noise = random.Random(f"{os.getpid()} {number}")
     taken = 0
-    for rep in range(request.get("reps", 1)):
+    for rep in range(request.get("reps", 1) + {"too_many": 1, "too_few": -1}.get(do, 0)):
         time.sleep(params["pause"])
         if interrupted:
             break
         value = 100.0 * (1 + params["width"] / 100 * noise.gauss(0, 1))
         failed = "wrong result" if do == "failed_sample" and rep == 0 else None
         metrics = {"time_ns": value, "cycles": None if do == "null_metric" else 2.5 * value}
+        if do == "lacks_metric":
+            del metrics["cycles"]
+        elif do == "unknown_metric":
+            metrics["joules"] = 1.0
         covariates = {"run_delay_ns": rep, "steal_ticks": None}
         if do == "stolen" or (do == "stolen_once" and first_time(f"stolen {params['size']}")):
             covariates["steal_ticks"] = 1
@@ -216,13 +226,14 @@ def answer(request: dict) -> None:
             rep=rep,
             started_ns=time.time_ns(),
             raw=None if failed else round(2.5 * value * iterations),
-            iterations=iterations,
+            iterations=0 if do == "no_iterations" else iterations,
             correction=20.0,
             metrics={} if failed else metrics,
             covariates=covariates,
             failed=failed,
         )
         taken += 1
+    taken += do == "miscounts"
     say(event="done", request=number, samples=taken, iterations=iterations, interrupted=interrupted)
 
 

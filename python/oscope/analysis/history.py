@@ -47,10 +47,11 @@ _WATCHED: Mapping[str, tuple[str, ...]] = {
     "Oscope": ("laboratory", "oscope"),
     "commit of Oscope": ("laboratory", "git_commit"),
     "probe": ("laboratory", "probe_sha256"),
+    "program": ("program", "sha256"),
     "Python": ("laboratory", "python"),
 }
 """What is looked at where a series changed: its name, and its place in the environment."""
-_ABBREVIATED = frozenset({"boot", "commit of Oscope", "probe"})
+_ABBREVIATED = frozenset({"boot", "commit of Oscope", "probe", "program"})
 _LETTERS = 12
 """Of a digest, enough to tell it from others."""
 

@@ -57,6 +57,7 @@ COMMANDS = {
     "calibrate": ("calibrate:calibrate", "Measure how often verdicts are wrong on this machine."),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
+    "import": ("importing:import_results", "Read the results of another benchmarking tool into the store."),
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and report how fast."),
     "doctor": ("doctor:examine", "Check what this machine can measure, and how to fix the rest."),
     "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 
 import typer
@@ -14,11 +14,14 @@ from oscope import labs
 from oscope.cli import pager
 from oscope.cli.completing import part_names
 from oscope.cli.options import FormOption
+from oscope.labs.own import Declared, Project
 from oscope.model.document import Table
+from oscope.model.errors import OscopeError
 from oscope.model.experiment import Experiment, Inspection, Lab
 from oscope.model.factors import Level
 from oscope.probe import catalogue, instructions
-from oscope.probe.catalogue import Parameter, Workload, bounded_below, format_level
+from oscope.probe.catalogue import Catalogue, Parameter, Workload, bounded_below, format_level
+from oscope.probe.own_program import with_programs
 from oscope.report.forms import encode
 from oscope.trace.factor import TRACER
 
@@ -37,18 +40,31 @@ def list_experiments(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Describe all of them.")] = False,
     form: FormOption = "text",
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="PROGRAM",
+            help="Describe the workloads of this program of your own, and no others.",
+        ),
+    ] = None,
 ) -> None:
     """List what can be measured, by lab; with a name, describe it.
 
     Every name shown can be given to `oscope run`, every factor to its --set. An inspection is looked at once
-    and gives no samples.
+    and gives no samples. Workloads of your own come last: those of the file oscope.toml in this folder or the
+    nearest one above it.
     """
     if form != "text":
         print(encode([_table(names or ())], form), end="")
         return
     width = shutil.get_terminal_size().columns
-    described = [lab.name for lab in labs.LABS] if everything else names or ()
-    lines = list(_described(described, width=width) if described else overview(width=width))
+    if workload is not None:
+        lines = _own_workloads(workload, width=width)
+    elif everything or names:
+        lines = _described([lab.name for lab in labs.LABS] if everything else names or (), width=width)
+    else:
+        lines = overview(width=width)
     text = "\n".join(lines) + "\n"
     if sys.stdout.isatty():
         pager.show(text, shutil.get_terminal_size().lines)
@@ -58,12 +74,14 @@ def list_experiments(
 
 def overview(*, width: int) -> Iterator[str]:
     """Yield the names of what every lab measures, and how to go on from there: one screen."""
-    for lab in labs.LABS:
-        names = "  ".join(part.name for part in lab.parts)
+    project = labs.find_project()
+    own = {} if project is None else {project.name: [each.name for each in project.experiments]}
+    known = {lab.name: [part.name for part in lab.parts] for lab in labs.LABS} | own
+    for lab, names in known.items():
         yield from textwrap.wrap(
-            names,
+            "  ".join(names),
             width=max(width, 40),
-            initial_indent=lab.name.ljust(_NAME_WIDTH),
+            initial_indent=lab.ljust(_NAME_WIDTH),
             subsequent_indent=" " * _NAME_WIDTH,
             break_long_words=False,
             break_on_hyphens=False,
@@ -72,15 +90,31 @@ def overview(*, width: int) -> Iterator[str]:
     yield "oscope list NAME describes a lab or an experiment; oscope run NAME measures it."
 
 
+def _own_workloads(program: str, *, width: int) -> Iterator[str]:
+    chosen, names = labs.with_own((), program)
+    yield from _describe_own(chosen.lab(names[0]), catalogue.load(), width=width)
+
+
 def _described(names: Iterable[str], *, width: int) -> Iterator[str]:
     """Yield the description of each name; UsageError with the nearest for one that is unknown."""
-    workloads = catalogue.load().workloads
+    known = catalogue.load()
     by_name = {lab.name: lab for lab in labs.LABS}
+    project = labs.find_project()
+    declared = {} if project is None else {each.name: each for each in project.experiments}
     for name in names:
         if name in by_name:
-            yield from describe_lab(by_name[name], workloads, width=width)
+            yield from describe_lab(by_name[name], known, width=width)
+        elif project is not None and name == project.name:
+            yield f"{project.name}: {project.title}"
+            yield from _wrapped("", f"From {project.file}.", width=width)
+            for each in project.experiments:
+                yield from _describe_declared(project, each, known, width=width)
+            yield ""
+        elif project is not None and name in declared:
+            yield from _describe_declared(project, declared[name], known, width=width)
+            yield ""
         else:
-            yield from _describe(labs.named(name), workloads, width=width)
+            yield from _describe(labs.named(name), known, width=width)
             yield ""
 
 
@@ -104,22 +138,43 @@ def _table(names: Sequence[str]) -> Table:
     return Table("", ["lab", "name", "kind", "title", "question", "in the quick survey"], rows)
 
 
-def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> Iterator[str]:
+def _describe_declared(
+    project: Project, declared: Declared, known: Catalogue, *, width: int
+) -> Iterator[str]:
+    """Yield the lines of an experiment of `oscope.toml`; where its program cannot be asked, why."""
+    yield ""
+    try:
+        experiment = project.experiment(declared)
+        described = with_programs(known, [experiment.program])
+    except OscopeError as error:
+        yield f"  {declared.name}: {declared.title or declared.workload}"
+        yield from _wrapped("missing", str(error), width=width)
+        return
+    yield from _describe(experiment, described, width=width)
+
+
+def _describe_own(lab: Lab, known: Catalogue, *, width: int) -> Iterator[str]:
+    described = with_programs(known, (each.program for each in lab.experiments))
+    yield from describe_lab(lab, described, width=width)
+
+
+def describe_lab(lab: Lab, known: Catalogue, *, width: int) -> Iterator[str]:
     """Yield the lines that describe `lab`, none longer than `width` where words allow it."""
     yield f"{lab.name}: {lab.title}"
-    yield from _wrapped("", f"After {lab.document}.", width=width)
+    if lab.document:
+        yield from _wrapped("", f"After {lab.document}.", width=width)
     for part in lab.parts:
         yield ""
-        yield from _describe(part, workloads, width=width)
+        yield from _describe(part, known, width=width)
     yield ""
 
 
-def _describe(
-    part: Experiment | Inspection, workloads: Mapping[str, Workload], *, width: int
-) -> Iterator[str]:
+def _describe(part: Experiment | Inspection, known: Catalogue, *, width: int) -> Iterator[str]:
     yield f"  {part.name}: {part.title}"
-    yield from _wrapped("", part.question, width=width)
+    if part.question != part.title:
+        yield from _wrapped("", part.question, width=width)
     if isinstance(part, Experiment):
+        workloads = known.workloads if part.program is None else known.programs[part.program].workloads
         yield from describe_experiment(part, workloads.get(part.workload), width=width)
     else:
         yield from _wrapped("inspection", "looked at once, no samples", width=width)
@@ -141,7 +196,8 @@ def describe_experiment(experiment: Experiment, workload: Workload | None, *, wi
     yield from _wrapped("metrics", metrics, width=width)
     changes = instructions.describe_changes(workload)
     # Under a tracer nothing is measured in a guest.
-    if changes and not counted and TRACER.name not in experiment.full.factors:
+    only_here = experiment.program is not None or TRACER.name in experiment.full.factors
+    if changes and not counted and not only_here:
         yield from _wrapped("in a guest", f"with --clock instructions: {changes}", width=width)
     if workload.needs:
         yield from _wrapped("needs", ", ".join(workload.needs), width=width)

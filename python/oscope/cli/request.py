@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from oscope import labs
 from oscope.cli.options import parse_option
+from oscope.labs import Labs
 from oscope.model import units
 from oscope.model.clocks import Clock
 from oscope.model.errors import UsageError
@@ -30,18 +31,19 @@ class Selection:
     inspections: tuple[Inspection, ...] = ()
 
 
-def select(names: Sequence[str], profile: Profile) -> Selection:
-    """Return what `names` (of experiments, inspections and labs; none: all) stand for, each once.
+def select(names: Sequence[str], profile: Profile, known: Labs = labs.BUILT_IN) -> Selection:
+    """Return what `names` (of experiments, inspections and labs of `known`; none: all) stand for, each once.
 
     Raises UsageError with the nearest name for one that is unknown.
     """
-    by_lab = {lab.name: lab.parts for lab in labs.LABS}
+    by_lab = {lab.name: lab.parts for lab in known.all}
     chosen: dict[str, Experiment | Inspection] = {}
     left_out: list[str] = []
-    named = tuple(labs.named(name).name for name in names if name not in by_lab)
+    named = tuple(known.named(name).name for name in names if name not in by_lab)
     for name in names or by_lab:
-        for one in by_lab.get(name) or (labs.named(name),):
-            if profile == "quick" and not one.quick and one.name not in named:
+        for one in by_lab.get(name) or (known.named(name),):
+            own = isinstance(one, Experiment) and one.program is not None
+            if profile == "quick" and not one.quick and not own and one.name not in named:
                 left_out.append(f"{one.name} is not in the quick profile: {one.quick_share}")
             else:
                 chosen[one.name] = one

@@ -21,10 +21,12 @@ from oscope.cli.request import (
     select,
 )
 from oscope.cli.targets import REPORT, Output, Targets, default_output, output_file, output_folder
+from oscope.labs import with_own
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.planning.plan import MOST_REPS, MOST_SEED, make_plan
 from oscope.probe import catalogue
+from oscope.probe.own_program import with_programs
 from oscope.runner import tuning
 from oscope.targets.guest.spec import place
 
@@ -38,6 +40,15 @@ def run(
             metavar="EXPERIMENT|INSPECTION|LAB",
             help="What to measure or look at (see oscope list); nothing: the whole survey.",
             autocompletion=part_names,
+        ),
+    ] = None,
+    workload: Annotated[
+        str | None,
+        typer.Option(
+            "--workload",
+            metavar="PROGRAM",
+            help="Measure workloads of your own: those that this program describes, such as ./mybench "
+            "(see docs/own-workloads.md).",
         ),
     ] = None,
     settings: Annotated[
@@ -178,12 +189,15 @@ def run(
     Every sample is stored as it comes: Ctrl-C keeps what was measured, and --resume continues. What
     this machine cannot measure is shown as skipped, with how to fix it, and is no failure; a named experiment
     of which nothing could be measured is one.
+
+    Workloads of your own are named like all others: they are those of --workload PROGRAM, or of the file
+    oscope.toml in this folder or the nearest one above it.
     """
     call: Settings = context.obj
     if quick and profile == "full":
         raise UsageError("--quick and --profile full contradict each other", remedy="give one of them")
     profile = "quick" if quick else profile
-    survey = not names and resume is None
+    survey = not names and resume is None and workload is None
     if survey and report is None:
         report = default_output(REPORT, "--report")
     targets = Targets(json, report, figures, all_figures)
@@ -191,6 +205,7 @@ def run(
     if resume is not None:
         given = {
             "a name": names,
+            "--workload": workload,
             "--set": settings,
             "--reps": reps,
             "--precision": precision,
@@ -211,14 +226,15 @@ def run(
 
         return measuring.resume(resume, call, targets)
     chosen_profile = profile or ("quick" if survey else "full")
-    selection = select(names or (), chosen_profile)
+    known, chosen = with_own(names or (), workload)
+    selection = select(chosen, chosen_profile, known)
 
     placed = place(
         selection.experiments, selection.named, parse_where(on, clock, cpus, memory), chosen_profile
     )
     plan = make_plan(
         placed.experiments,
-        catalogue.load(),
+        with_programs(catalogue.load(), (each.program for each in placed.experiments)),
         profile=chosen_profile,
         settings=parse_settings(settings or ()),
         amount=parse_amount(reps, precision, budget, spread),

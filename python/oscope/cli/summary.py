@@ -168,6 +168,9 @@ def _print_heading(name: str, text: str, out: Console) -> None:
 
 def machine(environment: Mapping[str, Any]) -> str:
     """Return in one line where the samples were taken; records of other origin may lack a part."""
+    if imported := environment.get("imported"):
+        about = f" ({imported['about']})" if imported.get("about") else ""
+        return f"Imported from {imported['tool']}{about}, which lacks {', '.join(imported['lacks'])}"
     kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
     allowed = cpu.get("allowed") or ()
     count = allowed if isinstance(allowed, int) else len(allowed)

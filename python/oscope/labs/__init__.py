@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
-from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer, trust
+from oscope.labs import disk, fs, ipc, kernel, memory, own, syscalls, tools, transfer, trust
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection, Lab
 
@@ -23,57 +25,111 @@ LABS: tuple[Lab, ...] = (
 """Every lab, in the order in which lists and reports show them."""
 
 
-def lab(name: str) -> Lab:
-    """Return the lab called `name`.
+@dataclass(frozen=True)
+class Labs:
+    """The labs in which names are looked up."""
+
+    all: tuple[Lab, ...]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of the labs, their experiments and their inspections."""
+        return frozenset(
+            (*(each.name for each in self.all), *(p.name for each in self.all for p in each.parts))
+        )
+
+    def lab(self, name: str) -> Lab:
+        """Return the lab called `name`.
+
+        Raises:
+            UsageError: there is none; the nearest name is given.
+
+        """
+        for candidate in self.all:
+            if candidate.name == name:
+                return candidate
+        raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, [each.name for each in self.all]))
+
+    def experiment(self, name: str) -> Experiment:
+        """Return the experiment called `name`.
+
+        Raises:
+            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+
+        """
+        found = self.named(name)
+        if isinstance(found, Inspection):
+            raise UsageError(f"{name} is an inspection and has no samples", remedy=f"oscope run {name}")
+        return found
+
+    def inspection(self, name: str) -> Inspection:
+        """Return the inspection called `name`.
+
+        Raises:
+            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+
+        """
+        found = self.named(name)
+        if isinstance(found, Experiment):
+            raise UsageError(f"{name} is an experiment and no inspection", remedy=f"oscope run {name}")
+        return found
+
+    def named(self, name: str) -> Experiment | Inspection:
+        """Return the experiment or inspection called `name`.
+
+        Raises:
+            UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+
+        """
+        known = {each.name: each for one in self.all for each in one.parts}
+        if name in known:
+            return known[name]
+        raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, self.names))
+
+
+BUILT_IN = Labs(LABS)
+
+lab = BUILT_IN.lab
+experiment = BUILT_IN.experiment
+inspection = BUILT_IN.inspection
+named = BUILT_IN.named
+
+
+def find_project() -> own.Project | None:
+    """Return the project of the nearest `oscope.toml`, in this folder or above it; None where there is none.
 
     Raises:
-        UsageError: there is none; the nearest name is given.
+        UsageError: the file is wrong.
 
     """
-    for candidate in LABS:
-        if candidate.name == name:
-            return candidate
-    raise UsageError(f"there is no lab {name!r}", remedy=_nearest(name, [each.name for each in LABS]))
+    file = own.find_project(Path.cwd())
+    return None if file is None else own.load_project(file, BUILT_IN.names)
 
 
-def experiment(name: str) -> Experiment:
-    """Return the experiment called `name`.
+def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Sequence[str]]:
+    """Return the labs in which `names` are found, workloads of the user's own among them, and the names.
+
+    `program` is the workload program as it was written: then its experiments are known, and without names all
+    of them are meant. Without one, names that are not built in are looked for in the project's `oscope.toml`,
+    of which nothing is read or run where all names are built in.
 
     Raises:
-        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
+        UsageError: a name is unknown (the nearest is given), or what was written is wrong.
+        ProbeError: a program does not describe itself.
 
     """
-    found = named(name)
-    if isinstance(found, Inspection):
-        raise UsageError(f"{name} is an inspection and has no samples", remedy=f"oscope run {name}")
-    return found
-
-
-def inspection(name: str) -> Inspection:
-    """Return the inspection called `name`.
-
-    Raises:
-        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
-
-    """
-    found = named(name)
-    if isinstance(found, Experiment):
-        raise UsageError(f"{name} is an experiment and no inspection", remedy=f"oscope run {name}")
-    return found
-
-
-def named(name: str) -> Experiment | Inspection:
-    """Return the experiment or inspection called `name`.
-
-    Raises:
-        UsageError: there is none; the nearest name of an experiment, an inspection or a lab is given.
-
-    """
-    known = {each.name: each for one in LABS for each in one.parts}
-    if name in known:
-        return known[name]
-    names = [*known, *(each.name for each in LABS)]
-    raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, names))
+    if program is not None:
+        added = own.of_program(program, find_project(), BUILT_IN.names)
+        return Labs((*LABS, added)), names or (added.name,)
+    wanted = [name for name in names if name not in BUILT_IN.names]
+    if not wanted or (project := find_project()) is None:
+        return BUILT_IN, names
+    known = {project.name, *(each.name for each in project.experiments)}
+    for name in wanted:
+        if name not in known:
+            nearest = _nearest(name, BUILT_IN.names | known)
+            raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
+    return Labs((*LABS, project.lab(wanted))), names
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

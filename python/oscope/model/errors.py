@@ -28,5 +28,9 @@ class ProbeError(OscopeError):
     """The probe died, hung, or broke the protocol."""
 
 
+class BrokenProtocolError(ProbeError):
+    """A workload program of the user's own does not keep to the protocol: no other try would help."""
+
+
 class StoreError(OscopeError):
     """The store cannot be opened, read or written."""

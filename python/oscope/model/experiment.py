@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from oscope.model.clocks import Clock
 from oscope.model.factors import Level, Profile
+from oscope.model.program import Program
 
 if TYPE_CHECKING:
     from oscope.model.document import Section
@@ -88,6 +89,8 @@ class Experiment:
     """Lowest levels of factors of which the workload takes lower ones, such as 0 for its own choice."""
     guest: GuestSpec | None = None
     """None: this machine."""
+    program: Program | None = None
+    """The user's own program that measures it; None: the probe."""
 
     def design(self, profile: Profile) -> Design:
         """Return the design for `profile`; the full one where quick has none."""

@@ -12,6 +12,7 @@ from oscope.model.errors import UsageError
 from oscope.model.experiment import Design, Experiment, Inspection
 from oscope.model.factors import Factors, Level, Profile
 from oscope.model.guest import Guest
+from oscope.model.program import Program
 from oscope.probe import instructions
 from oscope.probe.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
@@ -92,6 +93,8 @@ class PlannedExperiment:
     params: tuple[Mapping[str, Any], ...] = ()
     """What the probe is asked with at each point, where its factors are not themselves parameters of the
     workload; none: the factors."""
+    program: Program | None = None
+    """The user's own program that measures it; None: the probe."""
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -152,6 +155,7 @@ class Plan:
                     "guest": None if e.guest is None else e.guest.to_object(),
                     **({} if e.order == "seeded" else {"order": e.order}),
                     **({"params": [dict(p) for p in e.params]} if e.params else {}),
+                    **({} if e.program is None else {"program": e.program.to_object()}),
                 }
                 for e in self.experiments
             ],
@@ -182,6 +186,7 @@ class Plan:
                 # A run that is older than fixed orders keeps its own when it is resumed.
                 order=e.get("order", "seeded"),
                 params=tuple(e.get("params", ())),
+                program=Program.from_object(e["program"]) if e.get("program") else None,
             )
             for e in data["experiments"]
         )
@@ -230,7 +235,8 @@ def make_plan(
     if trace is not None:
         settings[TRACER.name] = _traced(settings, amount, trace)
     workloads = {
-        e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload), settings) for e in experiments
+        e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload, e.program), settings)
+        for e in experiments
     }
     _check_names(settings, workloads.values())
     guests = guests or {}
@@ -248,7 +254,7 @@ def make_plan(
         precision=amount.precision,
         budget_s=DEFAULT_BUDGET_S if amount.precision and amount.budget_s is None else amount.budget_s,
         experiments=planned,
-        covariates=catalogue.covariates,
+        covariates=catalogue.all_covariates(),
         inspections=tuple(inspection.name for inspection in inspections),
         spread_s=amount.spread_s,
     )
@@ -348,6 +354,7 @@ def _plan_experiment(
         blocks=blocks,
         min_time_ns=design.min_time_ns,
         workload=workload,
+        program=experiment.program,
     )
 
 
@@ -355,6 +362,11 @@ def _in_guest(planned: PlannedExperiment, experiment: Experiment, guest: Guest |
     """Return `planned` with what its guest's clock makes of its metrics."""
     if guest is None:
         return planned
+    if planned.program is not None:
+        raise UsageError(
+            f"{planned.name}: a workload of your own is measured on this machine only",
+            remedy="leave out --on, or measure it with --on local",
+        )
     if any(tracer_of(point) != UNTRACED for point in planned.points):
         raise UsageError(
             f"{planned.name}: a tracer of this machine sees nothing of a guest",

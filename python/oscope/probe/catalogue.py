@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from oscope.model import units
 from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.model.factors import Condition, Conditions, Factors, Level
 from oscope.model.factors import meaningful as without_meaningless
+from oscope.model.program import Program
 from oscope.probe.locate import ask, find_probe
 
 SCHEMA = "oscope.probe/1"
@@ -134,13 +135,28 @@ class Catalogue:
     covariates: tuple[Covariate, ...]
     probe: Mapping[str, Any]
     """Version and commit of the probe."""
+    programs: Mapping[Program, Catalogue] = field(default_factory=dict)
+    """What the user's own programs describe, each that is measured."""
 
-    def workload(self, name: str) -> Workload:
-        """Return the workload called `name`; UsageError with the nearest name where there is none."""
-        found = self.workloads.get(name)
+    def workload(self, name: str, program: Program | None = None) -> Workload:
+        """Return the workload called `name`; UsageError with the nearest name where there is none.
+
+        `program` is the user's own that measures it, one of `programs`; None: the probe.
+        """
+        workloads = self.workloads if program is None else self.programs[program].workloads
+        found = workloads.get(name)
         if found is None:
-            raise UsageError(f"the probe has no workload {name!r}", remedy=nearest(name, self.workloads))
+            who = "the probe" if program is None else program.name
+            raise UsageError(f"{who} has no workload {name!r}", remedy=nearest(name, workloads))
         return found
+
+    def all_covariates(self) -> tuple[Covariate, ...]:
+        """Return the probe's covariates, then those that only the user's own programs have."""
+        found: dict[str, Covariate] = {}
+        for described in (self, *self.programs.values()):
+            for covariate in described.covariates:
+                found.setdefault(covariate.name, covariate)
+        return tuple(found.values())
 
 
 def _alone(data: Mapping[str, Any] | None) -> dict[str, tuple[Level, ...]] | None:

@@ -30,9 +30,18 @@ class Child:
     """What messages call it."""
     goodbye_limit_s = 10.0
     """How long it may take to end once it is told to: it may have things to undo first."""
+    start_remedy = "build it anew with `make setup`"
+    """How to fix that it does not start."""
+    death_remedy: str | None = None
+    """How to find out why it died."""
 
-    def __init__(self, command: Sequence[str | Path], *, stdin: int) -> None:
-        """Start `command`; ProbeError if it does not start. `stdin` is as of subprocess.Popen."""
+    def __init__(
+        self, command: Sequence[str | Path], *, stdin: int, folder: str | Path | None = None
+    ) -> None:
+        """Start `command`; ProbeError if it does not start. `stdin` is as of subprocess.Popen.
+
+        It runs in `folder`; None: in this process's.
+        """
         self._terminated_at: float | None = None
         self._words: deque[str] = deque(maxlen=_LAST_WORDS)
         self._unread = {"stdout": b"", "stderr": b""}
@@ -44,11 +53,12 @@ class Child:
                 stderr=subprocess.PIPE,
                 bufsize=0,
                 start_new_session=True,
+                cwd=folder,
             )
         except OSError as error:
             raise ProbeError(
                 f"{self.subject} {command[0]} does not start ({error})",
-                remedy="build it anew with `make setup`",
+                remedy=self.start_remedy,
             ) from error
         self._selector = selectors.DefaultSelector()
         for name in ("stdout", "stderr"):
@@ -111,7 +121,9 @@ class Child:
         words = self.last_words()
         if status < 0:
             self.kill()
-            raise ProbeError(f"{self.subject} was killed by {_signal_name(-status)}{words}")
+            raise ProbeError(
+                f"{self.subject} was killed by {_signal_name(-status)}{words}", remedy=self.death_remedy
+            )
         return status
 
     def last_words(self) -> str:
@@ -140,14 +152,19 @@ class Child:
         """Kill it and raise ProbeError: it did `what`, while `doing`."""
         words = self.last_words()
         self.kill()
-        raise ProbeError(f"{self.subject} {what} and was killed{doing}{words}")
+        raise ProbeError(f"{self.subject} {what} and was killed{doing}{words}", remedy=self.remedy_for(what))
+
+    def remedy_for(self, what: str) -> str | None:
+        """Return how to fix that it did `what`; None where only its author could."""
+        del what
+        return None
 
     def _check_silence(self, heard: float, limit_s: float | None) -> None:
         now = time.monotonic()
         if self._terminated_at is not None and now - self._terminated_at > self.goodbye_limit_s:
             self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being told to")
         if limit_s is not None and now - heard > limit_s:
-            self.give_up(f"was silent for {limit_s:g} s", self.doing())
+            self.give_up(f"was silent for {limit_s:.3g} s", self.doing())
 
     def _cut(self, chunk: bytes) -> list[bytes]:
         *lines, rest = (self._unread["stdout"] + chunk).split(b"\n")

@@ -48,18 +48,22 @@ class Request:
 class Probe(Child):
     """One probe process that measures what it is asked to."""
 
+    schema_remedy = "install both from one build"
+
     def __init__(
         self,
         command: Sequence[str | Path],
         *,
         hello_limit_s: float = HELLO_LIMIT_S,
         begun: Callable[[Probe], None] | None = None,
+        folder: str | Path | None = None,
     ) -> None:
         """Start `command`, like `[path, "run"]`, and wait for its greeting; ProbeError where none comes.
 
-        `begun` is given the probe before that, to terminate or kill it meanwhile.
+        `begun` is given the probe before that, to terminate or kill it meanwhile. It runs in `folder`; None:
+        in this process's.
         """
-        super().__init__(command, stdin=subprocess.PIPE)
+        super().__init__(command, stdin=subprocess.PIPE, folder=folder)
         try:
             if begun is not None:
                 begun(self)
@@ -142,7 +146,7 @@ class Probe(Child):
         if event.schema != SCHEMA:
             raise ProbeError(
                 f"{self.subject} speaks {event.schema!r}, this laboratory {SCHEMA!r}",
-                remedy="install both from one build",
+                remedy=self.schema_remedy,
             )
         return event
 
@@ -172,4 +176,7 @@ class Probe(Child):
         status = self.wait()
         words = self.last_words()
         self.kill()
-        return ProbeError(f"{self.subject} ended with status {status} before it had answered{words}")
+        return ProbeError(
+            f"{self.subject} ended with status {status} before it had answered{words}",
+            remedy=self.death_remedy,
+        )

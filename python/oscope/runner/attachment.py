@@ -42,15 +42,16 @@ class Attachment:
         """Whether the tracer, if there is one, outlasts the process that it watches."""
         return self._tracer is None or self._tracer.follows_marks
 
-    def attach(self, level: str, pid: int, room: int) -> None:
+    def attach(self, level: str, pid: int, room: int, program: Path | None = None) -> None:
         """Have the tracer of `level` watch the process `pid`; `room`: how many requests will come.
 
+        `program` is the one whose marks are followed, where it is not the probe.
         Raises TraceUnavailable where this machine cannot, OscopeError where the tracer dies.
         """
         if self._tracer is not None or level == UNTRACED:
             return
 
-        tracer = tracers.make(level, self._probe, turns=room)
+        tracer = tracers.make(level, program or self._probe, turns=room)
         if tracer is None:
             return
         try:

@@ -20,6 +20,7 @@ from oscope.planning.precision import IN_A_ROW, Look, look, reached
 from oscope.planning.schedule import passes
 from oscope.probe import catalogue
 from oscope.probe.locate import find_probe
+from oscope.probe.own_program import with_programs
 from oscope.runner import provenance
 from oscope.runner.active_run import ActiveRun
 from oscope.runner.events import Happened, ProcessBegan, RunEvent, note
@@ -173,7 +174,8 @@ def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) ->
         return Recorder(store, store.create_run(plan, surroundings), plan)
     recorder = Recorder(store, resume, plan)
     former = recorder.restore()
-    check_resumable(plan, catalogue.load(runner.path).workloads, former, environment)
+    known = with_programs(catalogue.load(runner.path), (each.program for each in plan.experiments))
+    check_resumable(plan, known, former, environment)
     if former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
         surroundings.append(Happening("note", text))

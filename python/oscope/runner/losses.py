@@ -38,6 +38,10 @@ def lose(point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]
         # Of a guest, the error names the file that has all that its console said.
         alone = f"`oscope-probe run` with {point.experiment.workload.name} alone shows what it says"
         remedy = alone if point.experiment.guest is None else "see what its console said"
+        if point.experiment.program is not None:
+            why = f"its program was lost over it {point.deaths} times, last: {error.message}"
+            yield skip(point, why, error.remedy)
+            return
         yield skip(point, f"{point.deaths} probes were lost over it, last: {error}", remedy)
 
 

@@ -49,7 +49,9 @@ class PassTracing:
                 return False
             # Attaching takes seconds, and nothing is traced yet that would be lost.
             with Interruption(raise_interrupt):
-                self._attachment.attach(one.tracer, probe.pid, room)
+                program = point.experiment.program
+                marked = None if program is None else Path(program.command[0])
+                self._attachment.attach(one.tracer, probe.pid, room, marked)
         except KeyboardInterrupt:
             self._chain.interrupt()
         except TraceUnavailable as error:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Collection, Generator, Iterator, Mapping, 
 from pathlib import Path
 from typing import Any
 
-from oscope.model.errors import ProbeError
+from oscope.model.errors import BrokenProtocolError, ProbeError
 from oscope.model.guest import Guest
+from oscope.model.program import Program
 from oscope.planning.plan import PlannedExperiment, counts_instructions
 from oscope.planning.schedule import Pass
 from oscope.probe.locate import ask
@@ -19,6 +20,7 @@ from oscope.runner.pass_tracing import PassTracing, note_once
 from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.targets.affinity import Placement
+from oscope.targets.own import OwnProgram
 from oscope.targets.target import Place
 
 PATIENCE_S = 60.0
@@ -46,6 +48,7 @@ class PointRunner:
         self._placement = placement
         self._make_place = make_place
         self._guests: dict[tuple[Guest, tuple[str, ...]], Place] = {}
+        self._own: dict[Program, Place] = {}
         self._failed_boots = 0
         self.make_inject: Callable[[], Mapping[str, object] | None] = lambda: None
         """Returns what the next request injects into its measured region."""
@@ -60,8 +63,12 @@ class PointRunner:
         return self.chain.interrupted
 
     def place_of(self, experiment: PlannedExperiment) -> Place:
-        """Return where `experiment` is measured. Raises OscopeError where there can be no such guest."""
-        guest = experiment.guest
+        """Return where `experiment` is measured. Raises OscopeError where it cannot be measured there."""
+        guest, program = experiment.guest, experiment.program
+        if program is not None:
+            if program not in self._own:
+                self._own[program] = OwnProgram(program, self._placement, self.chain.environment)
+            return self._own[program]
         if guest is None:
             return self.chain.local
         key = (guest, experiment.workload.programs)
@@ -192,9 +199,11 @@ class PointRunner:
                     yield from keep_iterations(point, event.iterations)
 
     def lose(self, point: PointState, block: int, error: ProbeError) -> Iterator[RunEvent]:
-        """Give up the process that was lost over a point."""
+        """Give up the process that was lost over a point; BrokenProtocolError is raised again."""
         self.chain.kill()
         self.tracing.lose_process()
+        if isinstance(error, BrokenProtocolError) and not self.interrupted:
+            raise BrokenProtocolError(f"{point.label}: {error.message}", remedy=error.remedy)
         if not self.interrupted:
             yield from losses.lose(point, block, error)
 

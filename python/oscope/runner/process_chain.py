@@ -10,7 +10,7 @@ from pathlib import Path
 from oscope.model.errors import ProbeError
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.process import Probe
-from oscope.runner.events import GuestBooted, ProcessBegan, RunEvent, note
+from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, note
 from oscope.targets.affinity import Placement
 from oscope.targets.target import Local, Place
 
@@ -46,6 +46,8 @@ class ProcessChain:
         """Whether one has, and was not yet reported."""
         self._may_renew = True
         """Whether no process has failed to put a fresh one in its place so far."""
+        self._announced: set[str] = set()
+        """Experiments whose program of the user's own was reported."""
         # Numbered from anywhere: another laboratory's probes pass the same marks, and a tracer knows requests
         # by their numbers.
         self.request = secrets.randbelow(_MOST_NUMBERS)
@@ -80,6 +82,10 @@ class ProcessChain:
             environment = self.place.environment(self._probe)
             if experiment.guest is not None:
                 yield GuestBooted(experiment, environment)
+            if experiment.program is not None and experiment.name not in self._announced:
+                self._announced.add(experiment.name)
+                own = {name: environment[name] for name in ("clock", "program")}
+                yield Happened("program", {"experiment": experiment.name, "environment": own})
             yield ProcessBegan(environment)
             if self.interrupted:
                 self._probe.terminate()

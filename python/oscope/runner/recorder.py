@@ -13,6 +13,7 @@ from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.planning import interference as disturbed
 from oscope.planning.plan import Plan, PlannedExperiment
+from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
 from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, SamplesTaken, TurnBegan
 from oscope.runner.point_state import PointState
@@ -56,6 +57,8 @@ class Recorder:
         self._hz: float | None = None
         self._guests: dict[str, Mapping[str, Any]] = {}
         """The environment of the first guest of each experiment that had one."""
+        self._programs: dict[str, str] = {}
+        """SHA-256 of the first program of each experiment that is measured by one of the user's own."""
 
     def append(self, event: RunEvent) -> None:
         """Commit what happened, and have its point stand where it stands now."""
@@ -64,6 +67,8 @@ class Recorder:
                 self._add_samples(event.point, event.block, event.samples)
             case Happened():
                 self.add_event(event.kind, event.data, event.point)
+                if event.kind == "program":
+                    self._keep_program(event.data)
             case GuestBooted():
                 self._add_boot(event.experiment, event.environment)
             case ProcessBegan():
@@ -91,6 +96,13 @@ class Recorder:
             data["environment"] = dict(environment)
         _check_alike(experiment.name, self._guests[experiment.name], environment)
         self.add_event("boot", data)
+
+    def _keep_program(self, data: Mapping[str, Any]) -> None:
+        """Remember what program measures an experiment, and note where a resumed run has another build."""
+        name, program = data["experiment"], data["environment"]["program"]
+        if self._programs.setdefault(name, program["sha256"]) != program["sha256"]:
+            build = f"another build of {program['name']}"
+            self.add_event("note", f"{name}: resumed with {build}: its samples may differ for that alone")
 
     def add_inspection(self, data: Mapping[str, Any]) -> None:
         """Commit what an inspection gave (see `oscope.storage.store`)."""
@@ -144,6 +156,8 @@ class Recorder:
         self._guests = {
             boot["experiment"]: boot["environment"] for boot in events.run["boot"] if "environment" in boot
         }
+        for each in events.run["program"]:
+            self._programs.setdefault(each["experiment"], each["environment"]["program"]["sha256"])
         self.inspected = {each["inspection"] for each in events.run["inspection"]}
         for point_id, happened in events.points.items():
             for kind, each in happened.items():
@@ -180,7 +194,7 @@ def _check_alike(experiment: str, former: Mapping[str, Any], now: Mapping[str, A
 
 
 def check_resumable(
-    plan: Plan, workloads: Mapping[str, Any], former: Mapping[str, Any], now: Mapping[str, Any]
+    plan: Plan, catalogue: Catalogue, former: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
     """Raise UsageError where going on would mix figures that are not alike."""
     if former.get("machine") != now.get("machine"):
@@ -188,8 +202,11 @@ def check_resumable(
     if former.get("clock", {}).get("kind") != now.get("clock", {}).get("kind"):
         raise UsageError("the run was begun with another clock", remedy="begin a new one")
     for experiment in plan.experiments:
-        current = workloads.get(experiment.workload.name)
+        program = experiment.program
+        known = catalogue.workloads if program is None else catalogue.programs[program].workloads
+        current = known.get(experiment.workload.name)
         if current is None or current.version != experiment.workload.version:
+            who = "the probe" if program is None else program.name
             raise UsageError(
-                f"the probe measures {experiment.workload.name} differently now", remedy="begin a new run"
+                f"{who} measures {experiment.workload.name} differently now", remedy="begin a new run"
             )

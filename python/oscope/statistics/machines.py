@@ -46,7 +46,7 @@ def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: froz
 
     Guests are alike if host, accelerator, CPU model and CPU count are. Returns caveats.
     """
-    return [*_machines(a, b, allow), *_kernels(a, b, allow), *_boots(a, b)]
+    return [*_imported(a, b), *_machines(a, b, allow), *_kernels(a, b, allow), *_boots(a, b)]
 
 
 def label(results: ExperimentResults) -> str:
@@ -88,6 +88,19 @@ def told_apart(a: str | None, b: str | None) -> tuple[str, str]:
     )
     # The same words in another order.
     return (one or "without that", other or "without that") if one != other else texts
+
+
+def _imported(a: ExperimentResults, b: ExperimentResults) -> list[str]:
+    """Return what the sides lack that were measured by another tool (see `oscope.tools.importing`)."""
+    lacks: dict[str, list[str]] = {}
+    for side in (a, b):
+        found = side.environment.get("imported")
+        if found:
+            lacks.setdefault(str(found["tool"]), [str(each) for each in found["lacks"]])
+    return [
+        f"imported from {tool}, which lacks {', '.join(lack)}: the verdict is no better than that"
+        for tool, lack in lacks.items()
+    ]
 
 
 def _machines(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) -> list[str]:

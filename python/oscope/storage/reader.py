@@ -206,6 +206,9 @@ def join_environment(events: Mapping[str, list[Any]], experiment: str | None = N
     here = events.get("environment", [])
     found = [boot["environment"] for boot in own if "environment" in boot] or here
     first = dict(found[0]) if found else {}
+    # A program of the user's own has another clock, on the same machine.
+    programs = [each for each in events.get("program", []) if each["experiment"] == experiment]
+    first |= programs[0]["environment"] if programs else {}
     boots = list(dict.fromkeys(each.get("boot_id") for each in own or here))
     after = events["environment_after"][-1] if events.get("environment_after") and not own else None
     laboratory = events["laboratory"][-1] if events.get("laboratory") else None

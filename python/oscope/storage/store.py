@@ -5,6 +5,8 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `status`: text; the latest one counts (`unfinished`, `interrupted`, `failed`, `done`);
 - `environment`, `environment_after`, `laboratory`: objects, at each start and end;
 - `boot`: `{"experiment", "boot_id"}`, for each guest booted; an experiment's first has `environment` too;
+- `program`: `{"experiment", "environment"}`, for each experiment measured by a program of the user's own: its
+  clock and what it is (`name`, `sha256`, `version`, `commit`), in the place of the probe's;
 - `interleaved`: ids of the runs, itself among them, whose blocks took turns;
 - `duet`: `{"cpus", "experiments"}`, names of those that the two runs measured at the same time on these CPUs;
 - `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`

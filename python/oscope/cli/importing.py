@@ -1,0 +1,44 @@
+"""`oscope import`: read the results of another tool into the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from oscope.cli.options import Settings
+from oscope.model.errors import UsageError
+from oscope.report import terminal
+from oscope.storage.store import Store
+from oscope.tools.importing.reading import Format, read
+from oscope.tools.importing.storing import store
+
+
+def import_results(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The tool's file, or criterion's folder.")],
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", help="What wrote the file. [default: what its content shows]"),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--as", metavar="NAME", help="Name of the experiment. [default: the tool's]"),
+    ] = None,
+) -> None:
+    """Read the results of another benchmarking tool into the store, as a run.
+
+    It reads hyperfine --export-json, pyperf, Google Benchmark and fio in JSON, criterion (sample.json,
+    estimates.json, or the folder target/criterion), perf stat -j or -x, and lmbench. The run is marked with
+    what the file lacks: show says so, and compare prints it with each verdict.
+    """
+    settings: Settings = context.obj
+    if name is not None and (not name or any(each.isspace() for each in name) or len(name) > 200):
+        raise UsageError(f"--as {name!r} is no name", remedy="write it without blanks, such as build-42")
+    found = read(file, form)
+    with Store.open(settings.store) as opened:
+        run_id = store(found, name or found.tool, file.name, opened)
+    count = sum(len(series.readings) for series in found.series)
+    print(f"{found.tool}: {len(found.series)} benchmarks, {count} samples; lacks {', '.join(found.lacks)}")
+    terminal.print_stored(run_id, terminal.console())

@@ -1,0 +1,278 @@
+"""Workloads of the user's own: the experiments of a program, and those of a project's `oscope.toml`."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from oscope.model.errors import UsageError
+from oscope.model.experiment import Design, Experiment, Lab
+from oscope.model.factors import Level
+from oscope.model.program import PATIENCE_S, Program
+from oscope.model.units import parse_duration
+from oscope.probe.catalogue import nearest
+from oscope.probe.own_program import DOCUMENT, describe, find_program
+
+if TYPE_CHECKING:
+    from oscope.model.document import Section
+    from oscope.model.samples import Results
+
+FILE = "oscope.toml"
+NAME = "own"
+"""Of the lab that has them, where the file gives it no other."""
+REPS, BLOCKS = 30, 10
+"""Samples of a point and fresh processes that they are spread over, where the file does not say."""
+_MOST_TOML = 2**20
+_QUICK = "not in the survey: it is a workload of your own"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An experiment as `oscope.toml` declares it; its program describes parameters and metrics."""
+
+    name: str
+    workload: str
+    title: str | None = None
+    question: str = ""
+    factors: Mapping[str, tuple[Level, ...]] | None = None
+    metrics: tuple[str, ...] = ()
+    reps: int = REPS
+    blocks: int = BLOCKS
+    min_time_ns: int = 1_000_000
+
+
+@dataclass(frozen=True)
+class Project:
+    """What an `oscope.toml` declares, checked but for what only the programs can tell."""
+
+    file: Path
+    name: str
+    title: str
+    commands: Mapping[str, tuple[str | Sequence[str], float]]
+    """Of each workload: how to start the program that measures it, and how long that may be silent."""
+    experiments: tuple[Declared, ...]
+
+    def program(self, workload: str) -> Program:
+        """Return the program that measures `workload`. Raises UsageError where it is not there."""
+        command, patience_s = self.commands[workload]
+        return find_program(command, self.file.parent, patience_s=patience_s)
+
+    def experiment(self, declared: Declared) -> Experiment:
+        """Return an experiment, with what its program describes. Raises OscopeError where that is missing."""
+        try:
+            return _experiment(declared, self.program(declared.workload))
+        except UsageError as error:
+            raise UsageError(f"{self.file}: {declared.name}: {error.message}", remedy=error.remedy) from None
+
+    def lab(self, names: Sequence[str]) -> Lab:
+        """Return those of its experiments that `names` name, itself or all, as a lab.
+
+        The programs of others are not started. Raises OscopeError where a program is missing.
+        """
+        chosen = [each for each in self.experiments if each.name in names or self.name in names]
+        return _lab(self.name, self.title, tuple(map(self.experiment, chosen)))
+
+
+def of_program(written: str, project: Project | None = None, taken: Collection[str] = ()) -> Lab:
+    """Return the experiments of the workloads that the program `written` describes, as a lab.
+
+    Those are the experiments of `project` over these workloads, and for each other workload one of its
+    defaults: a single point, and every factor may be set. None may have a name of `taken`. Raises OscopeError
+    where there is no such program, or it does not describe itself.
+    """
+    program = find_program(written, Path.cwd())
+    workloads = describe(program).workloads
+    for name in workloads:
+        if name in taken:
+            raise UsageError(
+                f"{written}: the workload {name} has a name of Oscope's own", remedy="give it another name"
+            )
+    declared = [each for each in (project.experiments if project else ()) if each.workload in workloads]
+    covered = {each.workload for each in declared}
+    declared += [Declared(name, name) for name in workloads if name not in covered]
+    experiments = tuple(_experiment(each, program) for each in declared)
+    return _lab(NAME, f"Workloads of {program.name}", experiments)
+
+
+def find_project(folder: Path) -> Path | None:
+    """Return the `oscope.toml` of `folder` or the nearest folder above it; None where there is none."""
+    for each in (folder, *folder.parents):
+        file = each / FILE
+        if file.is_file():
+            return file
+    return None
+
+
+def load_project(file: Path, taken: Collection[str] = ()) -> Project:
+    """Read `file`; no name of it may be one of `taken`.
+
+    Raises UsageError in one line, which names the file, the part and the fix. So it does for a file of
+    another user: it names programs, and they would run with the rights of this one.
+    """
+    try:
+        _check_owner(file)
+        with file.open("rb") as opened:
+            data = tomllib.loads(opened.read(_MOST_TOML).decode())
+        return _project(file, data, taken)
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{file}: {error}", remedy=f"see {DOCUMENT}") from None
+    except UsageError as error:
+        raise UsageError(f"{file}: {error.message}", remedy=error.remedy or f"see {DOCUMENT}") from None
+
+
+def _check_owner(file: Path) -> None:
+    """Raise UsageError where another user could have written the file."""
+    allowed = {0, os.geteuid()}
+    if os.geteuid() == 0 and os.environ.get("SUDO_UID", "").isdigit():
+        allowed.add(int(os.environ["SUDO_UID"]))
+    status = file.stat()
+    if status.st_uid not in allowed:
+        raise UsageError(
+            f"it belongs to another user ({status.st_uid}), whose programs are not run",
+            remedy="copy the project, or name the program with --workload",
+        )
+    if status.st_mode & 0o002:
+        raise UsageError("any user can write it, and it names programs to run", remedy=f"chmod o-w {file}")
+
+
+def _project(file: Path, data: Mapping[str, Any], taken: Collection[str]) -> Project:
+    _refuse_unknown(data, ("name", "title", "workloads", "experiments"), "at the top")
+    name = _typed(data, "name", str, NAME)
+    commands = {key: _command(key, each) for key, each in _typed(data, "workloads", dict, {}).items()}
+    declared = [_declared(key, each, commands) for key, each in _typed(data, "experiments", dict, {}).items()]
+    covered = {each.workload for each in declared}
+    declared += [Declared(each, each) for each in commands if each not in covered]
+    if not declared:
+        raise UsageError("it has neither [workloads] nor [experiments]", remedy=f"see {DOCUMENT}")
+    for each in (name, *(one.name for one in declared)):
+        if each in taken:
+            raise UsageError(f"{each} is a name of Oscope's own", remedy="choose another name")
+    return Project(
+        file, name, _typed(data, "title", str, f"Workloads of {file.parent.name}"), commands, tuple(declared)
+    )
+
+
+def _command(name: str, value: object) -> tuple[str | Sequence[str], float]:
+    if isinstance(value, dict):
+        _refuse_unknown(value, ("command", "patience"), f"[workloads.{name}]")
+        patience = value.get("patience")
+        return _command_of(name, value.get("command")), _patience(name, patience)
+    return _command_of(name, value), PATIENCE_S
+
+
+def _command_of(name: str, value: object) -> str | Sequence[str]:
+    if isinstance(value, str) and value:
+        return value
+    if isinstance(value, list) and value and all(isinstance(word, str) for word in value):
+        return tuple(value)
+    raise UsageError(
+        f"[workloads] {name}: no command", remedy=f'write {name} = "./program" or ["./program", "argument"]'
+    )
+
+
+def _patience(name: str, value: object) -> float:
+    if value is None:
+        return PATIENCE_S
+    seconds = parse_duration(value) if isinstance(value, str) else 0.0
+    if seconds < 1:
+        raise UsageError(
+            f"[workloads.{name}] patience is {value!r}",
+            remedy='write a duration of a second or more, like "10m"',
+        )
+    return seconds
+
+
+def _declared(name: str, data: object, commands: Mapping[str, Any]) -> Declared:
+    where = f'[experiments."{name}"]'
+    if not isinstance(data, dict):
+        raise UsageError(f"{where} is no table", remedy=f"see {DOCUMENT}")
+    known = ("workload", "title", "question", "factors", "metrics", "reps", "blocks", "min_time")
+    _refuse_unknown(data, known, where)
+    workload = _typed(data, "workload", str, name, where)
+    if workload not in commands:
+        raise UsageError(
+            f"{where}: the workload {workload!r} has no program",
+            remedy=f'add it to [workloads]: "{workload}" = "./program"',
+        )
+    factors = {
+        key: _levels(each, f"{where} {key}") for key, each in _typed(data, "factors", dict, {}, where).items()
+    }
+    metrics = _typed(data, "metrics", list, [], where)
+    if not all(isinstance(each, str) for each in metrics):
+        raise UsageError(f"{where}: metrics are names", remedy='write metrics = ["time_ns"]')
+    min_time = data.get("min_time")
+    return Declared(
+        name=name,
+        workload=workload,
+        title=_typed(data, "title", str, name, where),
+        question=_typed(data, "question", str, "", where),
+        factors=factors,
+        metrics=tuple(metrics),
+        reps=_positive(data, "reps", REPS, where),
+        blocks=_positive(data, "blocks", BLOCKS, where),
+        min_time_ns=1_000_000 if min_time is None else round(1e9 * parse_duration(str(min_time))),
+    )
+
+
+def _levels(value: object, where: str) -> tuple[Level, ...]:
+    levels = value if isinstance(value, list) else [value]
+    if not levels or not all(isinstance(each, str | int | float | bool) for each in levels):
+        raise UsageError(f"{where}: levels are texts, numbers or booleans", remedy='write ["a", "b"]')
+    return tuple(levels)
+
+
+def _positive(data: Mapping[str, Any], name: str, default: int, where: str) -> int:
+    value: int = _typed(data, name, int, default, where)
+    if value < 1:
+        raise UsageError(f"{where}: {name} = {value} measures nothing", remedy="give 1 or more")
+    return value
+
+
+def _typed(data: Mapping[str, Any], name: str, kind: type, default: Any, where: str = "") -> Any:
+    value = data.get(name, default)
+    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        words = {str: "a text", dict: "a table", list: "an array", int: "a whole number"}
+        raise UsageError(f"{where} {name} is not {words[kind]}".strip(), remedy=f"see {DOCUMENT}")
+    return value
+
+
+def _refuse_unknown(data: Mapping[str, Any], known: Sequence[str], where: str) -> None:
+    for name in data:
+        if name not in known:
+            raise UsageError(f"{where}: there is no key {name!r}", remedy=f"there is {', '.join(known)}")
+
+
+def _experiment(declared: Declared, program: Program) -> Experiment:
+    """Return a declared experiment, measured by `program`. Raises OscopeError."""
+    workloads = describe(program).workloads
+    workload = workloads.get(declared.workload)
+    if workload is None:
+        raise UsageError(
+            f"{program.name} describes no workload {declared.workload!r}",
+            remedy=nearest(declared.workload, workloads),
+        )
+    metrics = declared.metrics or tuple(metric.name for metric in workload.metrics[:1])
+    return Experiment(
+        name=declared.name,
+        workload=declared.workload,
+        title=declared.title or workload.purpose or declared.name,
+        question=declared.question or workload.purpose,
+        full=Design(declared.factors or {}, declared.reps, declared.blocks, declared.min_time_ns),
+        quick=None,
+        quick_share=_QUICK,
+        metrics=metrics,
+        program=program,
+    )
+
+
+def _lab(name: str, title: str, experiments: tuple[Experiment, ...]) -> Lab:
+    return Lab(name=name, title=title, document="", experiments=experiments, sections=_no_sections)
+
+
+def _no_sections(results: Results) -> list[Section]:
+    del results
+    return []

@@ -1,0 +1,180 @@
+"""hyperfine, pyperf, Google Benchmark, fio and criterion: what their JSON holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oscope.probe.catalogue import Metric
+from oscope.tools.importing.value import (
+    NO_BLOCKS,
+    NO_ENVIRONMENT,
+    ONE_PROCESS,
+    ONLY_MEANS,
+    TIME_NS,
+    Imported,
+    Reading,
+    Series,
+    WrongFileError,
+    distinct,
+    member,
+    number,
+)
+
+_UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
+
+
+def hyperfine(data: Any) -> Imported:
+    """Read what `hyperfine --export-json` writes: a time for each run of each command."""
+    series = []
+    only_means = False
+    results = member(data, "results", list, "the file")
+    names = distinct(str(member(each, "command", str, "a result")) for each in results)
+    for name, each in zip(names, results, strict=True):
+        times = each.get("times")
+        if times is None:
+            only_means = True
+            times = [each.get("mean")]
+        codes = each.get("exit_codes") or [0] * len(times)
+        readings = [
+            Reading({"time_ns": 1e9 * number(time, f"a time of {name}")}, failed=_exit(code))
+            for time, code in zip(times, codes, strict=False)
+        ]
+        series.append(Series(name, readings))
+    lacks = (NO_BLOCKS, NO_ENVIRONMENT, *([ONLY_MEANS] if only_means else []))
+    return Imported("hyperfine", (TIME_NS,), tuple(series), lacks)
+
+
+def _exit(code: object) -> str | None:
+    return None if code in (0, None) else f"the command ended with exit code {code}"
+
+
+def pyperf(data: Any) -> Imported:
+    """Read a file of pyperf: the values of each process, of each benchmark."""
+    common = data.get("metadata") or {}
+    series = []
+    benchmarks = member(data, "benchmarks", list, "the file")
+    names = distinct(
+        str(({**common, **(each.get("metadata") or {})}).get("name", "benchmark")) for each in benchmarks
+    )
+    for name, each in zip(names, benchmarks, strict=True):
+        own = {**common, **(each.get("metadata") or {})}
+        if own.get("unit", "second") != "second":
+            raise WrongFileError(f"{name} is in {own['unit']}, and only times are read")
+        readings = [
+            Reading(
+                {"time_ns": 1e9 * number(value, f"a value of {name}")},
+                _loops({**own, **(run.get("metadata") or {})}),
+                block,
+            )
+            for block, run in enumerate(member(each, "runs", list, name))
+            for value in run.get("values") or ()
+        ]
+        series.append(Series(name, readings))
+    version = f"pyperf {common['perf_version']}" if "perf_version" in common else ""
+    return Imported("pyperf", (TIME_NS,), tuple(series), (NO_BLOCKS, NO_ENVIRONMENT), version)
+
+
+def _loops(metadata: Mapping[str, Any]) -> int:
+    return max(1, int(metadata.get("loops", 1)) * int(metadata.get("inner_loops", 1)))
+
+
+def google_benchmark(data: Any) -> Imported:
+    """Read the JSON of Google Benchmark: each repetition is a mean over its iterations."""
+    found: dict[str, list[Reading]] = {}
+    means: dict[str, list[Reading]] = {}
+    for each in member(data, "benchmarks", list, "the file"):
+        name = str(each.get("run_name") or member(each, "name", str, "a benchmark"))
+        if each.get("run_type", "iteration") == "aggregate":
+            if each.get("aggregate_name") == "mean":
+                means.setdefault(name, []).append(_google_reading(each, name))
+            continue
+        failed = str(each.get("error_message") or "error") if each.get("error_occurred") else None
+        reading = Reading({}, 1, 0, failed) if failed else _google_reading(each, name)
+        found.setdefault(name, []).append(reading)
+    found |= {name: readings for name, readings in means.items() if name not in found}
+    cpu = Metric("cpu_time_ns", "ns", "less", "CPU time of one iteration, as the tool gives it.")
+    alone = all(len(readings) == 1 for readings in found.values())
+    lacks = (NO_BLOCKS, NO_ENVIRONMENT, ONE_PROCESS, *([ONLY_MEANS] if alone else []))
+    series = tuple(Series(name, readings) for name, readings in found.items())
+    return Imported("google-benchmark", (TIME_NS, cpu), series, lacks, str(data["context"].get("date") or ""))
+
+
+def _google_reading(each: Mapping[str, Any], name: str) -> Reading:
+    scale = _UNITS.get(str(each.get("time_unit", "ns")))
+    if scale is None:
+        raise WrongFileError(f"{name} has the unknown time unit {each['time_unit']!r}")
+    times = {"time_ns": "real_time", "cpu_time_ns": "cpu_time"}
+    metrics = {own: scale * number(each.get(theirs), f"{theirs} of {name}") for own, theirs in times.items()}
+    return Reading(metrics, max(1, int(each.get("iterations", 1))))
+
+
+_FIO = (
+    Metric("iops", "1/s", "more", "Requests a second."),
+    Metric("bytes_per_s", "B/s", "more", "Bytes a second."),
+    Metric("latency_ns", "ns", "less", "Mean of the whole latency of a request."),
+    Metric("latency_p99_ns", "ns", "less", "99th percentile of the completion latency."),
+)
+
+
+def fio(data: Any) -> Imported:
+    """Read what `fio --output-format=json` writes: a mean for each job and direction that did something."""
+    rows: list[tuple[str, Reading]] = []
+    for job in member(data, "jobs", list, "the file"):
+        name = str(member(job, "jobname", str, "a job"))
+        code = job.get("error")
+        for way in ("read", "write", "trim"):
+            part = job.get(way)
+            if isinstance(part, dict) and part.get("io_bytes"):
+                reading = _fio_reading(part, f"{name} {way}", None if not code else f"fio's error {code}")
+                rows.append((f"{name} {way}", reading))
+    names = distinct(name for name, _ in rows)
+    series = tuple(Series(name, [reading]) for name, (_, reading) in zip(names, rows, strict=True))
+    return Imported(
+        "fio", _FIO, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), str(data.get("fio version", ""))
+    )
+
+
+def _fio_reading(part: Mapping[str, Any], where: str, failed: str | None) -> Reading:
+    if failed:
+        return Reading({}, failed=failed)
+    latency = part.get("lat_ns") or {}
+    percentiles = (part.get("clat_ns") or {}).get("percentile") or {}
+    p99 = percentiles.get("99.000000")
+    return Reading(
+        {
+            "iops": number(part.get("iops"), f"iops of {where}"),
+            "bytes_per_s": number(part.get("bw_bytes"), f"bw_bytes of {where}"),
+            "latency_ns": number(latency.get("mean"), f"lat_ns of {where}"),
+            "latency_p99_ns": None if p99 is None else number(p99, f"the 99th percentile of {where}"),
+        }
+    )
+
+
+def criterion_sample(data: Any, name: str) -> Series:
+    """Return the samples of criterion's `sample.json`: the time of so many iterations each."""
+    iterations = member(data, "iters", list, "the file")
+    times = member(data, "times", list, "the file")
+    if len(iterations) != len(times) or not times:
+        raise WrongFileError("iters and times differ in length, or are empty")
+    readings = []
+    for count, time in zip(iterations, times, strict=True):
+        turns = number(count, "a number of iters")
+        if turns < 1:
+            raise WrongFileError(f"a number of iters is {turns:g}")
+        readings.append(Reading({"time_ns": number(time, "a time") / turns}, int(turns)))
+    return Series(name, readings)
+
+
+def criterion_estimates(data: Any, name: str) -> Series:
+    """Return the mean of criterion's `estimates.json`."""
+    mean = member(data, "mean", dict, "the file")
+    return Series(
+        name, [Reading({"time_ns": number(mean.get("point_estimate"), "the mean's point_estimate")})]
+    )
+
+
+def criterion(series: tuple[Series, ...], *, only_means: bool) -> Imported:
+    """Return what was found in criterion's files."""
+    lacks = (NO_BLOCKS, NO_ENVIRONMENT, ONE_PROCESS, *([ONLY_MEANS] if only_means else []))
+    return Imported("criterion", (TIME_NS,), series, lacks)

@@ -1,0 +1,124 @@
+"""perf stat and lmbench: what their lines hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from oscope.probe.catalogue import Metric
+from oscope.tools.importing.value import (
+    NO_BLOCKS,
+    NO_ENVIRONMENT,
+    ONLY_MEANS,
+    Imported,
+    Reading,
+    Series,
+    WrongFileError,
+    distinct,
+)
+
+_NOT_MEASURED = ("<not supported>", "<not counted>")
+_LMBENCH = re.compile(r"^(?P<name>[A-Za-z][^:\t]*?)\s*: (?P<value>[0-9.]+(?:e[-+]?\d+)?) (?P<unit>\S+)\s*$")
+_TIMES = {"microseconds": 1e3, "nanoseconds": 1.0, "milliseconds": 1e6, "us": 1e3, "ns": 1.0}
+_RATES = {"MB/sec": 1e6, "KB/sec": 1e3}
+_SCALES = {
+    "msec": ("ns", 1e6),
+    "ms": ("ns", 1e6),
+    "usec": ("ns", 1e3),
+    "nsec": ("ns", 1.0),
+    "ns": ("ns", 1.0),
+}
+Row = tuple[str, str, str]
+"""An event of perf: its name, value and unit."""
+
+
+def perf_json(text: str) -> list[Row]:
+    """Return the events of `perf stat -j`; WrongFileError where a line is none."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            data = json.loads(line)
+            rows.append((str(data["event"]), str(data["counter-value"]), str(data.get("unit") or "")))
+        except (ValueError, KeyError, TypeError):
+            raise WrongFileError(f"line {number} is no event of perf stat -j") from None
+    return rows
+
+
+def perf_csv(text: str) -> list[Row]:
+    """Return the events of `perf stat -x SEPARATOR`; WrongFileError where a line is none."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        separator = next((each for each in (";", ",", "\t", "|") if line.count(each) >= 3), None)
+        cells = line.split(separator) if separator else []
+        if len(cells) < 3 or not cells[2]:
+            raise WrongFileError(f"line {number} is no event of perf stat -x")
+        rows.append((cells[2], cells[0], cells[1]))
+    return rows
+
+
+def perf(rows: Sequence[Row]) -> Imported:
+    """Return what perf counted of a command, as one sample; more where events come again (`-I`)."""
+    samples: list[dict[str, float | None]] = [{}]
+    metrics: dict[str, Metric] = {}
+    for event, value, unit in rows:
+        if event in samples[-1]:
+            samples.append({})
+        shown, scale = _SCALES.get(unit, (unit or "count", 1.0))
+        metrics.setdefault(event, Metric(event, shown, "less", "As perf stat counted it."))
+        samples[-1][event] = None if value in _NOT_MEASURED else scale * _value(value, event)
+    if not metrics:
+        raise WrongFileError("it has no event")
+    readings = [Reading({name: each.get(name) for name in metrics}) for each in samples]
+    lacks = (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS)
+    # A metric without any value is no headline.
+    ordered = sorted(
+        metrics.values(), key=lambda metric: all(r.metrics[metric.name] is None for r in readings)
+    )
+    return Imported("perf-stat", tuple(ordered), (Series("command", readings),), lacks)
+
+
+def _value(text: str, where: str) -> float:
+    try:
+        # Some locales write a decimal comma.
+        return float(text.replace(",", "."))
+    except ValueError:
+        raise WrongFileError(f"the value of {where} is no number: {text[:40]!r}") from None
+
+
+def lmbench(text: str) -> Imported:
+    """Read the lines `NAME: VALUE UNIT` that lmbench's programs print; its tables of sizes are left out."""
+    found: list[tuple[str, str, float]] = []
+    left = 0
+    for line in text.splitlines():
+        match = _LMBENCH.match(line)
+        if match is None:
+            left += bool(re.match(r"^[0-9.]+ [0-9.]+$", line))
+        elif match["unit"] in _TIMES:
+            found.append((match["name"], "time_ns", _TIMES[match["unit"]] * float(match["value"])))
+        elif match["unit"] in _RATES:
+            found.append((match["name"], "bytes_per_s", _RATES[match["unit"]] * float(match["value"])))
+    if not found:
+        raise WrongFileError("it has no line like 'Simple syscall: 0.1 microseconds'")
+    metrics = (
+        Metric("time_ns", "ns", "less", "Time, as lmbench gives it."),
+        Metric("bytes_per_s", "B/s", "more", "Bytes a second, as lmbench gives it."),
+    )
+    used = tuple(each for each in metrics if any(each.name == name for _, name, _ in found))
+    names = distinct(name for name, _, _ in found)
+    series = tuple(
+        Series(name, [Reading({each.name: value if each.name == metric else None for each in used})])
+        for name, (_, metric, value) in zip(names, found, strict=True)
+    )
+    notes = (f"{left} lines of lmbench's tables are left out",) if left else ()
+    return Imported("lmbench", used, series, (NO_BLOCKS, NO_ENVIRONMENT, ONLY_MEANS), notes=notes)
+
+
+def is_lmbench(line: str) -> bool:
+    """Say whether a line is one of lmbench's results."""
+    match = _LMBENCH.match(line)
+    return match is not None and match["unit"] in {**_TIMES, **_RATES}
