@@ -128,7 +128,8 @@ def test_the_largest_resident_set_is_the_programs_own(bench: CommandLine) -> Non
     assert done.code == 0, done.err
     said = int((bench.folder / "own.txt").read_text().split()[1]) * 1024
     for seen in samples(bench.folder, "own.json")[own]["max_rss_bytes"]:
-        assert said - 128 * 1024 <= seen <= said + 512 * 1024
+        # The kernel sums its counts of each CPU up exactly for /proc, and only roughly for wait4.
+        assert abs(seen - said) <= 512 * 1024
 
 
 def test_a_scan_measures_every_combination_of_what_a_command_holds(bench: CommandLine) -> None:
