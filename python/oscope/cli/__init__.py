@@ -53,6 +53,11 @@ COMMANDS = {
     "calibrate": ("calibrate:calibrate", "Tell how often verdicts are wrong on this machine."),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
+    "assignment": (
+        "assignment:assignment",
+        "Repeat an original document: its tables, figures and questions.",
+    ),
+    "sources": ("sources:sources", "List the original documents, and what repeats each of their steps."),
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
     "doctor": ("doctor:examine", "Tell what this machine can measure, and what would mend the rest."),
     "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),
