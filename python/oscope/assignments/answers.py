@@ -81,10 +81,15 @@ def _section(document: Document, step: Step, results: Analysed, answered: _Answe
     missing = own.missing or (_not_measured(document, step) if step.measured and empty else "")
     return replace(
         own,
-        title=f"{step.where}: {step.title}",
+        title=title(step),
         text=[*own.text, *_notes(step)],
         missing=missing,
     )
+
+
+def title(step: Step) -> str:
+    """Return the heading of a step; a heading has no code."""
+    return f"{step.where}: {step.title}".replace("`", "")
 
 
 def _joined(own: Section, found: Sequence[Section]) -> Section:

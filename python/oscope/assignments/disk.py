@@ -67,18 +67,18 @@ def _xor(size: int, reps: int) -> Design:
 _WRITE = Design({"block_size": (BASIC_BLOCK,), "sync": ("none",), "size": (BASIC_SIZE,)}, reps=10, blocks=5)
 
 EXPERIMENTS = (
-    replace(disk.READ, full=_reading(GIBIBYTE, 15.0, 5), quick=_reading(32 * MEBIBYTE, 0.1, 3)),
+    replace(disk.READ, full=_reading(GIBIBYTE, 15.0, 5), quick=_reading(32 * MEBIBYTE, 0.1, 5)),
     replace(
         disk.PEERS,
         full=_beside_dd(GIBIBYTE, 1 << 23, 5),
-        quick=_beside_dd(16 * MEBIBYTE, 1 << 16, 3),
+        quick=_beside_dd(16 * MEBIBYTE, 1 << 16, 5),
     ),
     replace(
         syscalls.THROUGHPUT,
         full=Design({"call": CALLS, "duration": (10.0,)}, reps=5, blocks=5),
         quick=Design({"call": CALLS, "duration": (0.2,)}, reps=5, blocks=5),
     ),
-    replace(disk.XOR, full=_xor(GIBIBYTE, 5), quick=_xor(8 * MEBIBYTE, 3)),
+    replace(disk.XOR, full=_xor(GIBIBYTE, 5), quick=_xor(8 * MEBIBYTE, 5)),
     replace(disk.WRITE, full=_WRITE, quick=_WRITE),
     disk.DROP_CACHES,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from oscope.assignments.disk import BASIC_BLOCK, BASIC_SIZE, CALLS
 from oscope.assignments.tables import Heads, Line, Source, Unit, gaps, sizes, table
@@ -23,6 +23,8 @@ MEBIBYTE = 1 << 20
 RATE, RATE_UNIT = "throughput", Unit("MiB/s")
 RATE_HEAD = "Performance [MiB/s]"
 MOVED = ("time_s", RATE)
+MOST_NAMED = 4
+"""Block sizes named one by one."""
 GOOD_S = (5.0, 15.0)
 """What `oscope disk size` takes for a reasonable time."""
 
@@ -42,6 +44,15 @@ def _source(results: Analysed, cache: str, block: int) -> Source:
     levels = {} if experiment is None else _large(experiment)
     found = _reads(cache, block)
     return Source(found.experiment, found.metric, {**found.levels, **levels})
+
+
+def _file(results: Analysed) -> str:
+    """Say how large the file is, and that a pass may end within it."""
+    experiment = results.get("disk.read")
+    found = {} if experiment is None else _large(experiment)
+    if not found:
+        return ""
+    return f"A file of {format_bytes(int(found['size']))}; a pass ends after `longest` at the latest."
 
 
 def _curves(results: Analysed, *caches: str) -> Curves:
@@ -97,7 +108,7 @@ def run2(results: Analysed) -> Section:
         "Computed from the rates of Part 3, in powers of two. `oscope disk size FILE --block-size 128` "
         "doubles a real file until reading it takes 5 to 15 s."
     )
-    own = Table("Files read in a reasonable time", columns, rows, frozenset({2}), note)
+    shown = Table("Files read in a reasonable time", columns, rows, frozenset({2}), note)
     found = _source(results, "cold", disk.POWERS[0]).summary(results)
     answer = (
         ""
@@ -108,7 +119,7 @@ def run2(results: Analysed) -> Section:
             "in the page cache; the original report chose 2.00 GB."
         )
     )
-    return Section("", answer, tables=[own])
+    return Section("", answer, tables=[shown])
 
 
 def _whole(mebibytes: float) -> int:
@@ -129,15 +140,19 @@ def _sweep(results: Analysed, title: str, groups: Sequence[tuple[str, str, Mappi
     heads = Heads(
         ["Block size"], [f"{name} [MiB/s]" for name, *_ in groups], [(name, RATE_UNIT) for name, *_ in groups]
     )
-    shown = table(results, title, heads, lines, sizes(results, "disk.read"))
+    shown = table(results, title, heads, lines, f"{_file(results)} {sizes(results, 'disk.read')}".strip())
     sources = [source for line in lines for source in line.sources]
     return Section("", _ends(results, groups), tables=[shown], missing=gaps(results, sources))
 
 
 def _ends(results: Analysed, groups: Sequence[tuple[str, str, Mapping[int, float]]]) -> str:
+    return _spans((name, _curves(results, cache).get(cache, ()), cited) for name, cache, cited in groups)
+
+
+def _spans(curves: Iterable[tuple[str, Sequence[At], Mapping[int, float]]]) -> str:
+    """Give the rates at both ends of each curve, and their ratio beside the document's."""
     told = []
-    for name, cache, cited in groups:
-        found = _curves(results, cache).get(cache, ())
+    for name, found, cited in curves:
         if not found:
             continue
         ends = " and ".join(
@@ -198,6 +213,14 @@ def _peer(tool: str, size: int) -> Source:
     return Source("disk.peers", RATE, {"block_size": size, "cache": "cold", "tool": tool})
 
 
+def _peers(results: Analysed) -> Curves:
+    experiment = results.get("disk.peers")
+    if experiment is None:
+        return {}
+    found = {tool: curve(results, experiment, RATE, tool=tool, cache="cold") for tool in ("dd", "oscope")}
+    return {tool: points for tool, points in found.items() if points}
+
+
 def dd(results: Analysed) -> Section:
     """Part 3: the sweep by dd, beside the own reads of the same run."""
     lines = [
@@ -215,9 +238,11 @@ def dd(results: Analysed) -> Section:
     )
     sources = [source for line in lines for source in line.sources]
     note = sizes(results, "disk.peers")
+    curves = _peers(results)
+    cited = {"dd": reference.DD, "oscope": reference.COLD}
     return Section(
         "",
-        "",
+        _spans((tool, found, cited[tool]) for tool, found in curves.items()),
         tables=[table(results, "Performance of dd, no caching", heads, lines, note)],
         missing=gaps(results, sources),
     )
@@ -225,14 +250,7 @@ def dd(results: Analysed) -> Section:
 
 def dd_graph(results: Analysed) -> Section | None:
     """Part 3: the graph of dd."""
-    experiment = results.get("disk.peers")
-    if experiment is None:
-        return None
-    curves = {
-        tool: found
-        for tool in ("dd", "oscope")
-        if (found := curve(results, experiment, RATE, tool=tool, cache="cold"))
-    }
+    curves = _peers(results)
     title = "Performance of dd by block size"
     return Section("", "", figures=[over_sizes(title, curves, "MiB/s")]) if curves else None
 
@@ -332,7 +350,10 @@ def best_block(results: Analysed) -> Section | None:
         if len(found) < 2:
             continue
         first, alike = best(found, experiment, "time_s")
-        others = f"; no difference was found to {listed([each.name for each in alike])}" if alike else ""
+        names = listed([each.name for each in alike])
+        if len(alike) > MOST_NAMED:
+            names = f"{len(alike)} of the other {len(found) - 1} block sizes"
+        others = f"; no difference was found to {names}" if alike else ""
         told.append(
             f"{cache.capitalize()}, blocks of {first.name} took the least time, "
             f"{median(first.summary, 's')}{others}."

@@ -145,7 +145,7 @@ def figure_2(results: Analysed) -> Section:
 
 
 def figure_3(results: Analysed) -> Section:
-    """Draw Figure 3, file-backed mappings: resident memory and blocks, of the initialisation and of the function."""
+    """Draw Figure 3, file-backed mappings: resident memory and blocks of both parts of the program."""
     short = {"seq": "seq", "random": "rand"}
     sides = [
         Side(

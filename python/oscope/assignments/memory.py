@@ -261,15 +261,15 @@ DOCUMENT = Document(
     title="CS380L: Advanced Operating Systems, Lab #2, Spring 2019",
     about=(
         "A student report for the graduate operating-systems course CS380L (utexas.edu). It uses strace, "
-        "lsof and tcpdump, then measures how memory accesses behave by pattern and by mapping, with a process "
-        "that competes for memory, and with a changed page-replacement policy."
+        "lsof and tcpdump, then measures how memory accesses behave by pattern and by mapping, with a "
+        "process that competes for memory, and with a changed page-replacement policy."
     ),
     machine="a virtual machine with Linux 4.19.6, 2 GB of memory and 4 virtual CPUs; 5 runs each",
     steps=STEPS,
     experiments=EXPERIMENTS,
     inspections=(tools.SESSION, tools.EXPLAIN, tools.DEVICES, tools.INTERFACES, tools.DHCP),
     quick_sizes=(
-        "--quick walks 4096 to 8192 sets in 64 to 256 MiB, waits 1 s for the competitor, and takes three boots "
-        "of the guest. The full profile has the document's 1 048 576 sets in 1 GiB."
+        "--quick walks 4096 to 8192 sets in 64 to 256 MiB, waits 1 s for the competitor, and takes three "
+        "boots of the guest. The full profile has the document's 1 048 576 sets in 1 GiB."
     ),
 )

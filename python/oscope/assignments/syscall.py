@@ -7,10 +7,12 @@ from dataclasses import replace
 from oscope.assignments.model import Answer, Document, Step
 from oscope.labs import kernel, syscalls
 from oscope.model.experiment import Design
+from oscope.model.factors import Level
 
-_FORK = {"how": ("fork",), "resident": (0,), "pages": ("4K",)}
-_CALL = {"call": ("getppid",), "style": ("loop", "single")}
-_PRECIOUS = {"call": ("my_precious_logged", "my_precious"), "style": ("single",)}
+_Factors = dict[str, tuple[Level, ...]]
+_FORK: _Factors = {"how": ("fork",), "resident": (0,), "pages": ("4K",)}
+_CALL: _Factors = {"call": ("getppid",), "style": ("loop", "single")}
+_PRECIOUS: _Factors = {"call": ("my_precious_logged", "my_precious"), "style": ("single",)}
 BUILD = "`oscope kernel build --patch my_precious --patch reclaim-policy`"
 NO_KERNEL = (
     f"my_precious needs a guest under a kernel with that call. {BUILD} builds one in minutes; then "

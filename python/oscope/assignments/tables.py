@@ -161,7 +161,7 @@ def statistics(summary: Summary, scale: Scale) -> list[str]:
 
 def own_scale(scale: Scale, summary: Summary) -> Scale:
     """Return the decimals that the spread of these samples allows."""
-    # Few processes give a wide interval: a mean and its deviation have two digits of the deviation all the same.
+    # Few processes give a wide interval; a mean and its deviation keep two digits of the deviation.
     spreads = [each for each in (doubt(summary), summary.std) if each]
     return scale.row(summary.median or summary.mean, min(spreads, default=None))
 
@@ -245,6 +245,8 @@ def _single(values: Floats, index: int, scale: Scale) -> str:
     if index >= len(values):
         return MISSING
     value = float(values[index]) / scale.factor
+    if value.is_integer():
+        return format_count(value)
     digits = 4 - (math.floor(math.log10(abs(value))) if value else 0)
     return Scale(scale.unit, 1.0, min(max(digits, 0), 4)).text(value)
 

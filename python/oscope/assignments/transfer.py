@@ -15,8 +15,8 @@ ADDRESS = "127.0.0.1:7025"
 BUILD = "`oscope kernel build --patch my_precious --patch reclaim-policy`"
 NO_DEVICES = (
     "The devices need a guest under a kernel that is built first: `oscope kernel build` builds it in "
-    "minutes; then `oscope assignment transfer` measures them in that guest. What goes through user space on this "
-    "machine stands in the tables without them."
+    "minutes; then `oscope assignment transfer` measures them in that guest. What goes through user space "
+    "on this machine stands in the tables without them."
 )
 
 
@@ -203,8 +203,8 @@ DOCUMENT = Document(
     title="OS Project 2 (ntu.edu.tw)",
     about=(
         "A student project report, partly in Chinese. A master device and a slave device in the kernel hold "
-        "a TCP connection; two user programs send files through them, by read and write (it says fcntl) or by "
-        "mmap. It compares the two for small and for large files."
+        "a TCP connection; two user programs send files through them, by read and write (it says fcntl) or "
+        "by mmap. It compares the two for small and for large files."
     ),
     machine="Linux 4.15, an i5-3210M at 2.50 GHz and 8 GB of memory, both sides on one machine",
     steps=STEPS,

@@ -12,6 +12,7 @@ from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import parse_amount
 from oscope.cli.targets import Output, default_output, output_file, output_folder
 from oscope.model.errors import UsageError
+from oscope.model.factors import Profile
 from oscope.planning.plan import MOST_SEED, make_plan
 from oscope.probe import catalogue
 from oscope.targets.guest.spec import Where, place
@@ -81,7 +82,7 @@ def assignment(
         from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
 
         return assignment_pages.from_store(chosen, stored, call.store, target, figures)
-    profile = "quick" if quick else "full"
+    profile: Profile = "quick" if quick else "full"
     placed = place(chosen.experiments, (), Where(), profile)
     plan = make_plan(
         placed.experiments,

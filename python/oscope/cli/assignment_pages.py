@@ -14,15 +14,18 @@ from oscope.cli.progress import display
 from oscope.cli.targets import Output
 from oscope.figures.analysed import Analysed
 from oscope.labs import inspection
+from oscope.model.document import Section
 from oscope.model.errors import OscopeError, UsageError
-from oscope.report import encode, terminal
-from oscope.report.build import answers
+from oscope.report import terminal
+from oscope.report.build import build
+from oscope.report.page import render
 from oscope.runner.execution import execute
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from oscope.assignments.model import Document
-    from oscope.model.document import Section
     from oscope.model.experiment import Lab
     from oscope.model.samples import Results
     from oscope.planning.plan import Plan
@@ -91,7 +94,8 @@ def _write(document: Document, results: Results, target: Output, figures: Path |
     out = terminal.console(to_standard_error=target.path is None)
     files = {} if figures is None else _save(results, lab, figures, out)
     if target.path is not None and target.path.suffix.lower() == ".html":
-        target.write(encode(results, [lab]))
+        report = replace(build(results, [lab]), title=sources.heading(document))
+        target.write(render(report).encode())
     else:
         page = markdown.Page(sources.heading(document), _lead(document, results), lab.sections(results))
         folder = None if target.path is None else target.path.parent
@@ -106,14 +110,20 @@ def _drawn(document: Document, results: Analysed) -> Lab:
     return replace(lab, sections=lambda _: found)
 
 
-def _save(results: Analysed, lab: Lab, folder: Path, out: terminal.Console) -> Mapping[int, Path]:
+def _save(results: Analysed, lab: Lab, folder: Path, out: Console) -> Mapping[int, Path]:
     """Write the figures of the steps, and return the PNG of each by the figure's identity."""
-    drawn: list[Section] = [section for part in answers(results, [lab]) for section in part.sections]
-    if not any(section.figures for section in drawn):
+    # A section gives its first figure alone: each figure gets one of its own.
+    apart = [
+        Section(section.title, "", figures=[figure])
+        for section in lab.sections(results)
+        for figure in section.figures
+    ]
+    if not apart:
         terminal.print_prose("The document has no figure that this run has data for.", out)
         return {}
     from oscope.report.figures import named_figures, save  # noqa: PLC0415 - matplotlib, half a second
 
+    lab = replace(lab, sections=lambda _: apart)
     files = save(results, folder, [lab], choice="headline")
     terminal.print_written(f"{len(files)} files of figures in {folder}", out)
     named = named_figures(results, [lab], "headline")
