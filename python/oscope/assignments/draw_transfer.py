@@ -16,11 +16,11 @@ from oscope.assignments.tables import (
     sizes,
     table,
 )
-from oscope.assignments.transfer import NO_DEVICES
+from oscope.assignments.transfer import NO_DEVICES, NOT_QUICK
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs import transfer
-from oscope.labs.transfer import reference
+from oscope.labs.transfer import DEVICE_INPUTS, reference
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, format_count
@@ -49,7 +49,11 @@ def _source(way: str, name: str, side: str, method: str, levels: Mapping[str, Le
 def _missing(results: Analysed, source: Source) -> str:
     if source.summary(results) is not None:
         return ""
-    return NO_DEVICES if source.find(results) is None else source.reason(results)
+    if source.find(results) is not None:
+        return source.reason(results)
+    if source.experiment == DEVICE_INPUTS.name and results.get("transfer.device") is not None:
+        return f"{DEVICE_INPUTS.name}: {NOT_QUICK}. `oscope assignment transfer` measures it."
+    return NO_DEVICES
 
 
 def _one(method: str) -> Callable[[Analysed], Section]:

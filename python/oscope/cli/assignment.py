@@ -83,7 +83,9 @@ def assignment(
 
         return assignment_pages.from_store(chosen, stored, call.store, target, figures)
     profile: Profile = "quick" if quick else "full"
-    placed = place(chosen.experiments, (), Where(), profile)
+    asked = [each for each in chosen.experiments if not quick or each.quick is not None]
+    left_out = [f"{each.name}: {each.quick_share}" for each in chosen.experiments if each not in asked]
+    placed = place(asked, (), Where(), profile)
     plan = make_plan(
         placed.experiments,
         catalogue.load(),
@@ -96,4 +98,4 @@ def assignment(
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
 
-    return assignment_pages.measure(chosen, plan, call.store, placed.left_out, target, figures)
+    return assignment_pages.measure(chosen, plan, call.store, (*left_out, *placed.left_out), target, figures)
