@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 
 import numpy as np
@@ -52,7 +51,14 @@ def rows(page: str, title: str) -> list[list[str]]:
     """Return the cells of the table with this title, the heading first."""
     part = page.partition(f"**{title}**")[2].strip().partition("\n\n")[0]
     lines = [line for line in part.splitlines() if not line.startswith("| --- ")]
-    return [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines]
+    return [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+
+
+def exported(elsewhere: CommandLine, run: str, experiment: str) -> list[dict[str, str]]:
+    """Return the samples of an experiment, as `oscope export` writes them."""
+    written = elsewhere("export", run, "--format", "csv")
+    assert written.code == 0, written.err
+    return [each for each in csv.DictReader(io.StringIO(written.out)) if each["experiment"] == experiment]
 
 
 def test_table_one_is_measured_here_and_its_numbers_are_those_of_the_export(
@@ -63,11 +69,7 @@ def test_table_one_is_measured_here_and_its_numbers_are_those_of_the_export(
     assert run is not None
     page = (elsewhere.folder / "syscall.md").read_text(encoding="utf-8")
     heading, *table = rows(page, "Table 1: the output of iterations")
-    exported = elsewhere("export", run[1], "--format", "csv")
-    assert exported.code == 0
-    samples = [
-        each for each in csv.DictReader(io.StringIO(exported.out)) if each["experiment"] == "process.create"
-    ]
+    samples = exported(elsewhere, run[1], "process.create")
     place = next(index for index, name in enumerate(heading) if name.startswith("fork_parent, this machine"))
     unit = "cycles" if "[cycles]" in heading[place] else "ns"
     values = np.array([float(each[f"parent_{unit}"]) for each in samples])
@@ -118,15 +120,17 @@ def test_a_stored_run_is_written_again_without_measuring(elsewhere: CommandLine,
     short = [row for row in table if "not measured" in row[2]]
     assert all("the run ended before this point" in row[2] for row in short)
     measured = [row for row in table if "not measured" not in row[2]]
-    records = json.loads(elsewhere("export", "last", "--format", "json").out)
-    points = next(each for each in records if each["experiment"] == "disk.read")["points"]
+    samples = exported(elsewhere, "last", "disk.read")
     for row in measured:
-        [point] = [
-            each
-            for each in points
-            if each["factors"]["cache"] == "cold" and _bytes(row[0]) == each["factors"]["block_size"]
+        rates = [
+            float(each["throughput"])
+            for each in samples
+            if each["cache"] == "cold"
+            and float(each["size"]) == 32 << 20
+            and float(each["block_size"]) == _bytes(row[0])
+            and each["throughput"]
         ]
-        rates = [each["metrics"]["throughput"] for each in point["samples"] if each.get("metrics")]
+        assert int(row[2]) == len(rates)
         deviation = float(np.std(rates, ddof=1)) if len(rates) > 1 else 1.0
         assert float(row[3].replace(GROUP, "")) == pytest.approx(np.mean(rates), abs=0.1 * deviation)
 

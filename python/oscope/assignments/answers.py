@@ -73,7 +73,9 @@ def _section(document: Document, step: Step, results: Analysed, answered: _Answe
     draw = DRAWN[document.key].get(step.key)
     own = (draw(results) if draw is not None else None) or Section("", "")
     found = [each for answer in step.answers if (each := answered.section(answer)) is not None]
-    if draw is None or step.kind == "question":
+    if step.brief:
+        own = replace(own, answer=" ".join(each.answer for each in found))
+    elif draw is None or step.kind == "question":
         own = _joined(own, found)
     elif not own.answer:
         own = replace(own, answer=" ".join(answered.once(each) for each in found))

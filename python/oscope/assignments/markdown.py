@@ -74,4 +74,5 @@ def _row(cells: Sequence[str]) -> str:
 
 def _cell(text: str) -> str:
     """Return a cell on one line; a pipe would end it, in code too."""
-    return re.sub(r"\s+", " ", text).strip().replace("|", "\\|")
+    # Not \s, which would take the space between groups of three digits as well.
+    return re.sub(r"[ \t\r\n]+", " ", text).strip().replace("|", "\\|")

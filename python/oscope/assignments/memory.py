@@ -214,6 +214,8 @@ STEPS = (
         commands=("explain -- /bin/true",),
         measured=("tools.explain",),
         answers=(_TOOLS["explain"],),
+        brief=True,
+        note="The trace itself stands in section 2.1.",
     ),
     Step(
         "compete",

@@ -36,6 +36,8 @@ class Step:
     """Experiments and inspections that its figures come from."""
     answers: tuple[Answer, ...] = ()
     """Sections of the report that answer it. Those of a question are its answer in the assignment, too."""
+    brief: bool = False
+    """Whether the assignment takes only the sentence of these sections: an earlier step has their tables."""
     note: str = ""
     """What is different here, in a sentence."""
     fix: str = ""
