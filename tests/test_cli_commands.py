@@ -28,6 +28,8 @@ COMMANDS = (
     "explain-variation",
     "report",
     "export",
+    "assignment",
+    "sources",
     "doctor",
 )
 OPTIONS = {

@@ -14,6 +14,7 @@ from oscope.probe import catalogue
 
 LINES = {
     "ab": "ab missing missing syscall.cost",
+    "assignment": "assignment disk",
     "calibrate": "calibrate",
     "compare": "compare a b",
     "disk fast": "disk fast file",

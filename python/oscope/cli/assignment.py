@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -85,12 +86,13 @@ def assignment(
     profile: Profile = "quick" if quick else "full"
     asked = [each for each in chosen.experiments if not quick or each.quick is not None]
     left_out = [f"{each.name}: {each.quick_share}" for each in chosen.experiments if each not in asked]
+    amount = parse_amount(None, None, budget)
     placed = place(asked, (), Where(), profile)
     plan = make_plan(
         placed.experiments,
         catalogue.load(),
         profile=profile,
-        amount=parse_amount(None, None, budget),
+        amount=amount,
         seed=seed,
         guests=placed.guests,
         inspections=chosen.inspections,
@@ -98,4 +100,5 @@ def assignment(
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
 
+    plan = replace(plan, again=True)
     return assignment_pages.measure(chosen, plan, call.store, (*left_out, *placed.left_out), target, figures)
