@@ -14,12 +14,14 @@ import synthetic_assignment
 from oscope import assignments
 from oscope.assignments import markdown
 from oscope.assignments.answers import DRAWN, as_lab, sections, title
+from oscope.assignments.draw_transfer import AVERAGES, WITHOUT_FIRST
 from oscope.assignments.memory import NO_KERNEL as NO_POLICY
 from oscope.assignments.model import Document
 from oscope.assignments.syscall import NO_KERNEL
 from oscope.assignments.transfer import NO_DEVICES
 from oscope.figures.analysed import Analysed
 from oscope.labs.disk import POWERS, XOR_POWERS
+from oscope.labs.transfer.reference import RECEIVER, SENDER
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import GROUP, MISSING
 from oscope.model.samples import Results
@@ -313,6 +315,28 @@ def test_the_lists_of_the_transfer_report_are_there_with_its_averages(
     assert column(one, "File size") == [
         f"{size} bytes" for size in (4, 107, 167, 207, 255, 383, 351, 507, 457, 577, f"1{GROUP}502{GROUP}860")
     ]
+
+
+def test_the_originals_averages_are_those_of_its_lists_with_the_first_left_out_where_it_is_said() -> None:
+    for (side, method, content), average in AVERAGES.items():
+        listed = (SENDER if side == "master" else RECEIVER)[method, content]
+        kept = listed[1:] if (side, method, content) in WITHOUT_FIRST else listed
+        assert np.mean(kept) == pytest.approx(average, rel=1e-5), (side, method, content)
+
+
+def test_zeros_and_random_bytes_are_compared_by_the_ratio_of_the_slaves_times(
+    measured: dict[str, Analysed], whole: dict[str, dict[str, Section]]
+) -> None:
+    experiment = measured["transfer"].get("transfer.inputs")
+    assert experiment is not None
+    section = whole["transfer"]["content"]
+    [table] = section.tables
+    for row, method in zip(table.rows, ("readwrite", "mmap"), strict=True):
+        zeros, random = (experiment.point(sender=method, content=content) for content in ("zeros", "random"))
+        assert zeros is not None
+        assert random is not None
+        medians = [np.median(point.metrics["receiver_time_ns"]) for point in (zeros, random)]
+        assert float(row[2].partition(" ")[0]) == pytest.approx(medians[0] / medians[1], rel=0.05)
 
 
 def test_without_devices_user_space_stands_alone_and_the_reason_is_said() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from oscope.assignments.memory import NO_KERNEL, POLICIES, PREPARED
 from oscope.assignments.memory_policy import POLICY
-from oscope.assignments.tables import Source, gaps, own_scale, sizes
+from oscope.assignments.tables import Source, gaps, guest, own_scale, sizes
 from oscope.figures.analysed import Analysed
 from oscope.labs.memory import MAPPINGS, PATTERNS, reference
 from oscope.labs.memory.reference import Known
@@ -226,7 +226,8 @@ def figure_6(results: Analysed) -> Section:
             )
             for policy in POLICIES
         ]
-        note = f"{sizes(results, 'kernel.reclaim-wall')} {ORIGINAL}"
+        where = guest(results, "kernel.reclaim-wall")
+        note = f"{where} {sizes(results, 'kernel.reclaim-wall')} {ORIGINAL}"
         rows = _rows(sides, (*USED, *COUNTED))
         tables.append(_grid(results, f"Figure 6: {mapping} mapping", sides, rows, note))
     return Section("", "", tables=tables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from oscope.assignments.syscall import NO_KERNEL
-from oscope.assignments.tables import LISTED, Cited, Runs, Source, Unit, iterations, own_scale
+from oscope.assignments.tables import LISTED, Cited, Runs, Source, Unit, guest, iterations, own_scale
 from oscope.figures.analysed import Analysed
 from oscope.labs.syscalls import reference
 from oscope.labs.syscalls.reference import Column
@@ -54,16 +54,7 @@ def _missing(results: Analysed, runs: Sequence[Runs]) -> str:
 
 
 def _where(results: Analysed) -> str:
-    experiment = results.get("kernel.precious-wall")
-    guest = {} if experiment is None else experiment.environment.get("guest") or {}
-    if not guest:
-        return "This machine: under its own kernel."
-    kernel = (guest.get("kernel") or {}).get("name", "unknown")
-    accelerator = guest.get("accelerator")
-    told = f"Guest: under the kernel {kernel} ({accelerator}). This machine: under its own kernel."
-    if accelerator == "tcg":
-        told += " tcg emulates the processor: its times are the emulation's, not a machine's."
-    return told
+    return f"{guest(results, 'kernel.precious-wall')} This machine: under its own kernel.".strip()
 
 
 def program(results: Analysed) -> Section:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from oscope.assignments.tables import (
     Cited,
@@ -11,6 +12,7 @@ from oscope.assignments.tables import (
     Runs,
     Source,
     Unit,
+    guest,
     iterations,
     own_scale,
     sizes,
@@ -23,7 +25,8 @@ from oscope.labs import transfer
 from oscope.labs.transfer import DEVICE_INPUTS, reference
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_count
+from oscope.model.formatting import MISSING, bounded_text, format_count
+from oscope.statistics import compare_within
 
 MILLISECONDS = Unit("ms", 1e6, "ns")
 DEVICES, USER_SPACE = "devices", "user space"
@@ -34,7 +37,20 @@ TIMES = {
 }
 """The metric of each side's time, by the way in which the files go."""
 RESULTS = {"fcntl": "File I/O", "mmap": "Memory-mapped I/O"}
+PRINTED = {5: 2275, 10: 3018}
+"""Bytes that the document prints for five and for ten files."""
 PATHS = "Devices: through the kernel modules in a guest. User space: by oscope-probe on this machine."
+
+
+def _paths(results: Analysed) -> str:
+    return f"{PATHS} {guest(results, 'transfer.device')}".strip()
+
+
+def _left_out(side: str, method: str, content: str) -> str:
+    """Say that the document's average is without its first run, where it is."""
+    if (side, method, content) not in WITHOUT_FIRST:
+        return ""
+    return " The original's average leaves out its first run, which waited for a person."
 
 
 def _source(way: str, name: str, side: str, method: str, levels: Mapping[str, Level]) -> Source:
@@ -75,7 +91,7 @@ def _one(method: str) -> Callable[[Analysed], Section]:
             ["Transmission time [ms]"],
             [("Time, devices", MILLISECONDS), ("Time, user space", MILLISECONDS)],
         )
-        note = f"Times of the slave (receiver). {PATHS} The original sent each file once."
+        note = f"Times of the slave (receiver). {_paths(results)} The original sent each file once."
         shown = table(results, f"{RESULTS[method]}: 1 file in one execution", heads, lines, note)
         return Section("", "", tables=[shown], missing=_missing(results, lines[0].sources[0]))
 
@@ -95,7 +111,11 @@ def _several(method: str, files: int) -> Callable[[Analysed], Section]:
             f"{RESULTS[method]}: {files} files in one execution",
             (cited, average),
             sources,
-            f"Times of the slave (receiver). {PATHS}",
+            (
+                f"Times of the slave (receiver). {_paths(results)} The original prints "
+                f"{format_count(PRINTED[files])} bytes; here {files} files have "
+                f"{format_count(sum(transfer.SMALL[:files]))}."
+            ),
         )
         return _section(results, shown, sources, average)
 
@@ -115,6 +135,10 @@ AVERAGES = {
 """Averages of the large inputs in ms, as printed."""
 
 
+WITHOUT_FIRST = frozenset({("master", "fcntl", "zeros"), ("master", "mmap", "random")})
+"""Those of which the document leaves out the first run."""
+
+
 def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section]:
     """Return what draws the five large inputs in one execution."""
 
@@ -129,9 +153,9 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
             (cited, average),
             sources,
             (
-                f"{PATHS} The original prints {format_count(reference.PRINTED_BYTES)} bytes for the five "
-                f"inputs; here they have {format_count(sum(transfer.SIZES))} bytes, and all are sent. "
-                f"{sizes(results, 'transfer.inputs')}"
+                f"{_paths(results)} The original prints {format_count(reference.PRINTED_BYTES)} bytes for the "
+                f"five inputs; here they have {format_count(sum(transfer.SIZES))} bytes, and all are sent. "
+                f"{sizes(results, 'transfer.inputs')}{_left_out(side, method, content)}"
             ),
         )
         return _section(results, shown, sources, average)
@@ -199,6 +223,35 @@ def integrity(results: Analysed) -> Section | None:
     return Section("", answer, tables=[shown])
 
 
+def content(results: Analysed) -> Section | None:
+    """Compare zeros with random bytes, paired by block."""
+    experiment = results.get("transfer.inputs")
+    if experiment is None:
+        return None
+    time = TIMES[USER_SPACE]["slave"]
+    rows, told = [], []
+    narrow = replace(experiment, metrics={time: experiment.metrics[time]})
+    for found in compare_within(narrow, "content", "random", "zeros").rows:
+        method = str(found.factors.get("sender"))
+        theirs = next(name for name, own in reference.METHODS.items() if own == method)
+        cited = AVERAGES["slave", theirs, "zeros"] / AVERAGES["slave", theirs, "random"]
+        ratio = bounded_text(found.ratio, *found.ci95)
+        rows.append([RESULTS[theirs], f"{cited:.2f}", ratio, found.different])
+        told.append(
+            f"{RESULTS[theirs]}: zeros take {ratio} times as long as random bytes (original: {cited:.2f})"
+        )
+    if not rows:
+        return None
+    columns = ["method", "original: zeros / random", "zeros / random (95 % interval)", "different"]
+    note = (
+        "The slave's time of the five large inputs, through user space; ours is paired by block, with p "
+        "corrected (Holm). The original's is the ratio of its averages."
+    )
+    return Section(
+        "", f"{'; '.join(told)}.", tables=[Table("Zeros and random bytes", columns, rows, note=note)]
+    )
+
+
 def _total(rows: list[list[str]]) -> str:
     return str(sum(int(row[3]) for row in rows)) if rows else MISSING
 
@@ -213,5 +266,6 @@ DRAWN: Mapping[str, Callable[[Analysed], Section | None]] = {
         for content in transfer.CONTENTS
     },
     "integrity": integrity,
+    "content": content,
 }
 """By the key of the step."""

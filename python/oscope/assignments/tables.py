@@ -183,6 +183,20 @@ def gaps(results: Analysed, sources: Iterable[Source]) -> str:
     return " ".join(told)
 
 
+def guest(results: Analysed, name: str) -> str:
+    """Say in which guest an experiment was measured, and whether its times are a machine's; else nothing."""
+    experiment = results.get(name)
+    found = {} if experiment is None else experiment.environment.get("guest") or {}
+    if not found:
+        return ""
+    kernel = (found.get("kernel") or {}).get("name", "unknown")
+    accelerator = found.get("accelerator")
+    told = f"Guest: under the kernel {kernel} ({accelerator})."
+    if accelerator == "tcg":
+        told += " tcg emulates the processor: its times are the emulation's, not a machine's."
+    return told
+
+
 def sizes(results: Analysed, *names: str) -> str:
     """Return the levels that all points of an experiment share, as a note: what was measured here."""
     told = []
