@@ -153,8 +153,8 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
             (cited, average),
             sources,
             (
-                f"{_paths(results)} The original prints {format_count(reference.PRINTED_BYTES)} bytes for the "
-                f"five inputs; here they have {format_count(sum(transfer.SIZES))} bytes, and all are sent. "
+                f"{_paths(results)} The original prints {format_count(reference.PRINTED_BYTES)} bytes for "
+                f"the five inputs; here they have {format_count(sum(transfer.SIZES))}, and all are sent. "
                 f"{sizes(results, 'transfer.inputs')}{_left_out(side, method, content)}"
             ),
         )
