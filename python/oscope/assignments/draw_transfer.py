@@ -31,6 +31,7 @@ from oscope.statistics import compare_within
 MILLISECONDS = Unit("ms", 1e6, "ns")
 DEVICES, USER_SPACE = "devices", "user space"
 WAYS = (DEVICES, USER_SPACE)
+BY = {DEVICES: "through the devices", USER_SPACE: "through user space"}
 TIMES = {
     DEVICES: {"slave": "time_ns", "master": "sender_time_ns"},
     USER_SPACE: {"slave": "receiver_time_ns", "master": "time_ns"},
@@ -93,9 +94,17 @@ def _one(method: str) -> Callable[[Analysed], Section]:
         )
         note = f"Times of the slave (receiver). {_paths(results)} The original sent each file once."
         shown = table(results, f"{RESULTS[method]}: 1 file in one execution", heads, lines, note)
-        return Section("", "", tables=[shown], missing=_missing(results, lines[0].sources[0]))
+        said = "; ".join(_brief(results, line) for line in (lines[0], lines[-1]))
+        answer = f"{said}." if any(line.sources[1].summary(results) for line in lines) else ""
+        return Section("", answer, tables=[shown], missing=_missing(results, lines[0].sources[0]))
 
     return draw
+
+
+def _brief(results: Analysed, line: Line) -> str:
+    """Give the averages of one file size, and the document's single figure."""
+    told = _averages(results, dict(zip(WAYS, line.sources, strict=True)))
+    return f"{line.names[0]}: {listed(told) or 'not measured'} (original: {line.cited[0]} ms, once)"
 
 
 def _several(method: str, files: int) -> Callable[[Analysed], Section]:
@@ -165,14 +174,19 @@ def _large(method: str, side: str, content: str) -> Callable[[Analysed], Section
 
 def _section(results: Analysed, table: Table, sources: Mapping[str, Source], average: float) -> Section:
     """Return the table, with the averages in a sentence."""
+    told = _averages(results, sources)
+    said = f"On average {listed(told)}; the original's average is {average:.5g} ms." if told else ""
+    return Section("", said, tables=[table], missing=_missing(results, sources[DEVICES]))
+
+
+def _averages(results: Analysed, sources: Mapping[str, Source]) -> list[str]:
     told = []
     for way, source in sources.items():
         summary = source.summary(results)
         if summary is not None:
             own = own_scale(MILLISECONDS.scale([summary]), summary)
-            told.append(f"{own.with_unit(summary.mean)} (std {own.text(summary.std)}) by {way}")
-    said = f"On average {listed(told)}; the original's average is {average:.5g} ms." if told else ""
-    return Section("", said, tables=[table], missing=_missing(results, sources[DEVICES]))
+            told.append(f"{own.with_unit(summary.mean)} (std {own.text(summary.std)}) {BY[way]}")
+    return told
 
 
 def _runs(
