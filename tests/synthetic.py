@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.statistics.compared import Answer, ComparedMetric
@@ -285,6 +286,11 @@ def skipped(factors: Mapping[str, Level]) -> PointSamples:
         skipped="no huge pages are free",
         remedy="echo 600 > /proc/sys/vm/nr_hugepages",
     )
+
+
+def said(section: Section) -> str:
+    """Return everything that a section says beside its tables: the headline, and the details under it."""
+    return " ".join([section.answer, *section.text])
 
 
 def survey() -> Results:

@@ -14,6 +14,7 @@ from oscope.labs.disk import POWERS, model
 from oscope.model.document import Section
 from oscope.model.formatting import MISSING
 from oscope.model.samples import PointSamples, Results
+from synthetic import said
 from synthetic_disk import changed, sections, with_first
 
 WHERE, ENGINES, DRIFT = "Where the time goes", "Ways of reading", "First and later cold reads"
@@ -38,25 +39,25 @@ def test_the_parts_are_those_put_in(survey: dict[str, Section]) -> None:
             assert copying == pytest.approx(100, rel=0.03)
             assert waiting == pytest.approx(wait, rel=0.03, abs=0.1)
     assert [round(float(row[7])) for row in warm.rows[1:]] == pytest.approx([20] * 5, abs=5)
-    answer = survey[WHERE].answer
+    answer = said(survey[WHERE])
     assert "Cold, the most goes into system calls with 50 % of the time at 128 B and waiting" in answer
     assert "Warm, the most goes into system calls with 58 % of the time at 128 B and copying" in answer
 
 
 def test_a_file_that_costs_more_than_the_call_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthetic_disk, "FILE_S", 900e-9)
-    answer = sections(*synthetic_disk.survey().experiments)[WHERE].answer
+    answer = said(sections(*synthetic_disk.survey().experiments)[WHERE])
     assert "Warm, the most goes into the file’s part of the calls with 77 % of the time at 128 B" in answer
 
 
 def test_the_prediction_holds_where_there_is_no_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "within 10 % at 128 B and 1 KiB." in sections(*synthetic_disk.survey().experiments)[WHERE].answer
+    assert "within 10 % at 128 B and 1 KiB." in said(sections(*synthetic_disk.survey().experiments)[WHERE])
     monkeypatch.setattr(synthetic_disk, "OTHER_S", 0.0)
-    answer = sections(*synthetic_disk.survey().experiments)[WHERE].answer
+    answer = said(sections(*synthetic_disk.survey().experiments)[WHERE])
     assert "Calls × c + copying make up 61" in answer
     assert "within 10 % at every block size." in answer
     monkeypatch.setattr(synthetic_disk, "OTHER_S", 3e-3)
-    answer = sections(*synthetic_disk.survey().experiments)[WHERE].answer
+    answer = said(sections(*synthetic_disk.survey().experiments)[WHERE])
     assert "within 10 % at no block size." in answer
 
 
@@ -79,7 +80,7 @@ def test_without_a_primitive_its_part_is_not_told_apart() -> None:
     )
     for column in (4, 5, 9, 10):
         assert {row[column] for row in section.tables[0].rows} == {MISSING}
-    assert "Calls × c" not in section.answer
+    assert "Calls × c" not in said(section)
     assert {trace["name"] for trace in section.figures[0].traces} == {
         "copying",
         "other work on the CPU",
@@ -134,11 +135,13 @@ def test_each_block_size_takes_the_nearest_window() -> None:
 
 
 def test_the_fastest_engine_is_named(survey: dict[str, Section]) -> None:
-    assert survey[ENGINES].answer.startswith("Cold, the fastest is uring by blocks of 8 KiB, at ")
+    assert survey[ENGINES].answer.startswith("Cold, uring is the fastest by blocks of 512 KiB: ")
+    assert "Cold, uring is the fastest by blocks of 8 KiB: " in survey[ENGINES].text[0]
     slow = changed(
         synthetic_disk.read(), lambda point: {"throughput": point.metrics["throughput"] / 9}, engine="uring"
     )
-    assert "uring" not in sections(slow)[ENGINES].answer
+    section = sections(slow)[ENGINES]
+    assert "uring" not in section.answer + section.text[0]
 
 
 def test_engines_are_compared_only_where_two_of_them_read(survey: dict[str, Section]) -> None:
@@ -162,27 +165,27 @@ def test_engines_are_compared_only_where_two_of_them_read(survey: dict[str, Sect
     ],
 )
 def test_first_reads_differ_as_the_data_say(first: float, told: str) -> None:
-    assert sections(synthetic_disk.read(first=first))[DRIFT].answer.startswith(told)
+    assert said(sections(synthetic_disk.read(first=first))[DRIFT]).startswith(told)
 
 
 def test_first_reads_in_one_block_or_none_give_no_verdict() -> None:
-    one = sections(synthetic_disk.read(first=0.5, blocks=1))[DRIFT].answer
+    one = said(sections(synthetic_disk.read(first=0.5, blocks=1))[DRIFT])
     assert "too little for a verdict" in one
     never = changed(
         synthetic_disk.read(), lambda point: {"earlier_reads": np.full(len(point), 3.0)}, cache="cold"
     )
-    assert "cannot be told: no block has both" in sections(never)[DRIFT].answer
+    assert "is not known: no block has both" in said(sections(never)[DRIFT])
 
 
 def test_the_layers_below_are_named_once(survey: dict[str, Section]) -> None:
-    below, cold, *_ = survey[DRIFT].text
+    _, below, cold, *_ = survey[DRIFT].text
     assert below.count("the hypervisor (kvm) may cache as well") == 1
     assert cold == "What made the reads cold: drop_caches=3, then cachestat found 0 of 16384 pages."
 
 
 def test_cold_reads_that_drift_over_the_run_are_told() -> None:
     read = synthetic_disk.read(blocks=12)
-    assert "no drift was found" in sections(read)[DRIFT].answer
+    assert "no drift was found" in said(sections(read)[DRIFT])
 
     def rising(point: PointSamples) -> dict[str, np.ndarray]:
         return {"throughput": point.metrics["throughput"] * (1 + 0.05 * point.block)}
@@ -192,7 +195,7 @@ def test_cold_reads_that_drift_over_the_run_are_told() -> None:
         dataclasses.replace(point, started_ns=np.arange(12) * 10**12 + index)
         for index, point in enumerate(drifting.points)
     )
-    answer = sections(dataclasses.replace(drifting, points=points))[DRIFT].answer
+    answer = said(sections(dataclasses.replace(drifting, points=points))[DRIFT])
     assert "Over the run cold reads drifted by +" in answer
 
 
@@ -200,7 +203,7 @@ def test_cold_reads_that_drift_over_the_run_are_told() -> None:
 
 
 def test_an_xor_that_is_the_same_everywhere_is_told(survey: dict[str, Section]) -> None:
-    assert survey[XOR].answer.startswith("The XOR is `00c0ffee` in every one of 60 passes.")
+    assert said(survey[XOR]).startswith("The XOR is `00c0ffee` in every one of 60 passes.")
     assert {row[5] for row in survey[XOR].tables[0].rows} == {"00c0ffee"}
 
 
@@ -208,8 +211,8 @@ def test_an_xor_that_differs_in_one_pass_is_shouted() -> None:
     xor = synthetic_disk.xor()
     words = np.array([synthetic_disk.WORD] * 4 + [1], dtype=float)
     section = sections(with_first(xor, metrics={**xor.points[0].metrics, "xor": words}))[XOR]
-    assert section.answer.startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
-    assert "16 MiB gave 00000001 and 00c0ffee" in section.answer
+    assert said(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
+    assert "16 MiB gave 00000001 and 00c0ffee" in said(section)
     assert section.tables[0].rows[0][5] == "DIFFERS: 00000001, 00c0ffee"
 
 
@@ -219,33 +222,33 @@ def test_an_xor_that_the_probe_itself_rejected_is_shouted() -> None:
     reason = "the XOR is 00000001, though that of the same file is 00c0ffee"
     metrics = {**xor.points[0].metrics, "xor": words}
     section = sections(with_first(xor, metrics=metrics, failed=((4, reason),)))[XOR]
-    assert section.answer.startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
-    assert reason in section.answer
+    assert said(section).startswith("ERROR: THE XOR IS NOT THE SAME IN EVERY PASS")
+    assert reason in said(section)
 
 
 def test_a_file_that_was_not_read_whole_is_shouted() -> None:
     xor = synthetic_disk.xor()
     short = {**xor.points[0].metrics, "bytes": xor.points[0].metrics["bytes"] - 1}
-    assert "ERROR" in sections(with_first(xor, metrics=short))[XOR].answer
+    assert "ERROR" in said(sections(with_first(xor, metrics=short))[XOR])
 
 
 def test_the_xor_of_other_bytes_may_be_another() -> None:
     xor = synthetic_disk.xor()
     factors = {**xor.points[0].factors, "size": 32 << 20}
     metrics = {**xor.points[0].metrics, "xor": np.full(5, 7.0), "bytes": np.full(5, float(32 << 20))}
-    answer = sections(with_first(xor, factors=factors, metrics=metrics))[XOR].answer
+    answer = said(sections(with_first(xor, factors=factors, metrics=metrics))[XOR])
     assert answer.startswith("In 60 passes over 2 sets of bytes, the XOR is the same for the same bytes.")
 
 
 def test_the_fastest_block_size_is_named_with_its_rivals(survey: dict[str, Section]) -> None:
-    assert "Cold, blocks of " in survey[XOR].answer
-    assert "cannot be told from them" in survey[XOR].answer
+    assert "Cold, blocks of " in said(survey[XOR])
+    assert "KiB cannot be distinguished" in said(survey[XOR])
     fast = changed(
         synthetic_disk.xor(), lambda point: {"time_s": point.metrics["time_s"] / 9}, block_size=32768
     )
-    answer = sections(fast)[XOR].answer
+    answer = said(sections(fast)[XOR])
     assert "Cold, blocks of 32 KiB are the fastest" in answer
-    assert "cannot be told" not in answer
+    assert "cannot be distinguished" not in answer
 
 
 # ---- drop_caches
@@ -254,9 +257,13 @@ def test_the_fastest_block_size_is_named_with_its_rivals(survey: dict[str, Secti
 def test_what_each_value_frees_is_told_and_held_against_the_documentation(
     survey: dict[str, Section],
 ) -> None:
-    answer = survey[DROPPED].answer
-    assert "Writing 1 freed 98 % of the page cache, 2 % of the dentries" in answer
-    assert "Writing 2 freed 1 % of the page cache, 90 % of the dentries" in answer
+    answer = said(survey[DROPPED])
+    assert "1 freed 98 % of the page cache and 2 freed 90 % of the dentries" in survey[DROPPED].answer
+    freed = {(row[0], row[1]): float(row[6].split()[0]) for row in survey[DROPPED].tables[0].rows}
+    assert freed["1", "page cache"] == pytest.approx(98, abs=0.5)
+    assert freed["1", "dentries"] == pytest.approx(2, abs=0.5)
+    assert freed["2", "page cache"] == pytest.approx(1, abs=0.5)
+    assert freed["2", "dentries"] == pytest.approx(90, abs=0.5)
     assert "By what 3 freed, that is what the kernel's documentation says" in answer
     assert len(survey[DROPPED].tables[0].rows) == 12
     bars = survey[DROPPED].figures[0].traces
@@ -266,23 +273,23 @@ def test_what_each_value_frees_is_told_and_held_against_the_documentation(
 
 def test_a_kernel_that_frees_otherwise_is_told() -> None:
     kept = {**synthetic_disk.KEPT, "1": (0.02, 0.1, 0.98, 0.99), "2": (0.99, 0.9, 0.15, 0.3)}
-    answer = sections(synthetic_disk.drop_caches(kept=kept))[DROPPED].answer
+    answer = said(sections(synthetic_disk.drop_caches(kept=kept))[DROPPED])
     assert "here 1 freed 100 % of the dentries that 3 did and 2 freed 1" in answer
 
 
 def test_what_is_in_use_does_not_change_the_verdict() -> None:
     used = {"1": (0.9, 1.0, 1.0, 1.0), "2": (1.0, 0.6, 0.6, 1.0), "3": (0.9, 0.6, 0.6, 1.0)}
-    answer = sections(synthetic_disk.drop_caches(kept=used))[DROPPED].answer
-    assert "Writing 1 freed 1" in answer
+    answer = said(sections(synthetic_disk.drop_caches(kept=used))[DROPPED])
+    assert "1 freed 10 % of the page cache" in answer
     assert "By what 3 freed, that is what the kernel's documentation says" in answer
 
 
 def test_without_3_nothing_is_held_against_the_documentation() -> None:
     two = {value: shares for value, shares in synthetic_disk.KEPT.items() if value != "3"}
-    answer = sections(synthetic_disk.drop_caches(kept=two))[DROPPED].answer
+    answer = said(sections(synthetic_disk.drop_caches(kept=two))[DROPPED])
     assert "is not judged" in answer
     nothing = {**synthetic_disk.KEPT, "3": (1.0, 0.1, 0.15, 0.3)}
-    assert "is not judged" in sections(synthetic_disk.drop_caches(kept=nothing))[DROPPED].answer
+    assert "is not judged" in said(sections(synthetic_disk.drop_caches(kept=nothing))[DROPPED])
 
 
 # ---- writing
@@ -296,11 +303,11 @@ def test_without_3_nothing_is_held_against_the_documentation() -> None:
     ],
 )
 def test_what_synchronising_costs_is_as_the_data_say(synced: float, told: str) -> None:
-    assert told in sections(synthetic_disk.write(synced=synced))[WRITING].answer
+    assert told in said(sections(synthetic_disk.write(synced=synced))[WRITING])
 
 
 def test_the_file_to_be_read_in_5_to_15_seconds_is_predicted(survey: dict[str, Section]) -> None:
-    assert "(predicted from the measured speed)" in survey[WRITING].answer
+    assert "(predicted from the measured speed)" in said(survey[WRITING])
     row = {row[0]: row for row in survey[WRITING].tables[1].rows}["4 MiB"]
     # 1 / 720 us a MiB for 5 s and for 15 s, in GiB; 16 GiB in between.
     assert float(row[3].split()[0]) == pytest.approx(5 / 720e-6 / 1024, rel=0.03)
@@ -311,6 +318,6 @@ def test_the_file_to_be_read_in_5_to_15_seconds_is_predicted(survey: dict[str, S
 def test_writing_and_reading_are_told_each_without_the_other() -> None:
     write, read = sections(synthetic_disk.write())[WRITING], sections(synthetic_disk.read())[WRITING]
     assert "disk.read was not run" in write.missing
-    assert "A file is written at up to" in write.answer
+    assert "A file is written at up to" in said(write)
     assert "disk.write was not run" in read.missing
-    assert read.answer.startswith("A file that is read cold in 5 to 15 s should have")
+    assert said(read).startswith("A file that is read cold in 5 to 15 s should have")

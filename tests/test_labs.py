@@ -23,6 +23,7 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.probe.catalogue import Catalogue, check_level, load
 from oscope.report.figures import draw
 from oscope.trace.factor import TRACER
+from synthetic import said
 
 SYSCALLS = labs.lab("syscalls")
 
@@ -197,7 +198,9 @@ def test_causes_that_cannot_be_told_apart_are_named_together() -> None:
     section = answers(Results((dataclasses.replace(cost, points=tuple(doubled)),)))[
         "What makes the times vary"
     ]
-    assert any("steal_ticks cannot be told from interrupts" in paragraph for paragraph in section.text)
+    assert any(
+        "steal_ticks cannot be distinguished from interrupts" in paragraph for paragraph in section.text
+    )
     tables = {table.title: table for table in section.tables}
     assert "interrupts (with steal_ticks)" in {row[2] for row in tables["Causes by point"].rows}
     named = {row[0] for row in tables["What the named covariates are"].rows}
@@ -242,7 +245,9 @@ def test_page_tables_cost_what_was_put_in(survey: dict[str, Section]) -> None:
     slopes = {(row[0], row[1]): row[6] for row in section.tables[0].rows}
     assert 880 < float(slopes["fork", "4K"].split()[0]) < 920
     assert 15 < float(slopes["fork", "huge"].split()[0]) < 25
-    assert "vfork, posix_spawn and thread no cost of resident memory was found" in section.answer
+    assert section.answer.startswith("fork with 4K pages slows down by ")
+    assert section.answer.endswith("for each MiB resident; vfork, posix_spawn and thread do not.")
+    assert "vfork, posix_spawn and thread no cost of resident memory was found" in said(section)
     assert "no huge pages are free" in section.missing
 
 
@@ -275,7 +280,7 @@ def test_throughput_stands_beside_the_documents_figures(survey: dict[str, Sectio
     assert cited == pytest.approx([1.03e6, 1.51e6, 1.19e6, 0.131e6], rel=0.01)
     assert section.tables[0].columns[6] == "bytes [MiB/s]"
     assert {"median [calls/s]", "original [calls/s]"} <= set(section.tables[0].columns)
-    assert "The original report's order was lseek, getpid, read, gethostid" in section.answer
+    assert "The original report's order was lseek, getpid, read, gethostid" in said(section)
 
 
 def _without_values(experiment: ExperimentResults, *metrics: str) -> ExperimentResults:
@@ -356,8 +361,8 @@ def test_few_samples_are_said_to_be_too_few(samples: int) -> None:
     for title in ("How the times are spread", "What makes the times vary", "Which value stands for the cost"):
         assert found[title].answer.startswith("Too few samples")
     guesses = {row[0]: row[1] for row in found["What makes the times vary"].tables[0].rows}
-    assert guesses["timer interrupts"] == "Cannot be told: no point has samples enough."
-    assert ("one block is too few to tell" in found["What page tables cost"].answer) == (samples == 1)
+    assert guesses["timer interrupts"] == "Not decided: no point has enough samples."
+    assert ("one block is too few to decide" in said(found["What page tables cost"])) == (samples == 1)
 
 
 def test_the_order_of_parent_and_child_is_counted_in_the_forks_themselves() -> None:
@@ -373,7 +378,7 @@ def test_the_order_of_parent_and_child_is_counted_in_the_forks_themselves() -> N
     section = answers(Results((dataclasses.replace(create, points=tuple(points)),)))[
         "A call and fork in cycles, beside the original report"
     ]
-    assert "before the child ran in 48 of 64 forks (10 of 10 in the original report)" in section.answer
+    assert "before the child ran in 48 of 64 forks (10 of 10 in the original report)" in said(section)
 
 
 def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
@@ -389,8 +394,31 @@ def test_calls_whose_rates_overlap_are_not_ranked_for_certain() -> None:
     section = answers(Results((dataclasses.replace(throughput, points=points),)))[
         "How many calls fit into a second"
     ]
-    assert "though the intervals of" in section.answer
-    assert "lseek and getpid" in section.answer
+    assert "though the intervals of" in said(section)
+    assert "lseek and getpid" in said(section)
+
+
+def test_entering_the_kernel_is_compared_with_getppid() -> None:
+    """A question that is nothing but data: rows, template, columns and figure come from the engine."""
+    cost, calls = synthetic.cost(), {"clock_gettime": "nr:1023", "getppid": "getppid", "read": "nr:24"}
+    points = tuple(
+        dataclasses.replace(point, factors={**point.factors, "call": calls[str(point.factors["call"])]})
+        for point in cost.points
+        if point.factors["style"] == "loop" and point.factors["call"] in calls
+    )
+    made = dataclasses.replace(cost, experiment="syscall.entry", points=points)
+    section = answers(Results((made,)))["Entering the kernel"]
+    assert re.fullmatch(r"nr:1023 costs .+; nr:24, the most expensive of 3, .+\.", section.answer)
+    rows = {row[0]: row for row in section.tables[0].rows}
+    medians = {str(p.factors["call"]): float(np.nanmedian(p.metrics["time_ns"])) for p in points}
+    for call, row in rows.items():
+        assert float(row[2]) == pytest.approx(medians[call], rel=0.01)
+        if call != "getppid":
+            assert float(row[4].split()[0]) == pytest.approx(medians[call] / medians["getppid"], rel=0.05)
+            assert row[5] == "yes"
+    assert list(rows["getppid"][4:]) == ["–", "–", "–"]
+    draw(section.figures[0])
+    assert labs.experiment("syscall.entry").workload == "syscall.cost"
 
 
 def test_the_type_of_a_factor_decides_how_its_levels_are_written() -> None:
@@ -401,10 +429,11 @@ def test_the_type_of_a_factor_decides_how_its_levels_are_written() -> None:
     assert level_text(0.5, "duration") == "500 ms"
 
 
-def test_a_call_alone_is_told_whichever_style_was_run() -> None:
+def test_a_call_alone_is_named_whichever_style_was_run() -> None:
     cost = synthetic.cost()
-    for style, opening in (("loop", "In a loop, read costs"), ("single", "Timed by itself, read costs")):
+    for style, ending in (("loop", " in a loop."), ("single", " timed by itself.")):
         point = cost.point(call="read", style=style)
         assert point is not None
         section = answers(Results((dataclasses.replace(cost, points=(point,)),)))["What a call costs"]
-        assert section.answer.startswith(opening)
+        assert section.answer.startswith("read costs ")
+        assert section.answer.endswith(ending)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oscope.labs.curve import not_different
+from oscope.labs.engine.words import not_different
 from oscope.statistics.compared import Answer
 from synthetic import compared
 
@@ -13,10 +13,10 @@ from synthetic import compared
     ("low", "high", "answer", "said"),
     [
         (0.99, 1.01, "no", "which is no difference"),
-        (0.8, 1.1, "cannot tell", "which cannot be told from 1"),
+        (0.8, 1.1, "cannot tell", "which cannot be distinguished from 1"),
         # Alone it would be one; corrected for all others it is not.
-        (0.41, 0.85, "cannot tell", "which cannot be told from 1 among so many comparisons"),
-        (1.1, 1.4, "cannot tell", "which cannot be told from 1 among so many comparisons"),
+        (0.41, 0.85, "cannot tell", "which cannot be distinguished from 1 among so many comparisons"),
+        (1.1, 1.4, "cannot tell", "which cannot be distinguished from 1 among so many comparisons"),
     ],
 )
 def test_an_interval_without_1_is_not_said_to_hold_it(

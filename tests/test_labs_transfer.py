@@ -11,6 +11,8 @@ import pytest
 
 import synthetic_transfer
 from oscope import labs
+from oscope.figures.analysed import Analysed
+from oscope.labs.engine.run import Run
 from oscope.labs.transfer import (
     EXECUTIONS,
     PLAIN,
@@ -29,6 +31,7 @@ from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
+from synthetic import said
 from synthetic_transfer import designed, experiment, sections
 
 LAB = labs.lab("transfer")
@@ -38,7 +41,7 @@ CONTENT = "Zeros against random bytes"
 WHERE = "Where the time goes"
 TRACED = "A transfer, traced"
 INPUTS = "Five large inputs in one execution"
-STEP = "The document’s jumps of 900 ms"
+STEP = "The original report’s jumps of 900 ms"
 DEVICE = "Through devices in the kernel: fcntl against mmap"
 PAIRS = "Every way of sending and receiving"
 LINE = "Over a line with a rate, a delay and losses"
@@ -120,7 +123,7 @@ def test_five_large_inputs_are_told_with_averages_beside_the_documents(survey: d
     assert not section.missing
     for through in ("user space", "the devices"):
         found = re.findall(
-            rf"Through {through}, with [a-z ]+, the receiver takes by mmap ([\d.]+) \(", section.answer
+            rf"Through {through}, with [a-z ]+, the receiver takes by mmap ([\d.]+) \(", said(section)
         )
         # mmap is twice as fast a byte as readwrite here, and four times as fast as fcntl.
         assert [float(each) for each in found] == pytest.approx(
@@ -202,7 +205,7 @@ def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, 
         *(LARGE, INPUTS, SMALL_FILES, CONTENT, WHERE, TRACED, STEP, DEVICE, PAIRS, LINE, EQUAL),
     ]
     for section in survey.values():
-        assert section.answer, section.title
+        assert said(section), section.title
         assert section.tables, section.title
         assert not section.missing, section.title
         for figure in section.figures:
@@ -214,8 +217,8 @@ def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, 
 
 
 def test_mmap_is_faster_from_where_it_is(survey: dict[str, Section]) -> None:
-    assert survey[LARGE].answer.count("mmap is faster than readwrite from 1 MiB on") == 2
-    assert survey[DEVICE].answer.count("mmap is faster than fcntl from 1 MiB on") == 2
+    assert said(survey[LARGE]).count("mmap is faster than readwrite from 1 MiB on") == 2
+    assert said(survey[DEVICE]).count("mmap is faster than fcntl from 1 MiB on") == 2
     verdicts = {tuple(row[:3]): row for row in survey[LARGE].tables[1].rows}
     assert verdicts["1 KiB", "zeros", "mmap"][4:] == ["yes", "yes"]
     assert float(str(verdicts["100 MiB", "random", "mmap"][3]).split()[0]) == pytest.approx(0.5, rel=0.1)
@@ -227,8 +230,8 @@ def test_mmap_that_is_never_faster_is_said_to_be_at_no_size() -> None:
         return scaled(point, 3.0, "time_ns", "receiver_time_ns") if way(point.factors) == "mmap" else point
 
     section = sections(changed(experiment("transfer.large"), slowed))[LARGE]
-    assert "mmap is found faster than readwrite at no size" in section.answer
-    assert "is faster than readwrite from" not in section.answer
+    assert "mmap is found faster than readwrite at no size" in said(section)
+    assert "is faster than readwrite from" not in said(section)
 
 
 def test_a_size_lasts_only_if_all_larger_ones_hold() -> None:
@@ -250,14 +253,14 @@ def test_single_files_stand_beside_the_documents(survey: dict[str, Section]) -> 
     assert five[-1] == "0.3200"
     assert len(verdicts.rows) == 2 * (len(SMALL) + 1 + 2)
     # FILE_NS, by both.
-    more = [float(text) for text in re.findall(r"a file more adds ([\d.]+) µs", survey[SMALL_FILES].answer)]
+    more = [float(text) for text in re.findall(r"a file more adds ([\d.]+) µs", said(survey[SMALL_FILES]))]
     assert len(more) == 2
     assert all(abs(each - 10) < 3 for each in more)
 
 
 def test_content_that_makes_no_difference_is_not_said_to_make_one(survey: dict[str, Section]) -> None:
-    assert "longer" not in survey[CONTENT].answer
-    assert "found different nowhere" in survey[CONTENT].answer
+    assert "longer" not in said(survey[CONTENT])
+    assert "found different nowhere" in said(survey[CONTENT])
 
 
 def test_random_bytes_that_take_longer_are_found_to() -> None:
@@ -266,13 +269,14 @@ def test_random_bytes_that_take_longer_are_found_to() -> None:
         return scaled(point, 1.5, "time_ns", "receiver_time_ns") if late else point
 
     section = sections(changed(experiment("transfer.large"), slowed))[CONTENT]
-    assert "the sender's time is longer with random bytes at 20 (" in section.answer
-    assert "found different nowhere" in section.answer
+    assert "at 20 of 20 points" in section.answer
+    assert "the sender's time is longer with random bytes at 20." in said(section)
+    assert "found different nowhere" in said(section)
 
 
 def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Section]) -> None:
     section = survey[WHERE]
-    assert "Least CPU time of both sides has mmap" in section.answer
+    assert "Least CPU time of both sides has mmap" in said(section)
     rows = {tuple(row[:2]): row for row in section.tables[0].rows}
     assert len(rows) == 2 * len(SAME)
     assert rows["readwrite", "sender"][2] == "16.10"
@@ -284,11 +288,11 @@ def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Sec
 
 def test_the_step_is_the_interval_less_the_lateness_and_goes(survey: dict[str, Section]) -> None:
     section = survey[STEP]
-    assert re.search(r"(900\.\d+|899\.\d+) ms \([^)]+\) where it is 100 ms late", section.answer)
-    assert "where it is 900 ms late" in section.answer
-    assert "the step of a sender that tries again is gone" in section.answer
+    assert re.search(r"(900\.\d+|899\.\d+) ms \([^)]+\) where it is 100 ms late", said(section))
+    assert "where it is 900 ms late" in said(section)
+    assert "the step of a sender that tries again is gone" in said(section)
     assert re.search(
-        r"adds 20\d\.\d ms .* to small writes of 5 files, (39|40|41)\.\d+ ms a file", section.answer
+        r"adds 20\d\.\d ms .* to small writes of 5 files, (39|40|41)\.\d+ ms a file", said(section)
     )
     expected = [row[-1] for row in section.tables[0].rows if "the sender tries again" in row[0]]
     assert expected == ["900 ms", "700 ms", "500 ms", "100 ms"]
@@ -304,21 +308,23 @@ def test_no_step_is_claimed_where_there_is_none() -> None:
         return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
 
     section = sections(changed(experiment("transfer.meeting"), at_once))[STEP]
-    assert "No step is found where the receiver is late" in section.answer
-    assert "the step of a sender that tries again cannot be told" in section.answer
+    assert "No step is found where the receiver is late" in said(section)
+    assert "the step of a sender that tries again is not decided" in said(section)
 
 
 def test_a_receiver_that_tries_again_takes_the_whole_interval_however_late_the_sender_is(
     survey: dict[str, Section],
 ) -> None:
     section = survey[STEP]
-    steps_s = re.findall(r"(1\.000\d* s|999\.9\d* ms|1000\.0\d* ms) \([^)]+\) where it", section.answer)
+    steps_s = re.findall(r"(1\.000\d* s|999\.9\d* ms|1000\.0\d* ms) \([^)]+\) where it", said(section))
     assert len(steps_s) == 4
-    assert "From the retry interval that is" in section.answer
-    assert "In the document, whose receiver is the one that connects, it is 900 to 904 ms." in section.answer
-    assert "From the retry interval less the lateness that is" in section.answer
+    assert "From the retry interval that is" in said(section)
+    assert "In the original report, whose receiver is the one that connects, it is 900 to 904 ms." in said(
+        section
+    )
+    assert "From the retry interval less the lateness that is" in said(section)
     for again in ("sender", "receiver"):
-        assert f"the step of a {again} that tries again is gone" in section.answer
+        assert f"the step of a {again} that tries again is gone" in said(section)
     expected = [row[-1] for row in section.tables[0].rows if "the receiver tries again" in row[0]]
     assert expected == ["1.000 s"] * 4
     drawn = next(figure for figure in section.figures if "lateness" in figure.title)
@@ -333,8 +339,8 @@ def test_a_lateness_without_a_step_is_named() -> None:
         return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
 
     section = sections(changed(experiment("transfer.meeting"), once))[STEP]
-    assert "None is found where it is 300 ms late." in section.answer
-    away = re.search(r"From the retry interval less the lateness that is (\d+)", section.answer)
+    assert "None is found where it is 300 ms late." in said(section)
+    away = re.search(r"From the retry interval less the lateness that is (\d+)", said(section))
     assert away is not None
     assert int(away.group(1)) == 700
 
@@ -342,7 +348,7 @@ def test_a_lateness_without_a_step_is_named() -> None:
 def test_of_the_documents_step_no_more_is_claimed_than_its_figures_show(survey: dict[str, Section]) -> None:
     told = " ".join(survey[STEP].text)
     assert "in 3 of 4 series; fcntl with random has the late group alone" in told
-    assert "cannot be decided from the document" in told
+    assert "cannot be decided from the report" in told
     assert "Steps of several seconds" in str(survey[STEP].tables[1].note)
 
 
@@ -359,7 +365,7 @@ def test_a_line_gives_its_rate_and_costs_round_trips(survey: dict[str, Section])
     rows = [row for row in section.tables[0].rows if row[0] == "100 Mbit/s" and row[2] == "0 %"]
     assert float(str(rows[0][7]).split()[0]) > 95
     assert all(float(str(row[-1]).split()[0]) == pytest.approx(6, rel=0.5) for row in rows[1:])
-    assert "A loss of 1 % is found to cost time at 6 of 6 lines, most at" in section.answer
+    assert "A loss of 1 % is found to cost time at 6 of 6 lines, most at" in said(section)
     assert "The line was shaped by netem at 23 points." in section.text
     assert rows[0][3] == "4 MiB, random bytes"
     (figure,) = section.figures
@@ -377,15 +383,15 @@ def test_losses_are_told_though_the_largest_ratio_is_not_found_different() -> No
         return dataclasses.replace(point, metrics=metrics)
 
     section = sections(changed(experiment("transfer.network"), doubtful))[LINE]
-    assert "A loss of 1 % is found to cost time at 5 of 6 lines" in section.answer
+    assert "A loss of 1 % is found to cost time at 5 of 6 lines" in said(section)
 
 
 def test_the_answer_and_the_table_are_of_the_same_comparison(survey: dict[str, Section]) -> None:
     made = experiment("transfer.large")
-    rows = large.compared_ways(made, "time_ns", "readwrite")["mmap"]
+    rows = large.compared_ways(Run(Analysed.of(Results((made,))), made), "time_ns", "readwrite")["mmap"]
     assert len(rows) == 10
     # On the edge of what is told: more rows would change the corrected p.
-    told = re.findall(r"at 100 MiB it takes ([^;]*?) times", survey[LARGE].answer)
+    told = re.findall(r"at 100 MiB it takes ([^;]*?) times", said(survey[LARGE]))
     shown = {
         str(row[1]): row[3]
         for row in survey[LARGE].tables[1].rows
@@ -393,7 +399,7 @@ def test_the_answer_and_the_table_are_of_the_same_comparison(survey: dict[str, S
     }
     assert told == [shown["zeros"], shown["random"]]
     cpu = re.search(
-        r"By mmap it is, over that by read and write, (.*?) times at the sender", survey[WHERE].answer
+        r"By mmap it is, over that by read and write, (.*?) times at the sender", said(survey[WHERE])
     )
     ratios = {tuple(row[:2]): row[2] for row in survey[WHERE].tables[1].rows}
     assert cpu is not None
@@ -408,13 +414,13 @@ def test_what_a_side_was_on_no_cpu_is_a_bound_and_may_be_below_0() -> None:
     column = section.tables[0].columns.index("on no CPU, at least")
     cells = {tuple(row[:2]): str(row[column]) for row in section.tables[0].rows}
     assert cells["mmap", "receiver"].startswith(("-", "−"))
-    assert re.search(r"On no CPU is, at least, the sender .* of its time", section.answer)
-    assert "(by 3 of 4 methods)" in section.answer
-    assert "longest" not in section.answer
+    assert re.search(r"On no CPU is, at least, the sender .* of its time", said(section))
+    assert "(by 3 of 4 methods)" in said(section)
+    assert "longest" not in said(section)
 
 
 def test_threads_that_wait_for_one_another_are_not_where_most_time_goes(survey: dict[str, Section]) -> None:
-    answer = survey[TRACED].answer
+    answer = said(survey[TRACED])
     assert "there goes most by readwrite to write (50.0 %)" in answer
     assert "(futex, beside the calls of those that move) for 60.0 % by readwrite" in answer
 
@@ -424,9 +430,9 @@ def test_a_busy_machine_is_told_with_each_answer_from_it(survey: dict[str, Secti
     loaded = dataclasses.replace(made, environment={**made.environment, "load": [11.94, 9.06, 6.9]})
     busy = sections(loaded)
     for title in (LARGE, CONTENT, WHERE):
-        assert "a load of 11.9 on 4 CPUs" in busy[title].answer
-        assert "a load of" not in survey[title].answer
-    assert "a load of" not in busy[EQUAL].answer
+        assert "a load of 11.9 on 4 CPUs" in said(busy[title])
+        assert "a load of" not in said(survey[title])
+    assert "a load of" not in said(busy[EQUAL])
 
 
 def test_of_several_contents_the_pairs_show_the_first_and_say_so() -> None:
@@ -441,7 +447,7 @@ def test_a_digest_that_is_faster_than_none_has_no_negative_price() -> None:
     def quicker(point: PointSamples) -> PointSamples:
         return scaled(point, 2.0, "bytes_per_s") if point.factors["digest"] == "blake3" else point
 
-    answer = sections(changed(experiment("transfer.copy"), quicker))[PAIRS].answer
+    answer = said(sections(changed(experiment("transfer.copy"), quicker))[PAIRS])
     assert re.search(r"blake3 has a throughput of 1\.\d+ \(.*?\) times that without", answer)
     assert "blake3 takes" not in answer
 
@@ -458,7 +464,7 @@ def test_devices_without_a_guest_are_of_the_same_kernel() -> None:
 
 
 def test_the_fastest_pair_and_the_price_of_a_digest_are_told(survey: dict[str, Section]) -> None:
-    answer = survey[PAIRS].answer
+    answer = said(survey[PAIRS])
     assert "mmap at 256 MiB" in answer
     price = re.search(r"blake3 takes ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)", answer)
     assert price is not None
@@ -476,9 +482,9 @@ def test_a_failed_transfer_is_counted_and_its_file_is_not() -> None:
     broken = dataclasses.replace(first, metrics=metrics, failed=((0, "file 1 differs from its source"),))
     whole = sections(made)[EQUAL]
     section = sections(dataclasses.replace(made, points=(broken, *made.points[1:])))[EQUAL]
-    assert whole.answer.startswith("All ")
-    assert "1 transfer failed" in section.answer
-    assert not section.answer.startswith("All ")
+    assert said(whole).startswith("All ")
+    assert "1 transfer failed" in said(section)
+    assert not said(section).startswith("All ")
     assert section.tables[0].rows[0][-1] == "file 1 differs from its source (1)"
     assert int(str(section.tables[0].rows[0][3])) == int(str(whole.tables[0].rows[0][3])) - 1
 
@@ -510,7 +516,7 @@ def test_points_that_were_skipped_are_told_with_their_remedy() -> None:
     section = sections(dataclasses.replace(made, points=points))[LINE]
     assert "no netem" in section.missing
     assert "--on guest" in section.missing
-    assert section.answer
+    assert said(section)
 
 
 def test_the_report_has_the_lab_with_all_experiments() -> None:

@@ -29,6 +29,31 @@ class Design:
     omit: Callable[[Mapping[str, Level]], bool] | None = field(default=None, compare=False)
     """Points left out to save time; none where levels of a factor that varies were set by hand."""
 
+    def replace(
+        self,
+        reps: int | None = None,
+        blocks: int | None = None,
+        *,
+        min_time_ns: int | None = None,
+        omit: Callable[[Mapping[str, Level]], bool] | None = None,
+        **levels: tuple[Level, ...],
+    ) -> Design:
+        """Return this design with other levels of some factors and other counts; what is not given stays.
+
+        Raises:
+            ValueError: the design has no factor of that name.
+
+        """
+        if unknown := levels.keys() - self.factors.keys():
+            raise ValueError(f"the design has no factor {', '.join(sorted(unknown))}")
+        return Design(
+            factors={**self.factors, **levels},
+            reps=self.reps if reps is None else reps,
+            blocks=self.blocks if blocks is None else blocks,
+            min_time_ns=self.min_time_ns if min_time_ns is None else min_time_ns,
+            omit=self.omit if omit is None else omit,
+        )
+
 
 @dataclass(frozen=True)
 class GuestSpec:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from oscope.labs import memory, syscalls
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 PAGE = 4096
 
 POWERS = tuple(1 << power for power in range(7, 23))
-"""The document's block sizes: 128 B to 4 MiB."""
+"""The original report's block sizes: 128 B to 4 MiB."""
 FEW_POWERS = POWERS[::3]
 """Every third of them, both ends among them."""
 XOR_POWERS = (64, *POWERS)
@@ -42,37 +38,27 @@ def _many_engines(factors: Mapping[str, Level]) -> bool:
     return factors["engine"] != "read" and factors["block_size"] not in COMPARED
 
 
+_READ = Design(
+    factors={
+        "block_size": POWERS,
+        "cache": ("cold", "warm"),
+        "engine": ENGINES,
+        "threads": (1,),
+        "queue_depth": (32,),
+        "size": (256 * MEBIBYTE,),
+        "longest": (1.0,),
+    },
+    reps=7,
+    blocks=7,
+)
 READ = Experiment(
     name="disk.read",
     workload="disk.read",
     title="Reading a file, block by block",
     question="How fast is a file read, by which block size, from the device and from the page cache?",
-    full=Design(
-        factors={
-            "block_size": POWERS,
-            "cache": ("cold", "warm"),
-            "engine": ENGINES,
-            "threads": (1,),
-            "queue_depth": (32,),
-            "size": (256 * MEBIBYTE,),
-            "longest": (1.0,),
-        },
-        reps=7,
-        blocks=7,
-    ),
-    quick=Design(
-        factors={
-            "block_size": FEW_POWERS,
-            "cache": ("cold", "warm"),
-            "engine": ENGINES,
-            "threads": (1,),
-            "queue_depth": (32,),
-            "size": (64 * MEBIBYTE,),
-            "longest": (0.1,),
-        },
-        reps=5,
-        blocks=5,
-        omit=_many_engines,
+    full=_READ,
+    quick=_READ.replace(
+        reps=5, blocks=5, omit=_many_engines, block_size=FEW_POWERS, size=(64 * MEBIBYTE,), longest=(0.1,)
     ),
     quick_share="about 10 s: 24 points, 64 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
@@ -91,81 +77,68 @@ def _direct_page_by_page(factors: Mapping[str, Level]) -> bool:
     return factors["sync"] == "direct" and factors["block_size"] == PAGE
 
 
+_WRITE = Design(
+    factors={
+        "block_size": POWERS,
+        "sync": ("none", "fdatasync", "direct"),
+        "size": (64 * MEBIBYTE,),
+    },
+    reps=6,
+    blocks=6,
+)
 WRITE = Experiment(
     name="disk.write",
     workload="disk.write",
     title="Writing a file, block by block",
     question="How fast is a file written, and what does it cost to have it on the device?",
-    full=Design(
-        factors={
-            "block_size": POWERS,
-            "sync": ("none", "fdatasync", "direct"),
-            "size": (64 * MEBIBYTE,),
-        },
-        reps=6,
-        blocks=6,
-    ),
-    quick=Design(
-        factors={
-            "block_size": (128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
-            "sync": ("none", "fdatasync", "direct"),
-            "size": (16 * MEBIBYTE,),
-        },
+    full=_WRITE,
+    quick=_WRITE.replace(
         reps=5,
         blocks=5,
         omit=_direct_page_by_page,
+        block_size=(128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
+        size=(16 * MEBIBYTE,),
     ),
     quick_share="about 3 s: 10 points, 16 MiB written 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
     exclude=_direct_in_parts,
 )
 
+_XOR = Design(
+    factors={
+        "block_size": XOR_POWERS,
+        "cache": ("cold", "warm"),
+        "engine": ("read",),
+        "threads": (0,),
+        "work": ("xor",),
+        "size": (64 * MEBIBYTE,),
+    },
+    reps=7,
+    blocks=7,
+)
 XOR = Experiment(
     name="disk.xor",
     workload="disk.read",
     title="The XOR of a file’s words",
     question="Which block size gives the XOR of a whole file first, and is it the same in every pass?",
-    full=Design(
-        factors={
-            "block_size": XOR_POWERS,
-            "cache": ("cold", "warm"),
-            "engine": ("read",),
-            "threads": (0,),
-            "work": ("xor",),
-            "size": (64 * MEBIBYTE,),
-        },
-        reps=7,
-        blocks=7,
-    ),
-    quick=Design(
-        factors={
-            "block_size": FEW_XOR_POWERS,
-            "cache": ("cold", "warm"),
-            "engine": ("read",),
-            "threads": (0,),
-            "work": ("xor",),
-            "size": (16 * MEBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_XOR,
+    quick=_XOR.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=(16 * MEBIBYTE,)),
     quick_share="about 4 s: 12 points, 16 MiB read 5 times each",
     metrics=("time_s", "xor", "throughput", "bytes", "calls"),
     exclude=_past_the_cache,
     least={"block_size": 1},
 )
 
+_DROP_CACHES = Design(
+    factors={"value": ("1", "2", "3"), "size": (64 * MEBIBYTE,), "files": (2000,)}, reps=10, blocks=10
+)
 DROP_CACHES = Experiment(
     name="disk.drop-caches",
     workload="disk.drop-caches",
     title="What writing to drop_caches frees",
     question="What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
-    full=Design(
-        factors={"value": ("1", "2", "3"), "size": (64 * MEBIBYTE,), "files": (2000,)}, reps=10, blocks=10
-    ),
-    quick=Design(
-        factors={"value": ("1", "2", "3"), "size": (32 * MEBIBYTE,), "files": (500,)}, reps=5, blocks=5
-    ),
+    full=_DROP_CACHES,
+    quick=_DROP_CACHES.replace(reps=5, blocks=5, size=(32 * MEBIBYTE,), files=(500,)),
     quick_share="about 6 s: 3 values, 5 times each, after filling the caches",
     metrics=(
         "page_cache_before_bytes",
@@ -186,44 +159,35 @@ def _much_fio(factors: Mapping[str, Level]) -> bool:
     return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
 
 
+_PEERS = Design(
+    factors={
+        "block_size": POWERS,
+        "tool": ("oscope", "dd", "fio"),
+        "cache": ("cold", "warm"),
+        "size": (256 * MEBIBYTE,),
+        "count": (1 << 20,),
+    },
+    reps=6,
+    blocks=6,
+)
 PEERS = Experiment(
     name="disk.peers",
     workload="disk.peers",
     title="Reading beside dd and fio",
     question="Do dd and fio read the same file as fast, by the same block sizes?",
-    full=Design(
-        factors={
-            "block_size": POWERS,
-            "tool": ("oscope", "dd", "fio"),
-            "cache": ("cold", "warm"),
-            "size": (256 * MEBIBYTE,),
-            "count": (1 << 20,),
-        },
-        reps=6,
-        blocks=6,
-    ),
-    quick=Design(
-        factors={
-            "block_size": FEW_POWERS,
-            "tool": ("oscope", "dd", "fio"),
-            "cache": ("cold",),
-            "size": (32 * MEBIBYTE,),
-            "count": (1 << 18,),
-        },
+    full=_PEERS,
+    quick=_PEERS.replace(
         reps=5,
         blocks=5,
         omit=_much_fio,
+        block_size=FEW_POWERS,
+        cache=("cold",),
+        size=(32 * MEBIBYTE,),
+        count=(1 << 18,),
     ),
     quick_share="about 9 s: dd beside oscope at 6 block sizes, fio at one, 32 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "whole_s"),
 )
-
-
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.disk.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
 
 
 LAB = Lab(
@@ -244,6 +208,17 @@ LAB = Lab(
         WRITE,
         DROP_CACHES,
     ),
-    sections=_sections,
+    sections=late(
+        "disk",
+        "sweep",
+        "caches",
+        "time_breakdown",
+        "engines",
+        "drift",
+        "checksum",
+        "writing",
+        "drop_caches",
+        "syscalls.throughput",
+    ),
     notebook="notebooks/disk.ipynb",
 )

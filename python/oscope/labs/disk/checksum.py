@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured, words
-from oscope.figures.tables import shared_scale
 from oscope.figures.words import listed, median
-from oscope.labs.curve import At, Curves, best, cells, curve, narrowing, over_sizes, sizes_of, unmeasured
 from oscope.labs.disk import reference
+from oscope.labs.engine.curves import Curves, best, curves_by, several, size_columns, sizes_of
+from oscope.labs.engine.run import Run, narrowing
+from oscope.labs.engine.table import TableOf, text
+from oscope.labs.engine.words import capital, reasons
 from oscope.model.document import Section, Table
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.model.units import format_bytes
 
+TITLE = "The XOR of a file"
 METRIC = "time_s"
 CACHES = ("cold", "warm")
 SAME_DATA = ("file", "size", "directory")
@@ -25,30 +27,26 @@ BOUNDED = ("count", "longest")
 
 def section(results: Analysed) -> Section | None:
     """Answer C8."""
-    experiment = results.get("disk.xor")
-    if experiment is None:
+    run = Run.of(results, "disk.xor")
+    if run is None:
         return None
-    title = "The XOR of a file"
-    missing = unmeasured(experiment)
-    curves = {cache: curve(results, experiment, METRIC, cache=cache) for cache in CACHES}
-    curves = {cache: found for cache, found in curves.items() if found}
+    curves, missing = curves_by(run, METRIC, "cache", CACHES), reasons(run.experiment)
     if not curves:
-        return Section(title, _same(experiment), missing=missing) if missing else None
+        return Section(TITLE, _same(run), missing=missing) if missing else None
     return Section(
-        title=title,
-        answer=" ".join([_same(experiment), *(_fastest(experiment, *each) for each in curves.items())]),
+        title=TITLE,
+        answer=_same(run),
         text=[
+            *_fastest(run.experiment, curves),
             (
                 "The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros; "
                 "it depends on every bit read, and not on who read it in which order. Each thread reads its "
                 "own part of the file."
             ),
-            *narrowing(experiment, ("cache",)),
+            *narrowing(run.experiment, ("cache", "block_size")),
         ],
-        tables=[_table(experiment, curves)],
-        figures=[over_sizes("Time to the XOR of a whole file", curves, "s")]
-        if len(sizes_of(curves)) > 1
-        else [],
+        tables=[_table(run.experiment, curves)],
+        figures=several("Time to the XOR of a whole file", curves, "s"),
         missing=missing,
     )
 
@@ -57,8 +55,9 @@ def _xors(points: Iterable[PointSamples]) -> list[str]:
     return words(points, "xor")
 
 
-def _same(experiment: ExperimentResults) -> str:
+def _same(run: Run) -> str:
     """Say whether all passes over the same bytes gave the same XOR; shout where they did not."""
+    experiment = run.experiment
     groups: dict[str, list[PointSamples]] = {}
     for point in experiment.points:
         if len(measured(point, "xor")[0]):
@@ -66,8 +65,8 @@ def _same(experiment: ExperimentResults) -> str:
     wrong = [*_differing(groups, "gave", _xors), *_differing(groups, "was read as", _sizes)]
     wrong += [reason for point in experiment.points for _, reason in point.failed if "XOR" in reason]
     if wrong:
-        told = listed(list(dict.fromkeys(wrong)))
-        return f"ERROR: THE XOR IS NOT THE SAME IN EVERY PASS, so reads went wrong: {told}."
+        what = listed(list(dict.fromkeys(wrong)))
+        return f"ERROR: THE XOR IS NOT THE SAME IN EVERY PASS, so reads went wrong: {what}."
     if not groups:
         return ""
     passes = sum(len(measured(point, "xor")[0]) for each in groups.values() for point in each)
@@ -80,13 +79,13 @@ def _same(experiment: ExperimentResults) -> str:
 def _differing(
     groups: Mapping[str, list[PointSamples]], verb: str, read: Callable[[Iterable[PointSamples]], list[str]]
 ) -> list[str]:
-    """Tell the groups of which `read` gives more than one text."""
+    """Name the groups of which `read` gives more than one text."""
     found = {name: read(points) for name, points in groups.items()}
     return [f"{name or 'the file'} {verb} {listed(each)}" for name, each in found.items() if len(each) > 1]
 
 
 def _data(experiment: ExperimentResults, point: PointSamples) -> str:
-    """Name the bytes that a point reads; what is bounded by a count or a time is told apart by that, too."""
+    """Name the bytes that a point reads; what a count or a time bounds is named by that, too."""
     names = [*SAME_DATA]
     if any(point.factors.get(name) for name in BOUNDED):
         names += [*BOUNDED, "block_size", "threads"]
@@ -98,44 +97,39 @@ def _sizes(points: Iterable[PointSamples]) -> list[str]:
     return [f"{format_count(value)} B" for value in np.unique(values)]
 
 
-def _fastest(experiment: ExperimentResults, cache: str, found: Sequence[At]) -> str:
-    if len(found) < 2:
-        return ""
-    first, alike = best(found, experiment, METRIC)
-    text = f"{cache.capitalize()}, blocks of {first.name} are the fastest, with {median(first.summary, 's')}"
-    return (
-        f"{text}, though {listed([each.name for each in alike])} cannot be told from them."
-        if alike
-        else f"{text}."
-    )
+def _fastest(experiment: ExperimentResults, curves: Curves) -> list[str]:
+    said = []
+    for cache, found in curves.items():
+        if len(found) > 1:
+            first, alike = best(found, experiment, METRIC)
+            alike_said = (
+                f", though {listed([each.name for each in alike])} cannot be distinguished" if alike else ""
+            )
+            which = f"blocks of {first.name} are the fastest, with {median(first.summary, 's')}"
+            said.append(f"{capital(cache)}, {which}{alike_said}.")
+    return said
 
 
 def _table(experiment: ExperimentResults, curves: Curves) -> Table:
-    every = [each for found in curves.values() for each in found]
-    scale = shared_scale([each.summary for each in every], "s")
-    by_size = {cache: {each.size: each for each in curves.get(cache, ())} for cache in CACHES}
-    rows = []
-    for size in sizes_of(curves):
-        row = [format_bytes(size)]
-        for cache in CACHES:
-            row += cells(by_size[cache][size].summary if size in by_size[cache] else None, scale)
-        here = [point for point in experiment.points if point.factors.get("block_size") == size]
-        read = _xors(here)
-        xor = MISSING if not read else read[0] if len(read) == 1 else f"DIFFERS: {', '.join(read)}"
-        cited = reference.XOR_SECONDS.get(size)
-        rows.append([*row, xor, *(map(str, cited) if cited else (MISSING, MISSING))])
-    unit = f"[{scale.unit}]"
-    columns = [
-        "block size",
-        f"cold {unit}",
-        f"95 % {unit}",
-        f"warm {unit}",
-        f"95 % {unit}",
-        "XOR",
-        "original cold [s]",
-        "original warm [s]",
-    ]
-    note = "Medians. The original read an image of Ubuntu 21.04, with four threads, each row once."
-    return Table(
-        "Time and XOR of a whole file by block size", columns, rows, frozenset({1, 2, 3, 4, 6, 7}), note
+    every: Curves = {cache: curves.get(cache, ()) for cache in CACHES}
+
+    def xor(size: int) -> str | None:
+        read = _xors(point for point in experiment.points if point.factors.get("block_size") == size)
+        return None if not read else read[0] if len(read) == 1 else f"DIFFERS: {', '.join(read)}"
+
+    def cited(place: int) -> Callable[[int], str]:
+        return lambda size: (
+            str(reference.XOR_SECONDS[size][place]) if size in reference.XOR_SECONDS else MISSING
+        )
+
+    table: TableOf[int] = TableOf(
+        "Time and XOR of a whole file by block size",
+        (
+            *size_columns(every, "s"),
+            text("XOR", xor),
+            text("original cold [s]", cited(0), numeric=True),
+            text("original warm [s]", cited(1), numeric=True),
+        ),
+        "Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     )
+    return table.of(sizes_of(curves))

@@ -8,11 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed, measured
+from oscope.figures.analysed import measured
 from oscope.figures.words import counted
-from oscope.labs.curve import RATE, unmeasured
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.labs.engine.curves import RATE
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.words import brackets, reasons
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import bounded_text, format_share
 from oscope.model.samples import Floats, Ints, PointSamples
 from oscope.statistics import Summary, summarise
 
@@ -34,31 +38,13 @@ class Cold:
     started: Ints
 
 
-def section(results: Analysed) -> Section | None:
-    """Show the drift between first and later cold reads."""
-    experiment = results.get("disk.read")
-    if experiment is None:
-        return None
-    points = [point for point in experiment.points if point.factors.get("cache") == "cold"]
-    cold = _cold(points)
-    title = "First and later cold reads"
-    if not len(cold.relative):
-        missing = unmeasured(experiment, cache="cold")
-        return Section(title, "", missing=missing) if missing else None
-    return Section(
-        title=title,
-        answer=" ".join([_first(cold), _trend(cold)]),
-        text=[
-            *_layers(points),
-            (
-                "Each cold sample is taken over the median of its own point, so that block sizes and "
-                "engines do not matter: 1 is what that point usually reaches. The verdict takes one value a "
-                "block, since the reads of one process share its file."
-            ),
-        ],
-        tables=[_table(cold)],
-        figures=[*_by_reads(cold), *_by_block(cold)],
-    )
+def _rows(run: Run) -> list[Cold]:
+    found = _cold(_points(run))
+    return [found] if len(found.relative) else []
+
+
+def _points(run: Run) -> list[PointSamples]:
+    return [point for point in run.experiment.points if point.factors.get("cache") == "cold"]
 
 
 def _cold(points: Sequence[PointSamples]) -> Cold:
@@ -81,11 +67,11 @@ def _cold(points: Sequence[PointSamples]) -> Cold:
     return Cold(relative, earlier, block.astype(np.int64), started.astype(np.int64))
 
 
-def _first(cold: Cold) -> str:
+def _headline(_: Run, rows: Sequence[Cold]) -> str:
     """Compare the first reads with later ones of the same block: the median ratio with its interval."""
-    found = first_over_later(cold)
+    found = first_over_later(rows[0])
     if found is None:
-        return "Whether first cold reads differ from later ones cannot be told: no block has both."
+        return "Whether first cold reads differ from later ones is not known: no block has both."
     ratio = float(np.exp(found.median))
     if found.ci95 is None:
         return (
@@ -93,7 +79,8 @@ def _first(cold: Cold) -> str:
             "that shows it: too little for a verdict."
         )
     low, high = (float(np.exp(end)) for end in found.ci95)
-    words = f"{bounded_text(ratio, low, high)} times as fast as later ones, in {counted(found.n, 'block')}"
+    words = f"{brackets(bounded_text(ratio, low, high))} times as fast as later ones"
+    words += f", in {counted(found.n, 'block')}"
     if low <= 1 <= high:
         return f"No difference between first and later cold reads was found: the first are {words}."
     verdict = "slower" if high < 1 else "faster"
@@ -113,21 +100,22 @@ def first_over_later(cold: Cold) -> Summary | None:
     return summarise(ratios, blocks) if ratios else None
 
 
-def _trend(cold: Cold) -> str:
+def _trend(_: Run, rows: Sequence[Cold]) -> list[str]:
     """Say whether cold reads became faster or slower over the run."""
+    (cold,) = rows
     found = summarise(cold.relative, cold.block).drift
     if not np.isfinite(found.relative) or not found.found:
-        return "Over the run no drift was found."
-    return f"Over the run cold reads drifted by {found.relative:+.1%}."
+        return ["Over the run no drift was found."]
+    return [f"Over the run cold reads drifted by {found.relative:+.1%}."]
 
 
-def _layers(points: Sequence[PointSamples]) -> list[str]:
-    """Name what lies below the page cache and how cold was made, as the probe told."""
-    notes = dict.fromkeys(note for point in points for note in point.notes)
+def _layers(run: Run, _: Sequence[Cold]) -> list[str]:
+    """Name what lies below the page cache and how cold was made, as the probe noted."""
+    notes = dict.fromkeys(note for point in _points(run) for note in point.notes)
     below = [note for note in notes if not note.startswith(("cold", "warm"))]
     made = [note.removeprefix("cold: ") for note in notes if note.startswith("cold")]
-    told = [f"Below the page cache, and out of its reach: {'; '.join(below)}."] if below else []
-    return [*told, *([f"What made the reads cold: {made[0]}."] if made else [])]
+    said = [f"Below the page cache, and out of its reach: {'; '.join(below)}."] if below else []
+    return [*said, *([f"What made the reads cold: {made[0]}."] if made else [])]
 
 
 def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
@@ -144,30 +132,34 @@ def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
     return [(name, chosen) for name, chosen in groups if chosen.any()]
 
 
-def _table(cold: Cold) -> Table:
-    rows = []
-    for name, chosen in _groups(cold):
-        found = summarise(cold.relative[chosen], cold.block[chosen])
-        low, high = found.ci95 or (None, None)
-        rows.append(
-            [
-                name,
-                format_count(found.n),
-                str(found.blocks),
-                f"{found.median:.3f}",
-                MISSING if low is None or high is None else f"{low:.3f} to {high:.3f}",
-                format_share(found.std, 0.01),
-            ]
-        )
-    columns = ["reads of the file", "n", "blocks", "MiB/s over its point's median", "95 %", "std. dev."]
-    return Table("Cold reads by how often the file had been read", columns, rows, frozenset({1, 2, 3, 4, 5}))
+TABLE: TableOf[tuple[str, Summary]] = TableOf(
+    "Cold reads by how often the file had been read",
+    (
+        text("reads of the file", lambda row: row[0]),
+        count("n", lambda row: row[1].n),
+        count("blocks", lambda row: row[1].blocks),
+        text("MiB/s over its point's median", lambda row: f"{row[1].median:.3f}", numeric=True),
+        text(
+            "95 %", lambda row: row[1].ci95 and f"{row[1].ci95[0]:.3f} to {row[1].ci95[1]:.3f}", numeric=True
+        ),
+        text("std. dev.", lambda row: format_share(row[1].std, 0.01), numeric=True),
+    ),
+)
 
 
-def _by_reads(cold: Cold) -> list[Figure]:
+def _table(_: Run, rows: Sequence[Cold]) -> list[Table]:
+    (cold,) = rows
+    groups = _groups(cold)
+    return [TABLE.of((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in groups)]
+
+
+def _by_reads(_: Run, rows: Sequence[Cold]) -> list[Figure]:
+    (cold,) = rows
     return _strips("Speed of cold reads by how often the process had read the file", cold, _groups(cold))
 
 
-def _by_block(cold: Cold) -> list[Figure]:
+def _by_block(_: Run, rows: Sequence[Cold]) -> list[Figure]:
+    (cold,) = rows
     blocks = np.unique(cold.block)
     edges = np.array_split(blocks, min(len(blocks), MOST_BLOCKS))
     groups = [
@@ -187,3 +179,25 @@ def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) ->
         dots.append(plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
     note = "Faint: single samples. Diamond: median with its 95 % interval."
     return [plots.strips(title, "MiB/s over the median of its point", dots, note)]
+
+
+section = Question(
+    title="First and later cold reads",
+    experiment="disk.read",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _trend,
+        _layers,
+        (
+            "Each cold sample is taken over the median of its own point, so that block sizes and engines do "
+            "not "
+            "matter: 1 is what that point usually reaches. The verdict takes one value a block, since the "
+            "reads "
+            "of one process share its file."
+        ),
+    ),
+    tables=(_table,),
+    figures=(_by_reads, _by_block),
+    missing=lambda run: "" if _rows(run) else reasons(run.experiment, cache="cold"),
+)

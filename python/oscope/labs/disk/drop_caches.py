@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
 from oscope.figures.words import listed
-from oscope.labs.curve import unmeasured
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import Scale, format_count, format_share
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, count, share, text
+from oscope.labs.engine.words import share_text
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import Scale, format_share
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
@@ -37,11 +40,8 @@ KINDS = (
     Kind("reclaimable slab", "slab_before_bytes", "slab_after_bytes", "B"),
 )
 PROMISE = "1 for the page cache, 2 for dentries and inodes, 3 for both"
-FINEST = 0.002
-"""Half of the narrowest interval that gives digits."""
-
 ALL = "3"
-"""The value that frees whatever can be freed: what the others free is held against it."""
+"""The value that frees whatever can be freed: what the others free is compared with it."""
 
 MOST = 0.5
 """Share of what 3 frees from which a value counts as freeing a cache."""
@@ -61,42 +61,9 @@ class Freed:
     """Freed over what was there before; below zero where more was there afterwards."""
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer C6."""
-    experiment = results.get("disk.drop-caches")
-    if experiment is None:
-        return None
-    title = "What drop_caches frees"
-    found = [
-        each
-        for point in experiment.points
-        for kind in KINDS
-        if (each := _freed(experiment, point, kind)) is not None
-    ]
-    missing = unmeasured(experiment)
-    if not found:
-        return Section(title, "", missing=missing) if missing else None
-    return Section(
-        title=title,
-        answer=_answer(found),
-        text=[
-            (
-                "The caches are filled first, with a file that is read and with many small files that are "
-                "looked at; then the value is written, and what is left is counted (/proc/meminfo, "
-                "/proc/sys/fs/dentry-state, /proc/sys/fs/inode-nr). The whole machine's caches are counted, "
-                "with what others hold in them; what is in use stays, whatever is written. So what 3 frees "
-                "is the measure of what can be freed."
-            ),
-            (
-                "Reclaimable slab is held against no promise: what the kernel keeps of cached pages lies in "
-                "it as well, and its memory comes free only where a whole page of objects has gone."
-            ),
-            *_slabs(experiment),
-        ],
-        tables=[_table(found)],
-        figures=[_figure(found)],
-        missing=missing,
-    )
+def _rows(run: Run) -> list[Freed]:
+    found = (_freed(run.experiment, point, kind) for point in run.experiment.points for kind in KINDS)
+    return [each for each in found if each is not None]
 
 
 def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Freed | None:
@@ -115,32 +82,34 @@ def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Fr
     return Freed(str(point.factors.get("value", "")), kind, *amounts, *freed)
 
 
-def _answer(found: Sequence[Freed]) -> str:
-    told = []
-    for value in dict.fromkeys(each.value for each in found):
-        shares = [
-            f"{format_share(each.share.median, 0.1)} of the {each.kind.name}"
-            for each in found
-            if each.value == value
+def _headline(_: Run, found: Sequence[Freed]) -> str:
+    """Say what 1 and 2 free of what they are for."""
+    parts = [
+        f"{each.value} freed {format_share(each.share.median, 0.1)} of the {each.kind.name}"
+        for each in found
+        if each.value == each.kind.promised
+    ]
+    if not parts:
+        parts = [
+            f"{found[0].value} freed {format_share(found[0].share.median, 0.1)} of the {found[0].kind.name}"
         ]
-        told.append(f"Writing {value} freed {listed(shares)}.")
-    return " ".join([*told, _promised(found)])
+    return f"Of the values written to drop_caches, {listed(parts[:2])}."
 
 
-def _promised(found: Sequence[Freed]) -> str:
-    """Hold the figures against the kernel's documentation, by what 3 freed."""
+def _promised(_: Run, found: Sequence[Freed]) -> list[str]:
+    """Compare the figures with the kernel's documentation, by what 3 freed."""
     judged = [each for each in found if each.value != ALL and each.kind.promised is not None]
     shares = [(each, _over_all(each, found)) for each in judged]
     other = [
-        f"{each.value} freed {format_share(share, 0.1)} of the {each.kind.name} that {ALL} did"
-        for each, share in shares
-        if share is not None and (share >= MOST) != (each.value == each.kind.promised)
+        f"{each.value} freed {format_share(part, 0.1)} of the {each.kind.name} that {ALL} did"
+        for each, part in shares
+        if part is not None and (part >= MOST) != (each.value == each.kind.promised)
     ]
-    if not shares or any(share is None for _, share in shares):
-        return f"What can be freed at all is not known, so what is promised ({PROMISE}) is not judged."
+    if not shares or any(part is None for _, part in shares):
+        return [f"What can be freed at all is not known, so what is promised ({PROMISE}) is not judged."]
     if not other:
-        return f"By what {ALL} freed, that is what the kernel's documentation says: {PROMISE}."
-    return f"The kernel's documentation says {PROMISE}; here {listed(other)}."
+        return [f"By what {ALL} freed, that is what the kernel's documentation says: {PROMISE}."]
+    return [f"The kernel's documentation says {PROMISE}; here {listed(other)}."]
 
 
 def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
@@ -151,46 +120,36 @@ def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
     return each.freed.median / whole.median
 
 
-def _slabs(experiment: ExperimentResults) -> list[str]:
-    """Return what the probe told of the slabs, once for each value."""
-    told = []
-    for point in experiment.points:
+def _slabs(run: Run, _: Sequence[Freed]) -> list[str]:
+    """Return what the probe noted of the slabs, once for each value."""
+    said = []
+    for point in run.experiment.points:
         notes = [note for note in point.notes if "slabs that lost most" in note]
-        told += [f"Writing {point.factors.get('value')}: {note}." for note in notes[:1]]
-    return told
+        said += [f"Writing {point.factors.get('value')}: {note}." for note in notes[:1]]
+    return said
 
 
-def _percent(share: Summary) -> str:
-    if share.ci95 is None:
-        return format_share(share.median, 0.01)
-    # A cache that is freed whole leaves an interval narrower than is worth telling.
-    half = max((share.ci95[1] - share.ci95[0]) / 2, FINEST)
-    low, high = (format_share(end, half) for end in share.ci95)
-    return f"{format_share(share.median, half)} ({low.removesuffix(' %')} to {high})"
-
-
-def _table(found: Sequence[Freed]) -> Table:
+def _table(_: Run, found: Sequence[Freed]) -> list[Table]:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
-    rows = []
-    for each in found:
-        text = scales[each.kind.name].with_unit
-        counts = [text(value.median) for value in (each.before, each.after, each.freed)]
-        whole = format_share(_over_all(each, found), 0.1)
-        rows.append(
-            [each.value, each.kind.name, format_count(each.share.n), *counts, _percent(each.share), whole]
-        )
-    columns = [
-        "value",
-        "cache",
-        "n",
-        "before",
-        "after",
-        "freed",
-        "share freed (95 %)",
-        f"of what {ALL} freed",
-    ]
-    note = "Medians. Freed: before less after; below zero, more was there afterwards."
-    return Table("Caches before and after writing to drop_caches", columns, rows, frozenset({2}), note)
+
+    def amount(each: Freed, summary: Summary) -> str:
+        return scales[each.kind.name].with_unit(summary.median)
+
+    table: TableOf[Freed] = TableOf(
+        "Caches before and after writing to drop_caches",
+        (
+            text("value", lambda each: each.value),
+            text("cache", lambda each: each.kind.name),
+            count("n", lambda each: each.share.n),
+            text("before", lambda each: amount(each, each.before)),
+            text("after", lambda each: amount(each, each.after)),
+            text("freed", lambda each: amount(each, each.freed)),
+            text("share freed (95 %)", lambda each: share_text(each.share)),
+            share(f"of what {ALL} freed", lambda each: _over_all(each, found), 0.1),
+        ),
+        "Medians. Freed: before less after; below zero, more was there afterwards.",
+    )
+    return [table.of(found)]
 
 
 def _scale(found: Sequence[Freed], kind: Kind) -> Scale:
@@ -200,21 +159,39 @@ def _scale(found: Sequence[Freed], kind: Kind) -> Scale:
     return Scale(scale.unit, scale.factor, 1)
 
 
-def _figure(found: Sequence[Freed]) -> Figure:
+def _figure(_: Run, found: Sequence[Freed]) -> list[Figure]:
     kinds = [kind.name for kind in KINDS if any(each.kind is kind for each in found)]
-    by_value: Mapping[str, dict[str, Summary]] = {
-        value: {each.kind.name: each.share for each in found if each.value == value}
-        for value in dict.fromkeys(each.value for each in found)
-    }
-    series = []
-    for value, shares in by_value.items():
-        row = [shares.get(kind) for kind in kinds]
-        intervals = [
-            None if each is None or each.ci95 is None else (100 * each.ci95[0], 100 * each.ci95[1])
-            for each in row
-        ]
-        series.append(
-            plots.Bars(value, [None if each is None else 100 * each.median for each in row], intervals)
-        )
-    note = "Bars: medians; whiskers: 95 % intervals."
-    return plots.bars("Share freed by writing 1, 2 and 3", plots.axis("freed [%]"), kinds, series, note)
+    series = {}
+    for value in dict.fromkeys(each.value for each in found):
+        shares = {each.kind.name: each.share for each in found if each.value == value}
+        series[value] = [shares.get(kind) for kind in kinds]
+    # Shares as per cent.
+    return [bars("Share freed by writing 1, 2 and 3", plots.axis("freed [%]"), kinds, series, factor=0.01)]
+
+
+section = Question(
+    title="What drop_caches frees",
+    experiment="disk.drop-caches",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _promised,
+        (
+            "The caches are filled first, with a file that is read and with many small files that are "
+            "looked at; "
+            "then the value is written, and what is left is counted (/proc/meminfo, "
+            "/proc/sys/fs/dentry-state, "
+            "/proc/sys/fs/inode-nr). The whole machine's caches are counted, with what others hold in them; "
+            "what "
+            "is in use stays, whatever is written. So what 3 frees is the measure of what can be freed."
+        ),
+        (
+            "Reclaimable slab is compared with no promise: what the kernel keeps of cached pages lies in it "
+            "as "
+            "well, and its memory comes free only where a whole page of objects has gone."
+        ),
+        _slabs,
+    ),
+    tables=(_table,),
+    figures=(_figure,),
+)

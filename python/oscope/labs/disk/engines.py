@@ -2,131 +2,135 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from oscope.figures.analysed import Analysed
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed, median
-from oscope.labs.curve import (
-    RATE,
-    RATE_UNIT,
-    At,
-    Curves,
-    cells,
-    curve,
-    narrowing,
-    over_sizes,
-    ratio_text,
-    ratios,
-    sizes_of,
-    unmeasured,
-)
-from oscope.model.document import Section, Table
-from oscope.model.formatting import MISSING
-from oscope.model.samples import ExperimentResults
-from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric
+from oscope.labs.engine.contrast import Ratios
+from oscope.labs.engine.curves import RATE, RATE_UNIT, At, Curves, curves_by, ratios, several, sizes_of
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, count, ratio, stat, text
+from oscope.labs.engine.words import capital, times, value
+from oscope.model.document import Figure, Table
 
 PLAIN = "read"
 CACHES = ("cold", "warm")
 
-Ratios = Mapping[str, Mapping[int, ComparedMetric]]
+
+@dataclass(frozen=True)
+class Row:
+    """One engine at one block size, with the cache in one state."""
+
+    cache: str
+    engine: str
+    at: At
+    over_plain: Ratios
 
 
-def section(results: Analysed) -> Section | None:
-    """Compare the engines where they read by the same block size."""
-    experiment = results.get("disk.read")
-    if experiment is None:
-        return None
-    names = list(dict.fromkeys(str(point.factors.get("engine", PLAIN)) for point in experiment.points))
-    if len(names) < 2:
-        return None
-    shown = {cache: _shared(results, experiment, names, cache) for cache in CACHES}
-    shown = {cache: curves for cache, curves in shown.items() if curves}
-    if not shown:
-        return None
-    told, tables, figures = [], [], []
-    for cache, curves in shown.items():
-        against = {
-            name: ratios(experiment, RATE, "engine", (PLAIN, name), cache=cache)
-            for name in curves
-            if name != PLAIN
-        }
-        told.append(_answer(cache, curves, against))
-        tables.append(_table(cache, curves, against))
-        if len(sizes_of(curves)) > 1:
-            figures.append(over_sizes(f"Speed by way of reading, {cache}", curves, RATE_UNIT))
-    return Section(
-        title="Ways of reading",
-        answer=" ".join(told),
-        text=[
-            (
-                "`read` and `pread` copy from the page cache. `mmap` maps its pages and looks at one byte "
-                "of each: it copies nothing, so that warm it tells what mapping costs, not what having the "
-                "data does. `direct` (O_DIRECT) and `uring` (io_uring with O_DIRECT, many blocks in flight) "
-                "go past the page cache: no copy, but no read-ahead either."
-            ),
-            *narrowing(experiment, ("cache", "engine")),
-        ],
-        tables=tables,
-        figures=figures,
-        missing=unmeasured(experiment),
-    )
-
-
-def _shared(
-    results: Analysed, experiment: ExperimentResults, names: Sequence[str], cache: str
-) -> dict[str, list[At]]:
+def _shared(run: Run, cache: str) -> Curves:
     """Return the engines' curves at the block sizes at which at least two were measured."""
-    curves = {name: curve(results, experiment, RATE, engine=name, cache=cache) for name in names}
-    counts: dict[int, int] = {}
-    for found in curves.values():
-        for each in found:
-            counts[each.size] = counts.get(each.size, 0) + 1
+    curves = curves_by(run, RATE, "engine", cache=cache)
+    counts = Counter(each.size for found in curves.values() for each in found)
     kept = {name: [each for each in found if counts[each.size] > 1] for name, found in curves.items()}
     return {name: found for name, found in kept.items() if found}
 
 
-def _answer(cache: str, curves: Curves, against: Ratios) -> str:
-    """Name the fastest at the smallest and the largest block size that several engines share."""
-    sizes = sizes_of(curves)
-    told = []
-    for size in dict.fromkeys((sizes[0], sizes[-1])):
-        here = {name: each for name, found in curves.items() for each in found if each.size == size}
-        name = max(here, key=lambda each: here[each].summary.median)
-        told.append(f"{name} by blocks of {format_bytes(size)}, at {median(here[name].summary, RATE_UNIT)}")
-        told[-1] += _beside(name, size, against) + (", without copying anything" if name == "mmap" else "")
-    return f"{cache.capitalize()}, the fastest is {listed(told)}."
-
-
-def _beside(name: str, size: int, against: Ratios) -> str:
-    """Say how the fastest engine compares with plain reading."""
-    row = against.get(name, {}).get(size)
-    if row is None:
-        return ""
-    if row.different != "yes":
-        return f" (no difference from {PLAIN} was found)"
-    return f", {ratio_text(row)} times {PLAIN}"
-
-
-def _table(cache: str, curves: Curves, against: Ratios) -> Table:
-    every = [each for found in curves.values() for each in found]
-    scale = shared_scale([each.summary for each in every], RATE_UNIT)
+def _rows(run: Run) -> list[Row]:
     rows = []
-    for size in sizes_of(curves):
-        for name, found in curves.items():
-            at = next((each for each in found if each.size == size), None)
-            if at is not None:
-                ratio = MISSING if name == PLAIN else ratio_text(against[name].get(size))
-                rows.append([format_bytes(size), name, str(at.summary.n), *cells(at.summary, scale), ratio])
-    columns = [
-        "block size",
-        "engine",
-        "n",
-        f"median [{scale.unit}]",
-        f"95 % [{scale.unit}]",
-        f"times {PLAIN} (95 %)",
+    for cache in CACHES:
+        curves = _shared(run, cache)
+        against = {
+            name: ratios(run.experiment, RATE, "engine", (PLAIN, name), cache=cache)
+            for name in curves
+            if name != PLAIN
+        }
+        rows += [
+            Row(cache, name, at, against.get(name, {}))
+            for size in sizes_of(curves)
+            for name, found in curves.items()
+            for at in found
+            if at.size == size
+        ]
+    return rows
+
+
+def _headline(_: Run, rows: Sequence[Row]) -> str:
+    """Name the fastest at the largest block size, cold where that was measured."""
+    return _fastest(rows, rows[0].cache)[-1]
+
+
+def _fastest(rows: Sequence[Row], cache: str) -> list[str]:
+    """Name the fastest at the smallest and the largest block size that several engines share."""
+    own = [row for row in rows if row.cache == cache]
+    said = []
+    for size in dict.fromkeys((own[0].at.size, own[-1].at.size)):
+        best = max((row for row in own if row.at.size == size), key=lambda row: row.at.summary.median)
+        text = f"{capital(cache)}, {best.engine} is the fastest by blocks of {best.at.name}"
+        text += f": {value(best.at.summary, RATE_UNIT)}"
+        said.append(f"{text}{_beside(best)}.")
+    return said
+
+
+def _beside(best: Row) -> str:
+    """Say how the fastest engine compares with plain reading."""
+    row = best.over_plain.get(best.at.size)
+    copied = ", without copying anything" if best.engine == "mmap" else ""
+    if row is None:
+        return copied
+    if row.different != "yes":
+        return f" (no difference from {PLAIN} was found){copied}"
+    return f", {times(row)} that of {PLAIN}{copied}"
+
+
+def _others(_: Run, rows: Sequence[Row]) -> list[str]:
+    said = [text for cache in dict.fromkeys(row.cache for row in rows) for text in _fastest(rows, cache)]
+    return [" ".join(said)]
+
+
+TABLE: TableOf[Row] = TableOf(
+    "Ways of reading, {cache}",
+    (
+        text("block size", lambda row: row.at.name),
+        text("engine", lambda row: row.engine),
+        count("n", lambda row: row.at.summary.n),
+        stat("median", lambda row: row.at.summary, RATE_UNIT),
+        ratio(f"times {PLAIN}", lambda row: row.over_plain.get(row.at.size)),
+    ),
+    "The factor is paired by block.",
+)
+
+
+def _tables(_: Run, rows: Sequence[Row]) -> list[Table]:
+    caches = dict.fromkeys(row.cache for row in rows)
+    return [TABLE.of((row for row in rows if row.cache == cache), cache=cache) for cache in caches]
+
+
+def _figures(run: Run, rows: Sequence[Row]) -> list[Figure]:
+    return [
+        figure
+        for cache in dict.fromkeys(row.cache for row in rows)
+        for figure in several(f"Speed by way of reading, {cache}", _shared(run, cache), RATE_UNIT)
     ]
-    return Table(
-        f"Ways of reading, {cache}", columns, rows, frozenset({2, 3, 4}), "The factor is paired by block."
-    )
+
+
+section = Question(
+    title="Ways of reading",
+    experiment="disk.read",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _others,
+        (
+            "`read` and `pread` copy from the page cache. `mmap` maps its pages and looks at one byte of "
+            "each: "
+            "it copies nothing, so that warm it shows what mapping costs, not what having the data does. "
+            "`direct` (O_DIRECT) and `uring` (io_uring with O_DIRECT, many blocks in flight) go past the "
+            "page "
+            "cache: no copy, but no read-ahead either."
+        ),
+    ),
+    tables=(_tables,),
+    figures=(_figures,),
+    factors=("cache", "engine", "block_size"),
+)

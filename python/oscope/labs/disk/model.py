@@ -21,7 +21,8 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed, label
 from oscope.figures.words import median
-from oscope.labs.curve import NOT_RUN, RATE, At, curve
+from oscope.labs.engine.curves import RATE, At, curve
+from oscope.labs.engine.words import NOT_RUN
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary, summarise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -10,9 +10,8 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import row_scale, shared_scale
+from oscope.figures.tables import doubt, shared_scale
 from oscope.figures.words import listed
-from oscope.labs.curve import cells, narrowing, size_axis, unmeasured
 from oscope.labs.disk.model import (
     CACHES,
     Bounded,
@@ -23,8 +22,12 @@ from oscope.labs.disk.model import (
     per_mebibyte,
     primitives,
 )
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.labs.engine.curves import size_axis
+from oscope.labs.engine.run import narrowing
+from oscope.labs.engine.table import TableOf, in_unit, stat, text
+from oscope.labs.engine.words import bounded_share, reasons
+from oscope.model.document import Figure, Section
+from oscope.model.formatting import bounded_text, format_count, format_share
 
 CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "system calls",
@@ -34,13 +37,10 @@ CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
     "waiting for device or CPU",
 )
 COLOURS = (0, 1, 2, 3, 5)
-"""Of the parts, whichever of them are known: neighbours that can be told apart."""
+"""Of the parts, whichever of them are known: neighbours that look different."""
 
 WELL = 0.1
 """A prediction within this share of the measured time is said to hold."""
-
-FINEST = 0.002
-"""Half of the narrowest interval that gives digits."""
 
 Found = Mapping[str, Sequence[Parts]]
 Rows = dict[str, list[tuple[Parts, Bounded | None]]]
@@ -52,17 +52,21 @@ def section(results: Analysed) -> Section | None:
     if read is None:
         return None
     known = primitives(results, read)
-    found = {cache: parts(results, read, known, cache) for cache in CACHES}
-    found = {cache: each for cache, each in found.items() if each}
+    found = {cache: each for cache in CACHES if (each := parts(results, read, known, cache))}
     title = "Where the time goes"
     if not found:
-        missing = unmeasured(read, engine="read")
+        missing = reasons(read, engine="read")
         return Section(title, "", missing=missing) if missing else None
     return Section(
         title=title,
-        answer=" ".join([*(_dominating(cache, each) for cache, each in found.items()), *_prediction(found)]),
-        text=[*_model(known), *narrowing(read, ("cache", "engine", "threads"))],
-        tables=[_table(cache, each) for cache, each in found.items()],
+        answer=_dominating(*next(iter(found.items()))),
+        text=[
+            *(_dominating(cache, each) for cache, each in list(found.items())[1:]),
+            *_prediction(found),
+            *_model(known),
+            *narrowing(read, ("cache", "engine", "threads", "block_size")),
+        ],
+        tables=[TABLE.of(each, cache=cache) for cache, each in found.items()],
         figures=[*(_stack(cache, each) for cache, each in found.items()), _lines(found)],
         missing=_missing(known),
     )
@@ -71,7 +75,7 @@ def section(results: Analysed) -> Section | None:
 def _missing(known: Primitives) -> str:
     if not known.missing:
         return ""
-    return f"{'; '.join(known.missing)}. What that would tell apart is counted as {REST}."
+    return f"{'; '.join(known.missing)}. What that would separate is counted as {REST}."
 
 
 def _named(each: Parts) -> dict[str, Bounded | None]:
@@ -94,31 +98,31 @@ def _shares(each: Parts) -> dict[str, float | None]:
 
 def _dominating(cache: str, found: Sequence[Parts]) -> str:
     """Say what takes most at the smallest and the largest blocks."""
-    told = []
+    said = []
     for each in dict.fromkeys((found[0].at.size, found[-1].at.size)):
         chosen = next(one for one in found if one.at.size == each)
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
-        told.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
-    return f"{cache.capitalize()}, the most goes into {listed(told)}."
+        said.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
+    return f"{cache.capitalize()}, the most goes into {listed(said)}."
 
 
 def _prediction(found: Found) -> list[str]:
     """Say how far the primitives predict the warm curve."""
     warm = found.get("warm", ())
-    told = []
+    said = []
     plain = {each.at.name: share for each in warm if (share := each.explained(each.plain)) is not None}
     whole = {each.at.name: share for each in warm if (share := each.explained(each.predicted)) is not None}
     if plain:
-        told.append(f"Calls × c + copying make up {_span(plain)} of the measured warm time.")
+        said.append(f"Calls × c + copying make up {_span(plain)} of the measured warm time.")
     if whole:
         within = [name for name, share in whole.items() if _holds(share)]
         where = "every block size" if len(within) == len(whole) else listed(within) or "no block size"
-        told.append(
+        said.append(
             f"With what a file adds to each call, the primitives predict {_span(whole)}: within "
             f"{format_share(WELL)} at {where}."
         )
-    return told
+    return said
 
 
 def _span(shares: Mapping[str, Bounded]) -> str:
@@ -135,9 +139,7 @@ def _holds(share: Bounded) -> bool:
 def _percent(share: Bounded) -> str:
     if not (isfinite(share.low) and isfinite(share.high)):
         return format_share(share.value, 0.01)
-    half = max((share.high - share.low) / 2, FINEST)
-    low, high = (format_share(end, half) for end in (share.low, share.high))
-    return f"{format_share(share.value, half)} ({low.removesuffix(' %')} to {high})"
+    return bounded_share(share.value, share.low, share.high)
 
 
 def _model(known: Primitives) -> list[str]:
@@ -162,34 +164,38 @@ def _model(known: Primitives) -> list[str]:
     ]
 
 
-def _table(cache: str, found: Sequence[Parts]) -> Table:
-    scale = shared_scale([each.measured for each in found], "s")
-    unit = f"[{scale.unit}]"
-    rows = []
-    for each in found:
-        text = row_scale(scale, each.measured).text
-        values = [text(None if part is None else part.value) for part in _named(each).values()]
-        ratios = [each.explained(part) for part in (each.plain, each.predicted)]
-        rows.append(
-            [
-                each.at.name,
-                format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}",
-                *cells(each.measured, scale),
-                *values,
-                *(MISSING if one is None else bounded_text(one.value, one.low, one.high) for one in ratios),
-            ]
-        )
-    columns = [
-        "block size",
-        "calls",
-        f"measured {unit}",
-        f"95 % {unit}",
-        *(f"{name} {unit}" for name in NAMES),
-        "(calls × c + copying) / measured",
-        "(calls × f + copying) / measured",
-    ]
-    note = f"Of one MiB, {cache}; medians, so that the parts need not add up to the last digit."
-    return Table(f"Where the time of a MiB goes, {cache}", columns, rows, frozenset(range(1, 9)), note)
+def _calls(each: Parts) -> str:
+    return format_count(each.calls) if each.calls >= 10 else f"{each.calls:.2g}"
+
+
+def _part(name: str) -> Callable[[Parts], tuple[float, float | None] | None]:
+    def of(each: Parts) -> tuple[float, float | None] | None:
+        part = _named(each)[name]
+        return None if part is None else (part.value, doubt(each.measured))
+
+    return of
+
+
+def _over(part: Callable[[Parts], Bounded | None]) -> Callable[[Parts], str | None]:
+    def text_of(each: Parts) -> str | None:
+        found = each.explained(part(each))
+        return None if found is None else bounded_text(found.value, found.low, found.high)
+
+    return text_of
+
+
+TABLE: TableOf[Parts] = TableOf(
+    "Where the time of a MiB goes, {cache}",
+    (
+        text("block size", lambda each: each.at.name),
+        text("calls", _calls, numeric=True),
+        stat("measured", lambda each: each.measured, "s"),
+        *(in_unit(name, _part(name), "s") for name in NAMES),
+        text("(calls × c + copying) / measured", _over(lambda each: each.plain)),
+        text("(calls × f + copying) / measured", _over(lambda each: each.predicted)),
+    ),
+    "Of one MiB, {cache}; medians, so that the parts need not add up to the last digit.",
+)
 
 
 def _stack(cache: str, found: Sequence[Parts]) -> Figure:

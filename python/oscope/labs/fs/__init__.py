@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 MEBIBYTE = 1 << 20
 
@@ -94,13 +90,6 @@ ON_THIS_MACHINE = Experiment(
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.fs.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
-
 LAB = Lab(
     name="fs",
     title="Networked file systems",
@@ -109,7 +98,7 @@ LAB = Lab(
         "level, to be compared with NFS"
     ),
     experiments=(COMPARE, ON_THIS_MACHINE),
-    sections=_sections,
+    sections=late("fs", "wins", "trips", "choice", "times", "local", "fuse"),
     notebook="notebooks/fs.ipynb",
     clocks=("wall", "instructions"),
 )

@@ -1,69 +1,77 @@
-"""Which file system for what: the fastest at each operation and delay, and what cannot be told from it."""
+"""Which file system for what: the fastest at each operation and delay."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
-from oscope.labs.curve import At, best
+from oscope.labs.engine.curves import At, best
+from oscope.labs.engine.table import Column, TableOf, text
 from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, Shown, cautioned
-from oscope.model.document import Section, Table
-from oscope.model.formatting import MISSING
+from oscope.labs.fs.points import NAMES, Shown
+from oscope.model.document import Section
 from oscope.model.units import format_duration
+
+Chosen = Mapping[tuple[str, float], Sequence[str]]
+"""The fastest at each operation and delay, with those not distinguished from it."""
 
 TITLE = "Which file system for what"
 
 
 def section(results: Analysed) -> Section | None:
     """Draw the map of operation and delay over the file systems that were measured."""
-    experiment = results.get("fs.compare")
-    if experiment is None:
-        return None
-    shown = Shown.of(experiment)
-    systems = [name for name in shown.systems if name != LOCAL]
-    if len(systems) < 2:
+    shown = Shown.of(results, "fs.compare")
+    systems = [name for name in shown.systems if name != LOCAL] if shown else []
+    if shown is None or len(systems) < 2:
         return None
     chosen = {
-        (operation, delay): fastest(results, shown, systems, operation, delay)
+        (operation, delay): fastest(shown, systems, operation, delay)
         for operation in shown.operations
         for delay in shown.delays
     }
-    rows = [
-        [operation, *(_cell(chosen[operation, delay]) for delay in shown.delays)]
-        for operation in shown.operations
-    ]
-    note = (
-        "By the median time. Several names: the first is the fastest, the others cannot be told from it "
-        "(paired by block, Holm within a cell)."
+    table: TableOf[str] = TableOf(
+        "The fastest by operation and delay",
+        (
+            text("operation", lambda operation: operation),
+            *(_column(chosen, delay) for delay in shown.delays),
+        ),
+        "By the median time. Several names: the first is the fastest, the others are not distinguished from "
+        "it "
+        "(paired by block, Holm within a cell).",
     )
-    columns = ["operation", *(f"delay {format_duration(delay)}" for delay in shown.delays)]
-    compared = listed([NAMES[name] for name in systems])
+    always, rest = _always(shown, systems, chosen)
     return Section(
         title=TITLE,
-        answer=cautioned(_answer(shown, systems, chosen), experiment),
+        answer=_headline(always, rest),
         text=[
-            f"Compared are {compared}. A file system that had to be left out is not among them.",
-            *shown.told,
+            *([f"Fastest at every delay: {always}."] if always else []),
+            (
+                f"Compared are {listed([NAMES[name] for name in systems])}. A file system that had to be "
+                "left out "
+                "is not among them."
+            ),
+            *shown.notes,
         ],
-        tables=[Table("The fastest by operation and delay", columns, rows, frozenset(), note)],
+        tables=[table.of(shown.operations)],
     )
 
 
-def fastest(
-    results: Analysed, shown: Shown, systems: Sequence[str], operation: str, delay: float
-) -> list[str]:
-    """Return the fastest system, and after it those that cannot be told from it; empty where none has times.
+def _column(chosen: Chosen, delay: float) -> Column[str]:
+    def names(operation: str) -> str | None:
+        return ", ".join(NAMES[name] for name in chosen[operation, delay]) or None
+
+    return text(f"delay {format_duration(delay)}", names)
+
+
+def fastest(shown: Shown, systems: Sequence[str], operation: str, delay: float) -> list[str]:
+    """Return the fastest system, then those not distinguished from it; empty where none has times.
 
     One that was measured alone is not called the fastest of anything.
     """
     found = []
     for place, system in enumerate(systems):
-        point, summary = (
-            shown.point(system, operation, delay),
-            shown.summary(results, system, operation, delay),
-        )
+        point, summary = shown.point(system, operation, delay), shown.summary(system, operation, delay)
         if point is not None and summary is not None:
             found.append(At(place, point, summary))
     if len(found) < 2:
@@ -72,12 +80,8 @@ def fastest(
     return [systems[each.size] for each in (first, *alike)]
 
 
-def _cell(names: Sequence[str]) -> str:
-    return ", ".join(NAMES[name] for name in names) or MISSING
-
-
-def _answer(shown: Shown, systems: Sequence[str], chosen: dict[tuple[str, float], list[str]]) -> str:
-    """Name the operations at which one system alone is the fastest at every delay; leave the rest open."""
+def _always(shown: Shown, systems: Sequence[str], chosen: Chosen) -> tuple[str, list[str]]:
+    """Return at which operations one system alone is the fastest at every delay, and the others."""
     always: dict[str, list[str]] = {name: [] for name in systems}
     rest = []
     for operation in shown.operations:
@@ -87,8 +91,13 @@ def _answer(shown: Shown, systems: Sequence[str], chosen: dict[tuple[str, float]
             always[alone[0]].append(operation)
         else:
             rest.append(operation)
-    parts = [f"{NAMES[name]} at {listed(own)}" for name, own in always.items() if own]
-    said = [f"Fastest at every delay: {'; '.join(parts)}."] if parts else []
-    if rest:
-        said.append(f"At {listed(rest)} it depends on the delay, or several cannot be told apart.")
-    return " ".join(said)
+    return "; ".join(f"{NAMES[name]} at {listed(own)}" for name, own in always.items() if own), rest
+
+
+def _headline(always: str, rest: Sequence[str]) -> str:
+    if not rest:
+        return f"Fastest at every delay: {always}."
+    depends = "it depends on the delay, or several are not distinguished"
+    return (
+        f"At {listed(rest)} {depends}." if not always else f"Fastest: {always}; at {listed(rest)} {depends}."
+    )

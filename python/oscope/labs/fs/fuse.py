@@ -1,4 +1,4 @@
-"""Which calls of FUSE oscope-fs implements and what each does, as the program itself tells."""
+"""Which calls of FUSE oscope-fs implements and what each does, as the program itself reports."""
 
 from __future__ import annotations
 

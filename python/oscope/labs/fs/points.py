@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from oscope.figures.analysed import Analysed
-from oscope.labs.curve import narrowing
+from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.run import Run, known, narrowed, narrowing, untraced
+from oscope.labs.engine.table import Column, value
+from oscope.labs.engine.words import cautions
 from oscope.labs.fs import OPERATIONS, SYSTEMS
-from oscope.labs.kernel.clocked import EMULATED, emulated
-from oscope.labs.transfer.points import busy, known, levels_compared, narrowed, untraced
 from oscope.model.factors import Level
 from oscope.model.formatting import bounded_text
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -17,7 +18,7 @@ from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric, Summary
 
 OWN = ("system", "operation", "delay", "tracer")
-"""Factors that the lab tells apart; of any other the first level is shown."""
+"""Factors that the lab names; of any other the first level is shown."""
 NAMES: Mapping[str, str] = {"local": "local", "oscope": "oscope-fs", "sshfs": "sshfs", "nfs": "NFS"}
 COUNTED = (
     "Counted in a guest whose one CPU executes an instruction a nanosecond, and waiting counts one a "
@@ -37,19 +38,29 @@ WORDS: Mapping[str, str] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shown:
     """An experiment as far as the lab shows it: no tracer, one level of every factor that is not its own."""
 
-    experiment: ExperimentResults
-    told: Sequence[str]
-    """Which levels these are."""
+    run: Run
+    notes: Sequence[str]
+    """Which levels these are, and what speaks against the times."""
 
     @classmethod
-    def of(cls, experiment: ExperimentResults) -> Shown:
-        """Return what is shown of `experiment`."""
-        plain = replace(experiment, points=tuple(untraced(experiment)))
-        return cls(narrowed(plain, *OWN), narrowing(plain, OWN))
+    def of(cls, results: Analysed, name: str) -> Shown | None:
+        """Return what is shown of an experiment; None where it was not run."""
+        run = Run.of(results, name)
+        if run is None:
+            return None
+        plain = replace(run.experiment, points=tuple(untraced(run.experiment)))
+        counted = [COUNTED] if plain.clock == "instructions" else []
+        said = [*narrowing(plain, OWN), *counted, *cautions(plain)]
+        return cls(Run(results, narrowed(plain, *OWN)), said)
+
+    @property
+    def experiment(self) -> ExperimentResults:
+        """Its results."""
+        return self.run.experiment
 
     @property
     def time(self) -> str:
@@ -83,14 +94,21 @@ class Shown:
         found = known(self.experiment, self.time, system=system, operation=operation)
         return next((point for point in found if delay_of(point.factors) == delay), None)
 
-    def summary(self, results: Analysed, system: str, operation: str, delay: float) -> Summary | None:
+    def summary(self, system: str, operation: str, delay: float) -> Summary | None:
         """Return the summary of a point's times, if it has some."""
-        point = self.point(system, operation, delay)
-        return None if point is None else results.summary(self.experiment, point, self.time)
+        return self.run.summary(self.point(system, operation, delay), self.time)
+
+    def times(self) -> list[Column[tuple[str, float]]]:
+        """Return the columns of a table over operation and delay: the time of each system."""
+
+        def column(system: str) -> Column[tuple[str, float]]:
+            return value(f"{NAMES[system]} (95 %)", lambda row: self.summary(system, *row), self.unit)
+
+        return [column(system) for system in self.systems]
 
     def against(self, base: str, other: str) -> list[ComparedMetric]:
         """Return the time of `other` over that of `base` at each operation and delay (paired, Holm)."""
-        rows = levels_compared(self.experiment, (self.time,), "system", (base, other))
+        rows = compared(self.experiment, (self.time,), "system", (base, other))
         order = {name: place for place, name in enumerate(OPERATIONS)}
         return sorted(rows, key=lambda row: (order[str(row.factors["operation"])], delay_of(row.factors)))
 
@@ -113,12 +131,3 @@ def place_text(factors: Mapping[str, Level]) -> str:
 def inverse_text(row: ComparedMetric) -> str:
     """Return A over B, where a row has B over A, with its interval."""
     return bounded_text(1 / row.ratio, 1 / row.ci95[1], 1 / row.ci95[0])
-
-
-def cautioned(answer: str, experiment: ExperimentResults) -> str:
-    """Add to an answer what its times are and what speaks against them: a guest's clock, a busy machine."""
-    if experiment.clock == "instructions":
-        told = COUNTED
-    else:
-        told = f"The guest was emulated: {EMULATED}." if emulated(experiment) else ""
-    return " ".join(filter(None, [answer, told, busy(experiment)])) if answer else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed, median
-from oscope.labs.curve import ratio_text
+from oscope.figures.words import listed
+from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.drawing import INTERVALS, dot
+from oscope.labs.engine.run import known
+from oscope.labs.engine.table import TableOf, text
+from oscope.labs.engine.words import ratio_text, times
 from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, WORDS, Shown, cautioned, delay_text
-from oscope.labs.transfer.points import known, levels_compared
+from oscope.labs.fs.points import NAMES, WORDS, Shown, delay_text
 from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING
 from oscope.model.units import format_duration
+from oscope.statistics import ComparedMetric
 
 TITLE = "Time by the delay of the line"
 SMALL = 300
@@ -25,40 +29,62 @@ SMALL = 300
 
 
 def section(results: Analysed) -> Section | None:
-    """Show every time, and say on which operation the delay tells most."""
-    experiment = results.get("fs.compare")
-    if experiment is None:
-        return None
-    shown = Shown.of(experiment)
-    if not shown.systems:
+    """Show every time, and say which operation the delay slows down most."""
+    shown = Shown.of(results, "fs.compare")
+    if shown is None or not shown.systems:
         return None
     return Section(
         title=TITLE,
-        answer=cautioned(_answer(shown), experiment),
+        answer=_headline(shown),
         text=[
+            *_each(shown),
             (
                 "The client and the server are two network namespaces of one machine, joined by a virtual "
                 "Ethernet whose packets are late by the delay in each direction. The local file system has "
                 "no line: its time stands at no delay."
             ),
-            *shown.told,
+            *shown.notes,
         ],
-        tables=[table(results, shown), operations(shown), *mounted(shown)],
-        figures=_figures(results, shown),
+        tables=[table(shown), operations(shown), *mounted(shown)],
+        figures=_figures(shown),
     )
 
 
-def _answer(shown: Shown) -> str:
-    """Tell for each file system what the longest delay makes of its times."""
+def _slower(shown: Shown) -> dict[str, list[ComparedMetric]]:
+    """Return how the longest delay compares with the shortest, on each file system but the local one."""
     delays = shown.delays
-    if len(delays) < 2:
-        return ""
-    parts = []
-    for system in (name for name in shown.systems if name != LOCAL):
+    found = {}
+    for system in (name for name in shown.systems if name != LOCAL and len(delays) > 1):
         points = tuple(known(shown.experiment, shown.time, system=system))
         own = replace(shown.experiment, points=points)
-        rows = levels_compared(own, (shown.time,), "delay", (delays[0], delays[-1]))
-        slower = [row for row in rows if row.different == "yes" and row.ratio > 1]
+        found[system] = compared(own, (shown.time,), "delay", (delays[0], delays[-1]))
+    return found
+
+
+def _apart(rows: Sequence[ComparedMetric]) -> list[ComparedMetric]:
+    return [row for row in rows if row.different == "yes" and row.ratio > 1]
+
+
+def _headline(shown: Shown) -> str:
+    """Say which file system the longest delay slows down most."""
+    most = [
+        (row, system)
+        for system, rows in _slower(shown).items()
+        for row in _apart(rows)
+        if np.isfinite(row.ratio)
+    ]
+    if not most:
+        return "" if len(shown.delays) < 2 else "No file system is found slower with a delay."
+    row, system = max(most, key=lambda pair: pair[0].ratio)
+    what = f"takes {times(row)} as long at {row.factors['operation']}"
+    return f"With {delay_text(shown.delays[-1])}, {NAMES[system]} {what}."
+
+
+def _each(shown: Shown) -> list[str]:
+    """Say for each file system what the longest delay makes of its times."""
+    parts = []
+    for system, rows in _slower(shown).items():
+        slower = _apart(rows)
         if not slower:
             parts.append(f"{NAMES[system]} is not found slower")
             continue
@@ -66,20 +92,23 @@ def _answer(shown: Shown) -> str:
         text = f"{NAMES[system]} takes {ratio_text(most)} times as long at {most.factors['operation']}"
         spared = [str(row.factors["operation"]) for row in rows if row not in slower]
         parts.append(text + (f" (not found slower at {listed(spared)})" if spared else ""))
-    return f"With {delay_text(delays[-1])} in place of {delay_text(delays[0])}, at most: {'; '.join(parts)}."
+    ends = [delay_text(shown.delays[place]) for place in (-1, 0)] if parts else []
+    return [f"With {ends[0]} in place of {ends[1]}, at most: {'; '.join(parts)}."] if parts else []
 
 
-def table(results: Analysed, shown: Shown) -> Table:
+def table(shown: Shown) -> Table:
     """Return the median time of each system at each operation and delay, with its interval."""
-    rows = []
-    for operation in shown.operations:
-        for delay in shown.delays:
-            found = [shown.summary(results, system, operation, delay) for system in shown.systems]
-            if any(found):
-                cells = [MISSING if one is None else median(one, shown.unit) for one in found]
-                rows.append([operation, format_duration(delay), *cells])
-    columns = ["operation", "delay, one way", *(f"{NAMES[system]} (95 %)" for system in shown.systems)]
-    return Table("Time of each operation", columns, rows, frozenset(), "Medians with their 95 % intervals.")
+    made: TableOf[tuple[str, float]] = TableOf(
+        "Time of each operation",
+        (
+            text("operation", lambda row: row[0]),
+            text("delay, one way", lambda row: format_duration(row[1])),
+            *shown.times(),
+        ),
+        INTERVALS,
+    )
+    rows = [(operation, delay) for operation in shown.operations for delay in shown.delays]
+    return made.of(row for row in rows if any(shown.summary(system, *row) for system in shown.systems))
 
 
 def operations(shown: Shown) -> Table:
@@ -100,7 +129,7 @@ def mounted(shown: Shown) -> list[Table]:
     )
 
 
-def _figures(results: Analysed, shown: Shown) -> list[Figure]:
+def _figures(shown: Shown) -> list[Figure]:
     """Draw a figure for each operation: every delay at the same distance from the next, times by powers."""
     places = {delay: float(index) for index, delay in enumerate(shown.delays)}
     if len(places) < 2:
@@ -110,33 +139,25 @@ def _figures(results: Analysed, shown: Shown) -> list[Figure]:
         "ticktext": [format_duration(each) for each in places],
     }
     across = plots.axis("delay, one way", range=[-0.3, len(places) - 0.7], **ticks)
-    return [_figure(results, shown, operation, places, across) for operation in shown.operations]
+    return [_figure(shown, operation, places, across) for operation in shown.operations]
 
 
-def _figure(
-    results: Analysed, shown: Shown, operation: str, places: dict[float, float], across: dict[str, Any]
-) -> Figure:
+def _figure(shown: Shown, operation: str, places: Mapping[float, float], across: dict[str, Any]) -> Figure:
     found = {
-        (system, delay): one
+        system: [
+            (place, one)
+            for delay, place in places.items()
+            if (one := shown.summary(system, operation, delay))
+        ]
         for system in shown.systems
-        for delay in places
-        if (one := shown.summary(results, system, operation, delay)) is not None
     }
-    scale = shared_scale(list(found.values()), shown.unit)
-    lines = []
-    for colour, system in enumerate(shown.systems):
-        dots = []
-        for (name, delay), one in found.items():
-            if name == system:
-                ends = one.ci95 and (one.ci95[0] / scale.factor, one.ci95[1] / scale.factor)
-                dots.append(
-                    (places[delay], plots.Dot(NAMES[system], one.median / scale.factor, ends, np.zeros(0)))
-                )
-        lines.append(plots.Line(NAMES[system], dots, colour))
-    drawn = plots.lines(
-        f"Time of {operation}",
-        (across, plots.axis(f"time [{scale.unit}]", scale="log")),
-        lines,
-        f"{WORDS[operation]}. Medians with their 95 % intervals.",
-    )
+    scale = shared_scale([one for row in found.values() for _, one in row], shown.unit)
+    lines = [
+        plots.Line(
+            NAMES[system], [(place, dot(NAMES[system], one, scale.factor)) for place, one in row], colour
+        )
+        for colour, (system, row) in enumerate(found.items())
+    ]
+    axes = (across, plots.axis(f"time [{scale.unit}]", scale="log"))
+    drawn = plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {INTERVALS}")
     return replace(drawn, layout={**drawn.layout, "height": SMALL})

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed, block_medians
 from oscope.figures.words import excludes_zero, listed, median
-from oscope.labs.curve import derived, metric
+from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.quantity import Values, derived, metric
+from oscope.labs.engine.run import known
+from oscope.labs.engine.table import TableOf, share, text
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import value
 from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, Shown, cautioned, delay_of, delay_text
-from oscope.labs.transfer.points import known
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text
+from oscope.model.document import Figure, Section
 from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary, summarise
@@ -32,8 +35,8 @@ FITS = 0.15
 FEWEST_DELAYS = 3
 """Two delays have a line through them whatever the times are."""
 WHOLE = 10.0
-"""A doubt by which a number of packets is shown without decimals."""
-WORTH_A_RATE = 1 << 16
+"""An uncertainty by which a number of packets is shown without decimals."""
+ENOUGH_FOR_A_RATE = 1 << 16
 """Bytes from which on bytes a second say something of the line."""
 
 
@@ -57,6 +60,33 @@ class Trips:
 
 Model = Mapping[tuple[str, str], Trips]
 """What was fitted, by operation and file system."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """An operation on a file system at one delay, and what was fitted over all."""
+
+    operation: str
+    system: str
+    experiment: ExperimentResults
+    point: PointSamples | None
+    found: Trips | None
+
+    @property
+    def unit(self) -> str:
+        """Unit of the time."""
+        return self.experiment.metrics[self.experiment.headline].unit
+
+    @property
+    def verdict(self) -> str:
+        """Whether the model fits."""
+        if self.found is None or self.found.delays < FEWEST_DELAYS:
+            return "cannot tell"
+        return "yes" if self.found.fits else "no"
+
+    def of(self, what: Values) -> Summary | None:
+        """Return what was moved."""
+        return None if self.point is None else derived(self.experiment, self.point, what)
 
 
 def fitted(shown: Shown, system: str, operation: str) -> Trips | None:
@@ -87,11 +117,10 @@ def _line(round_trips: Floats, times: Floats) -> Floats:
 
 
 def section(results: Analysed) -> Section | None:
-    """Tell what each file system moved for each operation, and how many round trips it waited for."""
-    experiment = results.get("fs.compare")
-    if experiment is None:
+    """Say what each file system moved for each operation, and how many round trips it waited for."""
+    shown = Shown.of(results, "fs.compare")
+    if shown is None:
         return None
-    shown = Shown.of(experiment)
     systems = [name for name in shown.systems if name != LOCAL]
     if not systems or not any(_has_traffic(point) for point in shown.experiment.points):
         return None
@@ -104,8 +133,9 @@ def section(results: Analysed) -> Section | None:
     }
     return Section(
         title=TITLE,
-        answer=cautioned(_answer(model, systems), experiment),
+        answer=_headline(model),
         text=[
+            *_holds(model, systems),
             (
                 "Bytes and packets are those of the client's network device while the clock ran, headers "
                 "and acknowledgements included. The time is held against start + trips × round trip, fitted "
@@ -119,9 +149,12 @@ def section(results: Analysed) -> Section | None:
                 "what is asked for, from and to the page cache. oscope-fs and sshfs encrypt what they move; "
                 "NFS (sec=sys) does not."
             ),
-            *shown.told,
+            *shown.notes,
         ],
-        tables=[_traffic(shown, systems, delay), *_model(shown, model, delay)],
+        tables=[
+            _traffic(delay).of(_points(shown, systems, delay)),
+            *([_model(delay).of(_cases(shown, model, delay))] if model else []),
+        ],
         figures=_figures(model, systems),
     )
 
@@ -154,8 +187,8 @@ def _waited(shown: Shown, point: PointSamples) -> str:
     if not excludes_zero(found.trips):
         return ", and waited for no round trip that could be found"
     trips_ns = found.trips.median * 2 * delay * NS
-    share = trips_ns / (trips_ns + max(found.start.median, 0.0))
-    return f", and waited for {median(found.trips, '')} round trips, {format_share(share, 0.01)} of its time"
+    part = trips_ns / (trips_ns + max(found.start.median, 0.0))
+    return f", and waited for {median(found.trips, '')} round trips, {format_share(part, 0.01)} of its time"
 
 
 def _received(point: PointSamples) -> Floats:
@@ -178,15 +211,25 @@ def _rounded(summary: Summary | None, unit: str) -> str:
     """Return a median with three digits or so: what is moved repeats, but for when acknowledgements come."""
     if summary is None:
         return MISSING
-    doubt = summary.median / 20
-    return format_value(summary.median, doubt if unit else max(doubt, WHOLE), unit)
+    spread = summary.median / 20
+    return format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
 
 
-def _answer(model: Model, systems: Sequence[str]) -> str:
+def _headline(model: Model) -> str:
+    """Name the operation that waits for most round trips."""
+    fits = [(one.trips.median, key, one) for key, one in model.items() if one.fits]
+    if fits:
+        _, (operation, system), one = max(fits, key=lambda each: each[0])
+        return f"{NAMES[system]} waits for most round trips: {value(one.trips, '')} at {operation}."
+    known = [one for one in model.values() if one.delays >= FEWEST_DELAYS]
+    return "No time is one of round trips alone." if known else ""
+
+
+def _holds(model: Model, systems: Sequence[str]) -> list[str]:
     """Count where the model holds, and name the operation that waits for most round trips on each system."""
     found = {key: one for key, one in model.items() if one.delays >= FEWEST_DELAYS}
     if not found:
-        return ""
+        return []
     fits = {key: one for key, one in found.items() if one.fits}
     text = (
         f"In {len(fits)} of {len(found)} cases (an operation on a file system) the time is start + trips × "
@@ -198,75 +241,72 @@ def _answer(model: Model, systems: Sequence[str]) -> str:
         if own:
             _, operation, one = max(own, key=lambda each: each[0])
             parts.append(f"{median(one.trips, '')} by {NAMES[system]} ({operation})")
-    return f"{text}. Most round trips are waited for: {listed(parts)}." if parts else f"{text}."
+    return [f"{text}. Most round trips are waited for: {listed(parts)}." if parts else f"{text}."]
 
 
-def _traffic(shown: Shown, systems: Sequence[str], delay: float) -> Table:
-    experiment, rows = shown.experiment, []
-    for operation in shown.operations:
-        for system in systems:
-            point = shown.point(system, operation, delay)
-            if point is None:
-                continue
-            packets = derived(experiment, point, _packets)
-            rows.append(
-                [
-                    operation,
-                    NAMES[system],
-                    _rounded(derived(experiment, point, _received), "B"),
-                    _rounded(derived(experiment, point, _sent), "B"),
-                    _rounded(packets, ""),
-                ]
-            )
-    columns = ["operation", "file system", "received", "sent", "packets, both ways"]
-    note = f"Medians with {delay_text(delay)}, of the client's device while the clock ran."
-    return Table("What was moved", columns, rows, frozenset({4}), note)
-
-
-def _model(shown: Shown, model: Model, delay: float) -> list[Table]:
-    rows = []
-    for (operation, system), found in model.items():
-        verdict = "cannot tell" if found.delays < FEWEST_DELAYS else ("yes" if found.fits else "no")
-        rows.append(
-            [
-                operation,
-                NAMES[system],
-                median(found.start, shown.unit),
-                median(found.trips, ""),
-                format_share(found.furthest, 0.01),
-                verdict,
-                *_rates(shown.experiment, shown.point(system, operation, delay), found),
-            ]
-        )
-    columns = [
-        "operation",
-        "file system",
-        "start (95 %)",
-        "round trips (95 %)",
-        "furthest off",
-        "fits",
-        "packets a round trip",
-        "bytes / start [MiB/s]",
+def _points(shown: Shown, systems: Sequence[str], delay: float) -> list[Case]:
+    return [
+        Case(operation, system, shown.experiment, point, None)
+        for operation in shown.operations
+        for system in systems
+        if (point := shown.point(system, operation, delay)) is not None
     ]
-    note = (
+
+
+def _cases(shown: Shown, model: Model, delay: float) -> list[Case]:
+    return [
+        Case(operation, system, shown.experiment, shown.point(system, operation, delay), found)
+        for (operation, system), found in model.items()
+    ]
+
+
+def _traffic(delay: float) -> TableOf[Case]:
+    return TableOf(
+        "What was moved",
+        (
+            text("operation", lambda case: case.operation),
+            text("file system", lambda case: NAMES[case.system]),
+            text("received", lambda case: _rounded(case.of(_received), "B")),
+            text("sent", lambda case: _rounded(case.of(_sent), "B")),
+            text("packets, both ways", lambda case: _rounded(case.of(_packets), ""), numeric=True),
+        ),
+        f"Medians with {delay_text(delay)}, of the client's device while the clock ran.",
+    )
+
+
+def _model(delay: float) -> TableOf[Case]:
+    return TableOf(
+        "Time = start + round trips",
+        (
+            text("operation", lambda case: case.operation),
+            text("file system", lambda case: NAMES[case.system]),
+            text(
+                "start (95 %)",
+                lambda case: None if case.found is None else median(case.found.start, case.unit),
+            ),
+            value_of("round trips (95 %)", lambda case: None if case.found is None else case.found.trips, ""),
+            share("furthest off", lambda case: None if case.found is None else case.found.furthest),
+            text("fits", lambda case: case.verdict),
+            text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
+            text("bytes / start [MiB/s]", lambda case: _rates(case)[1], numeric=True),
+        ),
         f"Fitted in each block; medians over blocks. Fits: at every delay within {format_share(FITS)}, by "
         f"{FEWEST_DELAYS} delays or more. Packets are those with {delay_text(delay)}; bytes are given from "
-        f"{WORTH_A_RATE >> 10} KiB on."
+        f"{ENOUGH_FOR_A_RATE >> 10} KiB on.",
     )
-    return [Table("Time = start + round trips", columns, rows, frozenset({6, 7}), note)] if rows else []
 
 
-def _rates(experiment: ExperimentResults, point: PointSamples | None, found: Trips) -> list[str]:
+def _rates(case: Case) -> list[str]:
     """Return packets a round trip, where the model fits and finds some, and bytes a second of the start."""
-    if point is None or not _has_traffic(point):
+    found = case.found
+    if found is None or case.point is None or not _has_traffic(case.point):
         return [MISSING, MISSING]
-    packets = derived(experiment, point, _packets)
-    moved = derived(experiment, point, lambda each: _received(each) + _sent(each))
+    packets, moved = case.of(_packets), case.of(lambda each: _received(each) + _sent(each))
     trips, start = found.trips.median, found.start.median
     each = packets.median / trips if packets and found.fits and trips >= 1 else None
     rate = (
         moved.median / MEBIBYTE / (start / NS)
-        if moved and moved.median >= WORTH_A_RATE and start > 0
+        if moved and moved.median >= ENOUGH_FOR_A_RATE and start > 0
         else None
     )
     return [format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
@@ -274,12 +314,11 @@ def _rates(experiment: ExperimentResults, point: PointSamples | None, found: Tri
 
 def _figures(model: Model, systems: Sequence[str]) -> list[Figure]:
     """Draw the round trips of each operation where the model holds and finds some."""
-    series: dict[str, list[plots.Dot]] = {NAMES[system]: [] for system in systems}
-    for (operation, system), found in model.items():
-        if found.fits and excludes_zero(found.trips) and found.trips.median > 0:
-            dot = plots.Dot(operation, found.trips.median, found.trips.ci95, np.zeros(0))
-            series[NAMES[system]].append(dot)
-    drawn = {name: row for name, row in series.items() if row}
+    rows = [
+        (NAMES[system], operation, found.trips)
+        for each in systems
+        for (operation, system), found in model.items()
+        if system == each and found.fits and excludes_zero(found.trips) and found.trips.median > 0
+    ]
     note = "Where the model holds and a round trip was found; medians with their 95 % intervals."
-    title = "Round trips waited for one after another"
-    return [plots.dots(title, "round trips", drawn, note)] if drawn else []
+    return [dots("Round trips waited for one after another", "round trips", rows, note=note)] if rows else []

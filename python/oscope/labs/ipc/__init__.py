@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -20,11 +16,11 @@ CHANNELS = ("pipe", "local", "seqpacket", "tcp", "shm", "vmsplice")
 SOCKETS = frozenset({"local", "seqpacket", "tcp"})
 MODES = ("1thread", "2thread", "2proc")
 DOCUMENTED = frozenset({"pipe", "local"})
-"""The document's own channels; the quick survey measures the others at fewer points."""
+"""The original report's own channels; the quick survey measures the others at fewer points."""
 POWERS = tuple(1 << power for power in range(6, 25))
 """64 B to 16 MiB."""
 FEW_POWERS = (KIBIBYTE, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE)
-"""Sizes on both sides of what a pipe holds, the document's default among them."""
+"""Sizes on both sides of what a pipe holds, the original report's default among them."""
 COMPARED = (PAGE, 128 * KIBIBYTE)
 """Sizes at which the quick survey measures every channel, traces, and compares tracers."""
 TRACERS = ("none", "bpf-count", "bpf-histogram", "bpf-full", "perf-trace", "strace-count", "strace")
@@ -56,36 +52,32 @@ def _beyond_the_document(factors: Mapping[str, Level]) -> bool:
     )
 
 
+_THROUGHPUT = Design(
+    factors={
+        "buffer": POWERS,
+        "channel": CHANNELS,
+        "mode": MODES,
+        "sockbuf": ("default", "buffer"),
+        "placement": ("free", "same", "other"),
+        "total": (16 * MEBIBYTE,),
+    },
+    reps=14,
+    blocks=7,
+    omit=_placed_and_sized,
+)
 THROUGHPUT = Experiment(
     name="ipc.throughput",
     workload="ipc.throughput",
     title="Moving data between threads and processes",
     question="How fast does each channel move data, by which buffer size, within and between processes?",
-    full=Design(
-        factors={
-            "buffer": POWERS,
-            "channel": CHANNELS,
-            "mode": MODES,
-            "sockbuf": ("default", "buffer"),
-            "placement": ("free", "same", "other"),
-            "total": (16 * MEBIBYTE,),
-        },
-        reps=14,
-        blocks=7,
-        omit=_placed_and_sized,
-    ),
-    quick=Design(
-        factors={
-            "buffer": FEW_POWERS,
-            "channel": CHANNELS,
-            "mode": MODES,
-            "sockbuf": ("default", "buffer"),
-            "placement": ("free",),
-            "total": (4 * MEBIBYTE,),
-        },
+    full=_THROUGHPUT,
+    quick=_THROUGHPUT.replace(
         reps=10,
         blocks=5,
         omit=_beyond_the_document,
+        buffer=FEW_POWERS,
+        placement=("free",),
+        total=(4 * MEBIBYTE,),
     ),
     quick_share="about 12 s: 47 points, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
@@ -93,155 +85,113 @@ THROUGHPUT = Experiment(
 )
 
 
+_LATENCY = Design(
+    factors={
+        "size": (1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
+        "channel": CHANNELS[:-1],
+        "mode": MODES[1:],
+        "placement": ("free", "same", "other"),
+    },
+    reps=20,
+    blocks=10,
+    min_time_ns=50_000_000,
+)
 LATENCY = Experiment(
     name="ipc.latency",
     workload="ipc.latency",
     title="A message there and back",
     question="How long does a round trip between two threads or processes take, and how much does it vary?",
-    full=Design(
-        factors={
-            "size": (1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
-            "channel": CHANNELS[:-1],
-            "mode": MODES[1:],
-            "placement": ("free", "same", "other"),
-        },
-        reps=20,
-        blocks=10,
-        min_time_ns=50_000_000,
-    ),
-    quick=Design(
-        factors={
-            "size": (1,),
-            "channel": CHANNELS[:-1],
-            "mode": MODES[1:],
-            "placement": ("free",),
-        },
-        reps=5,
-        blocks=5,
-        min_time_ns=10_000_000,
-    ),
+    full=_LATENCY,
+    quick=_LATENCY.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=(1,), placement=("free",)),
     quick_share="about 3 s: 10 points, 10 ms of round trips 5 times each",
     metrics=("round_trip_ns", "mean_ns", "p90_ns", "p99_ns", "p999_ns", "cpu_ns", "voluntary"),
 )
 
+_TRACE = Design(
+    factors={
+        "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        "channel": CHANNELS,
+        "mode": MODES,
+        "sockbuf": ("default",),
+        "total": (16 * MEBIBYTE,),
+        "tracer": ("none", ALL_KINDS),
+    },
+    reps=14,
+    blocks=7,
+)
 TRACE = Experiment(
     name="ipc.trace",
     workload="ipc.throughput",
     title="Moving data, traced",
     question="Which calls are made, what do they ask and get, how long do they take, and who waits for whom?",
-    full=Design(
-        factors={
-            "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-            "channel": CHANNELS,
-            "mode": MODES,
-            "sockbuf": ("default",),
-            "total": (16 * MEBIBYTE,),
-            "tracer": ("none", ALL_KINDS),
-        },
-        reps=14,
-        blocks=7,
-    ),
-    quick=Design(
-        factors={
-            "buffer": COMPARED,
-            "channel": ("pipe", "local"),
-            "mode": MODES,
-            "sockbuf": ("default",),
-            "total": (4 * MEBIBYTE,),
-            "tracer": ("none", ALL_KINDS),
-        },
-        reps=10,
-        blocks=5,
+    full=_TRACE,
+    quick=_TRACE.replace(
+        reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=(4 * MEBIBYTE,)
     ),
     quick_share="about 8 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
 )
 
+_EFFECT = Design(
+    factors={
+        "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        "channel": ("pipe", "local", "tcp", "shm"),
+        "mode": ("2proc",),
+        "total": (4 * MEBIBYTE,),
+        "tracer": TRACERS,
+    },
+    reps=14,
+    blocks=7,
+)
 EFFECT = Experiment(
     name="trace.effect",
     workload="ipc.throughput",
     title="Moving data under six tracers",
     question="How much slower is the same work under each tracer, and which findings would have changed?",
-    full=Design(
-        factors={
-            "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-            "channel": ("pipe", "local", "tcp", "shm"),
-            "mode": ("2proc",),
-            "total": (4 * MEBIBYTE,),
-            "tracer": TRACERS,
-        },
-        reps=14,
-        blocks=7,
-    ),
-    quick=Design(
-        factors={
-            "buffer": COMPARED,
-            "channel": ("pipe", "local"),
-            "mode": ("2proc",),
-            "total": (MEBIBYTE,),
-            "tracer": FEW_TRACERS,
-        },
-        reps=5,
-        blocks=5,
+    full=_EFFECT,
+    quick=_EFFECT.replace(
+        reps=5, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=(MEBIBYTE,), tracer=FEW_TRACERS
     ),
     quick_share="about 10 s: 4 points with two tracers and without, 1 MiB moved 5 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads"),
 )
 
+_COST = Design(
+    factors={"call": ("getppid",), "style": ("loop",), "tracer": TRACERS},
+    reps=100,
+    blocks=10,
+)
 COST = Experiment(
     name="trace.cost",
     workload="syscall.cost",
     title="What a tracer adds to one system call",
     question="How much longer does a system call that does nothing take under each tracer?",
-    full=Design(
-        factors={"call": ("getppid",), "style": ("loop",), "tracer": TRACERS},
-        reps=100,
-        blocks=10,
-    ),
-    quick=Design(
-        factors={"call": ("getppid",), "style": ("loop",), "tracer": FEW_TRACERS},
-        reps=20,
-        blocks=5,
-    ),
+    full=_COST,
+    quick=_COST.replace(reps=20, blocks=5, tracer=FEW_TRACERS),
     quick_share="about 8 s: one call with two tracers and without, 20 samples each",
     metrics=("time_ns", "cycles"),
 )
 
+_FAULT = Design(
+    factors={
+        "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
+        "threads": (1, 2),
+        "size": (64 * MEBIBYTE,),
+        "tracer": ("none", "faults"),
+    },
+    reps=20,
+    blocks=10,
+)
 FAULT = Experiment(
     name="trace.fault",
     workload="memory.fault",
     title="Page faults, timed and traced",
     question="Which faults does touching a page make, and does their traced time agree with the touch?",
-    full=Design(
-        factors={
-            "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
-            "threads": (1, 2),
-            "size": (64 * MEBIBYTE,),
-            "tracer": ("none", "faults"),
-        },
-        reps=20,
-        blocks=10,
-    ),
-    quick=Design(
-        factors={
-            "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
-            "threads": (1,),
-            "size": (4 * MEBIBYTE,),
-            "tracer": ("none", "faults"),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_FAULT,
+    quick=_FAULT.replace(reps=5, blocks=5, threads=(1,), size=(4 * MEBIBYTE,)),
     quick_share="about 8 s: 6 kinds with and without a tracer, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
-
-
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.ipc.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
 
 
 LAB = Lab(
@@ -252,6 +202,19 @@ LAB = Lab(
         "context switches, traced, with the probe effect measured"
     ),
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
-    sections=_sections,
+    sections=late(
+        "ipc",
+        "performance",
+        "latency",
+        "sizes",
+        "socket_buffer",
+        "in_calls",
+        "switching",
+        "knee",
+        "threads",
+        "calls",
+        "faults",
+        "effect",
+    ),
     notebook="notebooks/ipc.ipynb",
 )

@@ -9,16 +9,20 @@ from math import isfinite, nan
 
 import numpy as np
 
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed, label, measured, paired_difference
 from oscope.figures.traced import probe_effect
 from oscope.figures.words import listed
-from oscope.labs.curve import best, curve, metric, unmeasured
-from oscope.labs.ipc import TRACERS
-from oscope.labs.ipc.points import RATE, TIME, buffers, channels, only
+from oscope.labs.engine.curves import best, curve, size_of
+from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.quantity import metric
+from oscope.labs.engine.run import Run, only
+from oscope.labs.engine.table import TableOf, count, ratio, text
+from oscope.labs.engine.words import ratio_text, reasons, times
+from oscope.labs.ipc import CHANNELS, TRACERS
+from oscope.labs.ipc.points import RATE, TIME, channels
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, bounded_text, format_count, format_value
+from oscope.model.formatting import MISSING, bounded_text, format_value
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
@@ -56,10 +60,28 @@ class Slowdown:
         one = self.unit_ns / self.calls
         return self.added.median * one, low * one, high * one
 
+    @property
+    def point(self) -> str:
+        """What was traced."""
+        return self.name or "getppid"
+
+    @property
+    def added_ns(self) -> str | None:
+        """What is added to a call in ns, with its interval, if it has one."""
+        added = self.per_call
+        if added is None:
+            return None
+        return bounded_text(*added) if isfinite(added[1]) else f"{added[0]:.3g}"
+
+    @property
+    def added_to_second(self) -> str | None:
+        """What is added to a second of work."""
+        return format_value(self.row.ratio - 1, None, "s") if isfinite(self.row.ratio) else None
+
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that a tracer lets one say otherwise."""
+    """A finding that a tracer changes."""
 
     untraced: str
     traced: str
@@ -67,23 +89,25 @@ class Finding:
 
 def section(results: Analysed) -> Section | None:
     """Answer E10."""
-    moved, cost = results.get("trace.effect"), results.get("trace.cost")
+    moved, cost = Run.of(results, "trace.effect"), Run.of(results, "trace.cost")
     if moved is None and cost is None:
         return None
-    single = _slowdowns(cost, "time_ns", 1.0) if cost is not None else []
-    moving = _slowdowns(moved, TIME, 1e9) if moved is not None else []
-    missing = " ".join(dict.fromkeys(filter(None, (unmeasured(one) for one in (moved, cost) if one))))
+    single = _slowdowns(cost.experiment, "time_ns", 1.0) if cost else []
+    moving = _slowdowns(moved.experiment, TIME, 1e9) if moved else []
+    missing = " ".join(dict.fromkeys(filter(None, (reasons(one.experiment) for one in (moved, cost) if one))))
     if not single and not moving:
         return Section(TITLE, "", missing=missing) if missing else None
-    changes = _changes(results, moved) if moved is not None else {}
+    changes = _changes(moved) if moved else {}
     return Section(
         title=TITLE,
-        answer=" ".join([*_single(single), *_moving(moving), *_changed(changes)]),
+        answer=_headline(single, moving),
         text=[
+            *_moving(moving),
+            *_changed(changes),
             (
                 "Slow-down: time with the tracer over time without it, in the same blocks. `bpf-count` "
                 "counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event "
-                "a call to user space; `perf-trace` and `strace` tell every call, `strace-count` only sums. "
+                "a call to user space; `perf-trace` and `strace` print every call, `strace-count` only sums. "
                 "strace stops the process twice a call (ptrace(2))."
             ),
             (
@@ -92,10 +116,18 @@ def section(results: Analysed) -> Section | None:
                 "is best untraced (paired by block, p corrected by Holm)."
             ),
         ],
-        tables=[*([_table(single, moving)]), *([_changes_table(changes)] if changes else [])],
+        tables=[TABLE.of((*single, *moving)), *([_changes_table(changes)] if changes else [])],
         figures=_figures(single, moving),
         missing=missing,
     )
+
+
+def _headline(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> str:
+    """Name the tracers that add least and most."""
+    what = "one getppid" if single else "moving data"
+    least, most = (end(single or moving, key=lambda each: each.row.ratio) for end in (min, max))
+    text = f"{most.tracer} makes {what} {times(most.row)} as long"
+    return f"{text}." if most is least else f"{text}, {least.tracer} {times(least.row)}."
 
 
 def tracers(experiment: ExperimentResults) -> list[str]:
@@ -138,25 +170,6 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
     return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
 
 
-def _single(found: Sequence[Slowdown]) -> list[str]:
-    """Say what each tracer adds to one system call."""
-    told = [f"{each.tracer} {_per_call(each)}, {_times(each)} times its time" for each in found]
-    return [f"To one getppid, tracing adds: {'; '.join(told)}."] if told else []
-
-
-def _per_call(each: Slowdown) -> str:
-    added = each.per_call
-    if added is None:
-        return MISSING
-    value, low, high = added
-    half = (high - low) / 2 if isfinite(low) and isfinite(high) else 0.01 * abs(value)
-    return format_value(value * 1e-9, max(half, 0.005 * abs(value)) * 1e-9, "s")
-
-
-def _times(each: Slowdown) -> str:
-    return bounded_text(each.row.ratio, *each.row.ci95)
-
-
 def _moving(found: Sequence[Slowdown]) -> list[str]:
     """Say which tracer slows moving data least and most."""
     if not found:
@@ -166,36 +179,36 @@ def _moving(found: Sequence[Slowdown]) -> list[str]:
         for name in dict.fromkeys(each.tracer for each in found)
     }
     low, high = (end(worst.values(), key=lambda each: each.row.ratio) for end in (min, max))
-    text = f"Moving data is slowed most by {high.tracer}, {_times(high)} times at {high.name}"
+    text = f"Moving data is slowed most by {high.tracer}, {ratio_text(high.row)} times at {high.name}"
     if low is high:
         return [f"{text}."]
-    return [f"{text}, and least by {low.tracer}, at worst {_times(low)} times (at {low.name})."]
+    return [f"{text}, and least by {low.tracer}, at worst {ratio_text(low.row)} times (at {low.name})."]
 
 
 # ---- findings that change
 
 
-def _changes(results: Analysed, experiment: ExperimentResults) -> dict[str, list[Finding]]:
+def _changes(run: Run) -> dict[str, list[Finding]]:
     """Return for each tracer the findings that it changes."""
-    plain = only(experiment, tracer=UNTRACED)
+    plain = only(run.experiment, tracer=UNTRACED)
     found = {}
-    for tracer in tracers(experiment):
-        traced = only(experiment, tracer=tracer)
+    for tracer in tracers(run.experiment):
+        traced = only(run.experiment, tracer=tracer)
         if not any(len(measured(point, RATE)[0]) for point in traced.points):
             continue
         found[tracer] = [
             *_orders(plain, traced),
             *(
                 text
-                for channel in channels(plain)
-                if (text := _best_size(results, (plain, traced), channel)) is not None
+                for channel in channels(run)
+                if (text := _best_size(run.results, (plain, traced), channel)) is not None
             ),
         ]
     return found
 
 
 def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[Finding]:
-    """Return the pairs of channels of which the tracer says otherwise."""
+    """Return the pairs of channels whose order the tracer changes."""
     before, after = _pairs(plain), _pairs(traced)
     changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
     # An order that is reversed comes before one that is only no longer found.
@@ -209,8 +222,10 @@ def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[Finding
 def _pairs(experiment: ExperimentResults) -> dict[tuple[str, str, int], int]:
     """Return for each two channels and buffer size which is faster: 1 the first, -1 the second, 0 neither."""
     keys, rows = [], []
-    for size in buffers(experiment):
-        for a, b in combinations(channels(experiment), 2):
+    sizes = {size for point in experiment.points if (size := size_of(point)) is not None}
+    names = {str(point.factors["channel"]) for point in experiment.points}
+    for size in sorted(sizes):
+        for a, b in combinations(sorted(names, key=CHANNELS.index), 2):
             first, second = (experiment.point(channel=one, buffer=size) for one in (a, b))
             if first is None or second is None:
                 continue
@@ -222,14 +237,14 @@ def _pairs(experiment: ExperimentResults) -> dict[tuple[str, str, int], int]:
         return {}
     apart = holm(np.array([row.p for row in rows])) < LEVEL
     return {
-        key: (0 if not told else -1 if row.ratio > 1 else 1)
-        for key, row, told in zip(keys, rows, apart, strict=True)
+        key: (0 if not different else -1 if row.ratio > 1 else 1)
+        for key, row, different in zip(keys, rows, apart, strict=True)
     }
 
 
 def _order(a: str, b: str, which: int) -> str:
     if not which:
-        return f"{a} and {b} cannot be told apart"
+        return f"{a} and {b} cannot be distinguished"
     return f"{a} is faster than {b}" if which > 0 else f"{b} is faster than {a}"
 
 
@@ -253,14 +268,14 @@ def _changed(changes: Mapping[str, Sequence[Finding]]) -> list[str]:
     if not changes:
         return []
     under: dict[Finding, list[str]] = {}
-    for tracer, told in changes.items():
-        for finding in told:
+    for tracer, found in changes.items():
+        for finding in found:
             under.setdefault(finding, []).append(tracer)
     text = [
         f"Untraced, {finding.untraced}; under {listed(names)}, {finding.traced}."
         for finding, names in under.items()
     ]
-    kept = [tracer for tracer, told in changes.items() if not told]
+    kept = [tracer for tracer, found in changes.items() if not found]
     if kept:
         text.append(f"Under {listed(kept)} the order of the channels and the best buffer sizes stay.")
     return text
@@ -269,65 +284,40 @@ def _changed(changes: Mapping[str, Sequence[Finding]]) -> list[str]:
 # ---- tables and figures
 
 
-def _table(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> Table:
-    rows = []
-    for each in (*single, *moving):
-        added = each.per_call
-        limits = MISSING
-        if added is not None and isfinite(added[1]):
-            limits = bounded_text(*added)
-        rows.append(
-            [
-                each.tracer,
-                each.name or "getppid",
-                _times(each),
-                each.row.different,
-                MISSING if added is None else limits if limits != MISSING else f"{added[0]:.3g}",
-                format_value(each.row.ratio - 1, None, "s") if isfinite(each.row.ratio) else MISSING,
-                MISSING if each.calls is None else format_count(each.calls),
-                each.counted or MISSING,
-            ]
-        )
-    columns = [
-        "tracer",
-        "point",
-        "slow-down (95 %)",
-        "different",
-        "added to a call [ns] (95 %)",
-        "added to a second",
-        "calls",
-        "calls by",
-    ]
-    note = (
-        "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the "
-        "times over the calls within."
-    )
-    return Table("Slow-down by tracer", columns, rows, frozenset({6}), note)
+TABLE: TableOf[Slowdown] = TableOf(
+    "Slow-down by tracer",
+    (
+        text("tracer", lambda each: each.tracer),
+        text("point", lambda each: each.point),
+        ratio("slow-down", lambda each: each.row, "different"),
+        text("added to a call [ns] (95 %)", lambda each: each.added_ns),
+        text("added to a second", lambda each: each.added_to_second),
+        count("calls", lambda each: each.calls),
+        text("calls by", lambda each: each.counted or None),
+    ),
+    "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the times "
+    "over the "
+    "calls within.",
+)
 
 
 def _changes_table(changes: Mapping[str, Sequence[Finding]]) -> Table:
     rows = [
         [tracer, each.untraced, each.traced]
-        for tracer, told in changes.items()
-        for each in told or [Finding("nothing changes", MISSING)]
+        for tracer, found in changes.items()
+        for each in found or [Finding("nothing changes", MISSING)]
     ]
     return Table("Findings that change under a tracer", ["tracer", "untraced", "under the tracer"], rows)
 
 
 def _figures(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> list[Figure]:
-    figures = []
-    names = {
+    titles = {
         "Time of a null system call, traced over untraced": single,
         "Time of moving data, traced over untraced": moving,
     }
-    for title, found in names.items():
-        series: dict[str, list[plots.Dot]] = {}
-        for each in found:
-            if isfinite(each.row.ratio):
-                interval = each.row.ci95 if all(isfinite(end) for end in each.row.ci95) else None
-                row = series.setdefault(each.name or "getppid", [])
-                row.append(plots.Dot(each.tracer, each.row.ratio, interval, np.zeros(0)))
-        if series:
-            note = "Ratios with their 95 % intervals; 1 is no slow-down."
-            figures.append(plots.dots(title, "time traced / untraced", series, note))
-    return figures
+    note = "Ratios with their 95 % intervals; 1 is no slow-down."
+    return [
+        dots(title, "time traced / untraced", [(e.point, e.tracer, e.row) for e in found], note=note)
+        for title, found in titles.items()
+        if any(isfinite(each.row.ratio) for each in found)
+    ]

@@ -11,18 +11,19 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed, median
-from oscope.labs.ipc import histograms
+from oscope.figures.words import listed
+from oscope.labs.engine import histograms
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, text, value
+from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
 from oscope.labs.ipc.points import TIME
-from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count, format_share, format_value
+from oscope.model.document import Figure, Section
+from oscope.model.formatting import format_share, format_value
 from oscope.statistics import Summary
-from oscope.trace.reading import quantile
 
 TITLE = "Page faults"
 SOURCES = (("trace.fault", "time_ns"), ("ipc.trace", TIME))
-"""Experiments whose faults are told, with the metric that their probe effect is of."""
+"""Experiments whose faults are shown, with the metric that their probe effect is of."""
 AGREE = 0.25
 """A traced time within this share of the timed touch is said to agree."""
 LEAST_SHARE = 0.01
@@ -53,38 +54,53 @@ class Kind:
 
 def section(results: Analysed) -> Section | None:
     """Answer E9."""
-    present = [(name, metric) for name, metric in SOURCES if results.get(name) is not None]
-    if not present:
+    run = [(run, name, metric) for name, metric in SOURCES if (run := Run.of(results, name)) is not None]
+    if not run:
         return None
     found: list[Traced] = []
-    missing = []
-    for name, metric in present:
-        experiment = results.get(name)
-        points = traced(experiment, metric, "faults") if experiment is not None else []
-        found += [each for each in points if each.reading["faults"]]
-        missing.append(untold(experiment, name, points))
+    gaps = []
+    for each, name, metric in run:
+        points = traced(each.experiment, metric, "faults")
+        found += [point for point in points if point.reading["faults"]]
+        gaps.append(missing_traces(each.experiment, name, points))
+    missing = " ".join(dict.fromkeys(filter(None, gaps)))
+    timed = Run.of(results, "trace.fault")
+    touches = timed.points("time_ns") if timed else []
     kinds = _kinds(results, found)
-    told = " ".join(dict.fromkeys(filter(None, missing)))
-    timed = _timed(results)
     if not found:
-        if timed is None:
-            return Section(TITLE, "", missing=told) if told else None
-        return Section(TITLE, _touches(results), tables=[timed], missing=told)
+        if not touches:
+            return Section(TITLE, "", missing=missing) if missing else None
+        return Section(TITLE, _touches(touches), tables=[TOUCHES.of(touches)], missing=missing)
     return Section(
         title=TITLE,
-        answer=" ".join([*_commonest(found), *_agreement(kinds)]),
+        answer=_headline(found, kinds),
         text=[
+            *_commonest(found),
+            *_agreement(kinds),
             (
                 "Each fault is timed from the exception's tracepoint to the end of its handling; the "
                 "exception itself is outside. Its class is the address's, its kind what the kernel did. A "
-                "fault of the kernel on behalf of a call that copies is told as by the kernel."
+                "fault of the kernel on behalf of a call that copies is listed as by the kernel."
             ),
             *losses(found),
         ],
-        tables=[*([_beside(kinds)] if kinds else []), _table(found)],
+        tables=[
+            *([KINDS.of(kinds)] if kinds else []),
+            FAULTS.of((each, row) for each in found for row in _shown(each)),
+        ],
         figures=_figures(found),
-        missing=told,
+        missing=missing,
     )
+
+
+def _headline(found: Sequence[Traced], kinds: Sequence[Kind]) -> str:
+    if kinds:
+        quick, slow = (end(kinds, key=lambda each: each.mean_ns) for end in (min, max))
+        return (
+            f"By the trace, {quick.where.name} is the quickest fault with {_time(quick.mean_ns)} and "
+            f"{slow.where.name} the slowest with {_time(slow.mean_ns)}."
+        )
+    return _commonest(found)[0].partition(";")[0].removesuffix(".") + "."
 
 
 def _kinds(results: Analysed, found: Iterable[Traced]) -> list[Kind]:
@@ -115,13 +131,13 @@ def _commonest(found: Sequence[Traced]) -> list[str]:
         return []
     most = max(moving, key=lambda each: sum(row["count"] for row in each.reading["faults"]) / _reps(each))
     rows = most.reading["faults"]
-    count = sum(row["count"] for row in rows)
+    number = sum(row["count"] for row in rows)
     top = max(rows, key=lambda row: row["count"])
     spent = sum(row["time_ns"] for row in rows)
     return [
         (
-            f"Moving data faults most at {most.name}: {format_value(count / _reps(most), None, '')} times a "
-            f"repetition, {format_share(top['count'] / count)} of it {_what(top)}; handling them takes "
+            f"Moving data faults most at {most.name}: {format_value(number / _reps(most), None, '')} times a "
+            f"repetition, {format_share(top['count'] / number)} of it {_what(top)}; handling them takes "
             f"{format_share(spent / most.reading['region_ns'])} of the time between the marks."
         )
     ]
@@ -132,104 +148,76 @@ def _reps(each: Traced) -> int:
 
 
 def _agreement(kinds: Sequence[Kind]) -> list[str]:
-    """Hold the traced time of a fault against the timed touch."""
+    """Compare the traced time of a fault with the timed touch."""
     known = [(each.ratio, each) for each in kinds if each.ratio is not None]
     if not known:
         return []
-    slow, quick = (end(kinds, key=lambda each: each.mean_ns) for end in (max, min))
-    told = [
-        (
-            f"By the trace, {quick.where.name} is the quickest fault with {_time(quick.mean_ns)} and "
-            f"{slow.where.name} the slowest with {_time(slow.mean_ns)}."
-        )
-    ]
     within = [each for ratio, each in known if abs(ratio - 1) <= AGREE]
     low, high = (end(known, key=lambda pair: pair[0]) for end in (min, max))
     where = listed([each.where.name for each in within])
-    told.append(
-        f"The traced time of a fault is {low[0]:.2g} (at {low[1].where.name}) to {high[0]:.2g} (at "
-        f"{high[1].where.name}) times the untraced, timed touch; they agree within "
-        f"{format_share(AGREE)} at {where or 'no kind'}."
-    )
-    return told
+    return [
+        (
+            f"The traced time of a fault is {low[0]:.2g} (at {low[1].where.name}) to {high[0]:.2g} (at "
+            f"{high[1].where.name}) times the untraced, timed touch; they agree within "
+            f"{format_share(AGREE)} at {where or 'no kind'}."
+        )
+    ]
 
 
 def _time(nanoseconds: float) -> str:
     return format_value(nanoseconds * 1e-9, 0.01 * nanoseconds * 1e-9, "s")
 
 
-def _beside(kinds: Sequence[Kind]) -> Table:
-    rows = []
-    for each in kinds:
-        rows.append(
-            [
-                each.where.name,
-                _what(each.row),
-                format_count(each.row["count"]),
-                _time(each.mean_ns),
-                MISSING if each.touch is None else median(each.touch, "ns"),
-                MISSING if each.ratio is None else f"{each.ratio:.2f}",
-                each.where.effect_text,
-            ]
-        )
-    columns = [
-        "touched",
-        "the commonest fault",
-        "faults",
-        "time of a fault, traced",
-        "time of a touch, untraced (95 %)",
-        "fault / touch",
-        "probe effect (95 %)",
-    ]
-    note = (
-        "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. "
-        "Where one fault maps several pages, a touch is shorter than a fault."
-    )
-    return Table("Faults traced, beside touches timed", columns, rows, frozenset({2}), note)
+KINDS: TableOf[Kind] = TableOf(
+    "Faults traced, beside touches timed",
+    (
+        text("touched", lambda each: each.where.name),
+        text("the commonest fault", lambda each: _what(each.row)),
+        count("faults", lambda each: each.row["count"]),
+        text("time of a fault, traced", lambda each: _time(each.mean_ns)),
+        value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
+        text("fault / touch", lambda each: None if each.ratio is None else f"{each.ratio:.2f}"),
+        effect_column(lambda each: each.where),
+    ),
+    "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. "
+    "Where one "
+    "fault maps several pages, a touch is shorter than a fault.",
+)
+FAULTS: TableOf[tuple[Traced, Mapping[str, Any]]] = TableOf(
+    "Page faults by class, access and kind",
+    (
+        text("point", lambda row: row[0].name),
+        text("kind", lambda row: row[1]["kind"]),
+        text("class", lambda row: row[1]["class"]),
+        text("access", lambda row: row[1]["access"]),
+        text("present", lambda row: "yes" if row[1]["present"] else "no"),
+        text("by", lambda row: row[1]["by"]),
+        count("faults", lambda row: row[1]["count"]),
+        text("mean", lambda row: _time(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None),
+        *histograms.columns(lambda row: row[1].get("times", [])),
+        effect_column(lambda row: row[0]),
+    ),
+    f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
+    "their "
+    "time is left out. Percentiles are known to a power of two.",
+)
+TOUCHES: TableOf[Point] = TableOf(
+    "Touches timed",
+    (
+        text("kind", lambda point: point.level("kind")),
+        count("n", lambda point: point.summary.n),
+        value("time of a touch (95 %)", lambda point: point.summary, "ns"),
+    ),
+)
 
 
-def _table(found: Sequence[Traced]) -> Table:
-    rows = []
-    for each in found:
-        faults = each.reading["faults"]
-        count, spent = (sum(row[name] for row in faults) for name in ("count", "time_ns"))
-        for row in sorted(faults, key=lambda one: -one["count"]):
-            if max(row["count"] / count, row["time_ns"] / max(spent, 1)) < LEAST_SHARE:
-                continue
-            times = row.get("times", [])
-            rows.append(
-                [
-                    each.name,
-                    row["kind"],
-                    row["class"],
-                    row["access"],
-                    "yes" if row["present"] else "no",
-                    row["by"],
-                    format_count(row["count"]),
-                    _time(row["time_ns"] / row["count"]) if row["count"] else MISSING,
-                    histograms.bin_text(quantile(times, 0.5)),
-                    histograms.bin_text(quantile(times, 0.99)),
-                    each.effect_text,
-                ]
-            )
-    columns = [
-        "point",
-        "kind",
-        "class",
-        "access",
-        "present",
-        "by",
-        "faults",
-        "mean",
-        "median",
-        "99th percentile",
-        "probe effect (95 %)",
+def _shown(each: Traced) -> list[Mapping[str, Any]]:
+    """Return the rows of a point's faults that are no trifle, the commonest first."""
+    faults = sorted(each.reading["faults"], key=lambda row: -row["count"])
+    number, spent = (sum(row[name] for row in faults) for name in ("count", "time_ns"))
+    return [
+        row for row in faults if max(row["count"] / number, row["time_ns"] / max(spent, 1)) >= LEAST_SHARE
     ]
-    note = (
-        f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
-        "their time is left out. Percentiles are known to a power of two."
-    )
-    return Table("Page faults by class, access and kind", columns, rows, frozenset({6}), note)
 
 
 def _figures(found: Sequence[Traced]) -> list[Figure]:
@@ -261,37 +249,15 @@ def _figures(found: Sequence[Traced]) -> list[Figure]:
 def _rate(each: Traced) -> list[tuple[float, plots.Dot]]:
     """Return faults a ms of one region over the time since its begin, in ms."""
     row = []
-    for low, high, count in each.reading["fault_rate"]:
+    for low, high, faults in each.reading["fault_rate"]:
         width = (high + 1 - low) / 1e6
         middle = float(f"{(low + high + 1) / 2e6:.5g}")
-        row.append((middle, plots.Dot("", count / width / each.reading["regions"], None, np.zeros(0))))
+        row.append((middle, plots.Dot("", faults / width / each.reading["regions"], None, np.zeros(0))))
     return sorted(row, key=lambda pair: pair[0])
 
 
-def _timed(results: Analysed) -> Table | None:
-    """Return what is known of faults without a trace: the timed touches."""
-    experiment = results.get("trace.fault")
-    if experiment is None:
-        return None
-    rows = []
-    for point in experiment.points:
-        touch = results.summary(experiment, point, "time_ns")
-        if touch is not None:
-            rows.append([str(point.factors.get("kind")), format_count(touch.n), median(touch, "ns")])
-    columns = ["kind", "n", "time of a touch (95 %)"]
-    return Table("Touches timed", columns, rows, frozenset({1})) if rows else None
-
-
-def _touches(results: Analysed) -> str:
+def _touches(points: Sequence[Point]) -> str:
     """Name the quickest and the slowest touch."""
-    experiment = results.get("trace.fault")
-    if experiment is None:
-        return ""
-    known = [
-        (one.median, str(point.factors.get("kind")), one)
-        for point in experiment.points
-        if (one := results.summary(experiment, point, "time_ns")) is not None
-    ]
-    low, high = (end(known, key=lambda row: row[0]) for end in (min, max))
-    text = f"Untraced, touching {low[1]} takes {median(low[2], 'ns')} a page"
-    return f"{text}." if low is high else f"{text}, touching {high[1]} {median(high[2], 'ns')}."
+    low, high = (end(points, key=lambda each: each.summary.median) for end in (min, max))
+    text = f"Untraced, touching {low.level('kind')} takes {low.value} a page"
+    return f"{text}." if low is high else f"{text}, touching {high.level('kind')} {high.value}."

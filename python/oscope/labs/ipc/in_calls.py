@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, label
 from oscope.figures.traced import Traced, traced
 from oscope.figures.words import listed
-from oscope.labs.curve import derived, metric
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import derived, metric
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, share, text
+from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
+from oscope.labs.engine.words import EFFECT, share_text
 from oscope.labs.ipc.points import TIME, both_sides, plain, sides
-from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_share
+from oscope.model.document import Figure, Section
+from oscope.model.formatting import format_share
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns
@@ -35,36 +37,36 @@ class Share:
     on_cpu: Summary | None
     """CPU time over the time of all sides, untraced."""
     system: Summary | None
-    """CPU time in the kernel likewise; None where the kernel cannot tell it from user time."""
+    """CPU time in the kernel likewise; None where the kernel does not separate it from user time."""
 
 
 def section(results: Analysed) -> Section | None:
     """Answer E5."""
-    experiment = results.get("ipc.trace")
-    points = traced(experiment, TIME, "calls") if experiment is not None else []
-    found = [_share(experiment, each) for each in points] if experiment is not None else []
-    found = [each for each in found if each.inside is not None]
+    trace, moved = Run.of(results, "ipc.trace"), Run.of(results, "ipc.throughput", "ipc.trace")
+    points = traced(trace.experiment, TIME, "calls") if trace else []
+    shares = (_share(trace.experiment, each) for each in points) if trace else ()
+    found = [each for each in shares if each.inside is not None]
     if not found:
-        counted = results.get("ipc.throughput") or experiment
-        if counted is None:
+        if moved is None:
             return None
-        found = _untraced(plain(counted))
-    missing = untold(experiment, "ipc.trace", points)
+        found = _untraced(plain(moved).experiment)
+    missing = missing_traces(trace.experiment if trace else None, "ipc.trace", points)
     if not found:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
         title=TITLE,
-        answer=" ".join(_answer(found)),
+        answer=_headline(found),
         text=[
+            _spans(found),
             (
                 "Share of the time of all threads that move data, between the region's marks. A call that "
                 "waits for the other side is in the call all the while; the CPU time, which is counted "
                 "untraced, holds no waiting. How much of it is spent in the kernel, most kernels sample at "
-                "ticks only: transfers of a few ms do not tell."
+                "ticks only: transfers of a few ms do not show it."
             ),
             *losses(points),
         ],
-        tables=[_table(found)],
+        tables=[TABLE.of(found)],
         figures=[_figure(found)],
         missing=missing,
     )
@@ -115,26 +117,23 @@ def _untraced(experiment: ExperimentResults) -> list[Share]:
     return found
 
 
-def _answer(found: Sequence[Share]) -> list[str]:
+def _spans(found: Sequence[Share]) -> str:
     """Give each channel's span of shares."""
-    told = []
+    said = []
     for channel in dict.fromkeys(each.channel for each in found):
-        here = [each for each in found if each.channel == channel]
-        known = [(value, each) for each in here if (value := _value(each)) is not None]
-        low, high = (end(known, key=lambda pair: pair[0]) for end in (min, max))
-        span = f"{format_share(low[0])} (at {low[1].name})"
-        if high is not low:
-            span += f" to {format_share(high[0])} (at {high[1].name})"
-        told.append(f"{channel} {span}")
+        known = [(value, each.name) for each in found if each.channel == channel and (value := _value(each))]
+        ends = dict.fromkeys(end(known, default=None) for end in (min, max))
+        parts = [f"{format_share(each[0])} (at {each[1]})" for each in ends if each is not None]
+        said += [f"{channel} {' to '.join(parts)}"] if parts else []
     what = "in system calls, waiting included" if found[0].inside is not None else "on a CPU"
-    return [f"Of the time of those who move the data, there goes {what}: {listed(told)}.", *_waiting(found)]
+    return f"Of the time of those who move the data, there goes {what}: {listed(said)}."
 
 
 def _value(each: Share) -> float | None:
     return each.inside if each.inside is not None else (each.on_cpu.median if each.on_cpu else None)
 
 
-def _waiting(found: Sequence[Share]) -> list[str]:
+def _headline(found: Sequence[Share]) -> str:
     """Say where the most of the time in calls is waiting."""
     known = [
         (each.inside, each.on_cpu.median, each.name)
@@ -142,66 +141,38 @@ def _waiting(found: Sequence[Share]) -> list[str]:
         if each.inside is not None and each.on_cpu is not None
     ]
     if not known:
-        return []
+        most = max(found, key=lambda each: _value(each) or 0.0)
+        what = "in system calls" if most.inside is not None else "on a CPU"
+        return f"{most.name} spends most of its time {what}: {format_share(_value(most))}."
     within, on_cpu, name = max(known, key=lambda row: row[0] - row[1])
     if within <= on_cpu:
-        return ["Nowhere is more time spent in calls than on a CPU: they do not wait."]
-    return [
-        (
-            f"Waiting in calls is most at {name}: {format_share(within)} of the time in calls, "
-            f"{format_share(on_cpu)} on a CPU."
-        )
-    ]
+        return "Nowhere is more time spent in calls than on a CPU: they do not wait."
+    return (
+        f"Waiting in calls is most at {name}: {format_share(within)} of the time in calls, "
+        f"{format_share(on_cpu)} on a CPU."
+    )
 
 
-def _percent(summary: Summary | None) -> str:
-    if summary is None:
-        return MISSING
-    if summary.ci95 is None:
-        return format_share(summary.median, 0.01)
-    half = max((summary.ci95[1] - summary.ci95[0]) / 2, 0.002)
-    low, high = (format_share(end, half) for end in summary.ci95)
-    return f"{format_share(summary.median, half)} ({low.removesuffix(' %')} to {high})"
-
-
-def _table(found: Sequence[Share]) -> Table:
-    rows = [
-        [
-            each.name,
-            MISSING if each.inside is None else format_share(each.inside, 0.01),
-            _percent(each.on_cpu),
-            _percent(each.system),
-            MISSING if each.traced is None else each.traced.effect_text,
-        ]
-        for each in found
-    ]
-    columns = [
-        "point",
-        "in system calls, traced",
-        "on a CPU, untraced (95 %)",
-        "in the kernel, untraced (95 %)",
-        "probe effect (95 %)",
-    ]
-    note = "Shares of the time of all sides. Probe effect: time traced over untraced, paired by block."
-    return Table("Shares of the time", columns, rows, frozenset(), note)
+TABLE: TableOf[Share] = TableOf(
+    "Shares of the time",
+    (
+        text("point", lambda each: each.name),
+        share("in system calls, traced", lambda each: each.inside),
+        text("on a CPU, untraced (95 %)", lambda each: share_text(each.on_cpu)),
+        text("in the kernel, untraced (95 %)", lambda each: share_text(each.system)),
+        effect_column(lambda each: each.traced),
+    ),
+    f"Shares of the time of all sides. {EFFECT}",
+)
 
 
 def _figure(found: Sequence[Share]) -> Figure:
-    names = [each.name for each in found]
-    series = []
-    if any(each.inside is not None for each in found):
-        values = [None if each.inside is None else 100 * each.inside for each in found]
-        series.append(plots.Bars("in system calls, traced", values))
-    medians = [None if each.on_cpu is None else 100 * each.on_cpu.median for each in found]
-    intervals = [
-        None
-        if each.on_cpu is None or each.on_cpu.ci95 is None
-        else (100 * each.on_cpu.ci95[0], 100 * each.on_cpu.ci95[1])
-        for each in found
-    ]
-    if any(np.isfinite(value) for value in medians if value is not None):
-        series.append(plots.Bars("on a CPU, untraced", medians, intervals))
+    series: dict[str, list[Summary | float | None]] = {
+        "in system calls, traced": [each.inside for each in found],
+        "on a CPU, untraced": [each.on_cpu for each in found],
+    }
     traces = [each.traced for each in found if each.traced is not None]
     note = effect_note(traces) if traces else "Without a tracer."
     axis = plots.axis("share of the time of all sides [%]", rangemode="tozero")
-    return plots.bars("Time in system calls", axis, names, series, note)
+    drawn = {name: row for name, row in series.items() if any(each is not None for each in row)}
+    return bars("Time in system calls", axis, [each.name for each in found], drawn, note, 0.01)

@@ -8,9 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed, measured
+from oscope.figures.analysed import measured
 from oscope.figures.words import counted, listed
-from oscope.labs.curve import At, bytes_text, derived, narrowing, over_sizes, sizes_of, unmeasured
+from oscope.labs.engine.curves import At, several
+from oscope.labs.engine.quantity import derived
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.words import bytes_text, ratio_text
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,
@@ -18,20 +23,18 @@ from oscope.labs.ipc.points import (
     RATE,
     calls_per_mebibyte,
     curves,
+    free,
     modes,
-    only,
     switches_per_mebibyte,
-    untraced,
 )
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, bounded_text, format_share, format_value
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults
 from oscope.statistics import ComparedMetric, Summary, compare_points
 from oscope.statistics.effect import LEVEL
 from oscope.statistics.multiplicity import holm
 
-TITLE = "Where a larger buffer stops helping"
-WORTH = 1.05
+HELPS = 1.05
 """A larger buffer helps if it is faster by more than this factor, and found to be faster."""
 FEWEST = 3
 """Sizes that a curve needs to have a knee."""
@@ -68,47 +71,22 @@ class Knee:
 
     @property
     def place(self) -> str:
-        """Where it is: a size, or the sizes between which it cannot be told."""
+        """Where it is: a size, or the sizes between which it is not known."""
         return self.at.name if self.low is self.at else f"{self.low.name} to {self.at.name}"
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer E7's first half."""
-    whole = results.get("ipc.throughput")
-    if whole is None:
-        return None
-    experiment = only(untraced(whole), placement="free")
-    found = [
-        knee
+def _rows(run: Run) -> list[Knee]:
+    own = free(run)
+    return [
+        _knee(own.experiment, (mode, channel, sockbuf), row)
         for sockbuf in ("default", "buffer")
-        for mode in modes(experiment)
-        for channel, row in curves(results, experiment, RATE, mode=mode, sockbuf=sockbuf).items()
-        if len(row) >= FEWEST and (knee := _knee(experiment, (mode, channel, sockbuf), row)) is not None
+        for mode in modes(own)
+        for channel, row in curves(own, RATE, mode=mode, sockbuf=sockbuf).items()
+        if len(row) >= FEWEST
     ]
-    missing = unmeasured(whole)
-    if not found:
-        return Section(TITLE, "", missing=missing) if missing else None
-    return Section(
-        title=TITLE,
-        answer=" ".join([*_sizes(found), *_capacity(found), *_moved(found)]),
-        text=[
-            (
-                "The knee is the smallest buffer size that no larger one beats by more than "
-                f"{format_share(WORTH - 1, 0.1)}. Two sizes are told where the medians say another one than "
-                "the test does (paired by block, p corrected by Holm): it lies there or between. The "
-                "capacity is what the channel holds before a writer blocks, measured."
-            ),
-            " ".join(map(_told, _documented(found))),
-            *_why(found),
-            *narrowing(experiment, KNOWN),
-        ],
-        tables=[_table(found)],
-        figures=[_figure(found), *_calls(results, experiment)],
-        missing=missing,
-    )
 
 
-def _knee(experiment: ExperimentResults, which: tuple[str, str, str], row: Sequence[At]) -> Knee | None:
+def _knee(experiment: ExperimentResults, which: tuple[str, str, str], row: Sequence[At]) -> Knee:
     low, at = knee(experiment, row)
     first, last = row[0], row[-1]
     capacity = measured(at.point, "capacity")[0]
@@ -130,7 +108,7 @@ def _knee(experiment: ExperimentResults, which: tuple[str, str, str], row: Seque
 
 
 def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
-    """Return the smallest sizes of a rising curve that no larger one beats by more than `WORTH`.
+    """Return the smallest sizes of a rising curve that no larger one beats by more than `HELPS`.
 
     First the one that none is found to beat (paired by block, Holm), then that by the medians.
     """
@@ -140,7 +118,7 @@ def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
             compare_points(each.point, other.point, experiment.metrics[RATE], same_run=True)
             for other in row[index + 1 :]
         ]
-        better = np.array([found.ratio > WORTH for found in rows], dtype=bool)
+        better = np.array([found.ratio > HELPS for found in rows], dtype=bool)
         found_better = better & (holm(np.array([found.p for found in rows])) < LEVEL)
         if low is None and not found_better.any():
             low = each
@@ -154,28 +132,33 @@ def _ratio(experiment: ExperimentResults, a: At, b: At) -> ComparedMetric | None
 
 
 def _documented(found: Sequence[Knee]) -> list[Knee]:
-    """Return the knees that the sentence tells: pipes and sockets as they are; the table has all."""
+    """Return the knees that the sentences name: pipes and sockets as they are; the table has all."""
     chosen = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
     return chosen or list(found)
 
 
-def _sizes(found: Sequence[Knee]) -> list[str]:
+def _headline(_: Run, found: Sequence[Knee]) -> str:
+    """Say where the knee is between processes, of a pipe where it was measured."""
+    each = max(_documented(found), key=lambda one: (one.mode == "2proc", one.channel == "pipe"))
+    where = "at no size measured" if each.low is each.last else f"at {each.place}"
+    holds = "" if each.capacity is None else f"; it holds {bytes_text(each.capacity)}"
+    return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
+
+
+def _sizes(_: Run, found: Sequence[Knee]) -> list[str]:
     """Say for each channel where its knees are."""
-    told = []
+    said = []
     for channel in dict.fromkeys(each.channel for each in _documented(found)):
         modes_at: dict[str, list[str]] = {}
-        for each in _documented(found):
-            if each.channel == channel:
-                where = f"at {each.place}"
-                if each.low is each.last:
-                    where = "at no size measured"
-                modes_at.setdefault(where, []).append(MODE_WORDS[each.mode])
+        for each in (each for each in _documented(found) if each.channel == channel):
+            where = "at no size measured" if each.low is each.last else f"at {each.place}"
+            modes_at.setdefault(where, []).append(MODE_WORDS[each.mode])
         places = [f"{where} {listed(names)}" for where, names in modes_at.items()]
-        told.append(f"With {channel} a larger buffer stops helping {'; '.join(places)}.")
-    return told
+        said.append(f"With {channel} a larger buffer stops helping {'; '.join(places)}.")
+    return [" ".join(said)]
 
 
-def _told(each: Knee) -> str:
+def _described(each: Knee) -> str:
     """Say where a curve's knee is, what was gained up to it and what comes after."""
     if each.low is each.last:
         return f"{each.name}: every larger buffer helps, up to the largest measured, {each.at.name}."
@@ -183,18 +166,14 @@ def _told(each: Knee) -> str:
     if each.at is each.first:
         text = f"{each.name}: no buffer beats the smallest measured, {each.at.name}"
     if each.gain is not None:
-        text += f", with {_times(each.gain)} times the throughput of {each.first.name}"
+        text += f", with {ratio_text(each.gain)} times the throughput of {each.first.name}"
     if each.after is not None and each.after.different == "yes" and each.after.ratio < 1:
-        text += f"; {each.last.name} is slower again, {_times(each.after)} times the knee"
+        text += f"; {each.last.name} is slower again, {ratio_text(each.after)} times the knee"
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _times(row: ComparedMetric) -> str:
-    return bounded_text(row.ratio, *row.ci95)
-
-
-def _capacity(found: Sequence[Knee]) -> list[str]:
-    """Hold the knees against what the channels hold."""
+def _capacity(_: Run, found: Sequence[Knee]) -> list[str]:
+    """Compare the knees with what the channels hold."""
     known = [each for each in found if each.capacity and each.at is not each.last]
     if not known:
         return []
@@ -215,24 +194,6 @@ def _capacity(found: Sequence[Knee]) -> list[str]:
     return [f"Of {counted(len(known), 'knee')} within the sizes measured, {listed(parts)}."]
 
 
-def _why(found: Sequence[Knee]) -> list[str]:
-    """Say how calls and switches for a MiB fall up to the knee, and how beyond it."""
-    told = []
-    for each in _documented(found):
-        if each.at in (each.first, each.last):
-            continue
-        parts = [
-            f"{name} a MiB {_falling(row)}"
-            for name, row in (("calls", each.calls), ("switches", each.switches))
-            if all(one is not None for one in row) and any(one.median for one in row if one is not None)
-        ]
-        if parts:
-            told.append(f"{each.name}, {listed(parts)}")
-    if not told:
-        return []
-    return [f"From the smallest size over the knee to the largest: {'; '.join(told)}."]
-
-
 def _falling(row: Sequence[Summary | None]) -> str:
     return " → ".join(_number(one) for one in row)
 
@@ -241,58 +202,37 @@ def _number(one: Summary | None) -> str:
     return MISSING if one is None else format_value(one.median, max(abs(one.median) * 0.03, 0.01), "")
 
 
-def _moved(found: Sequence[Knee]) -> list[str]:
-    """Say which knees move when the socket buffers are set."""
-    defaults = {(each.mode, each.channel): each for each in found if each.sockbuf == "default"}
-    told = []
-    for each in found:
-        other = defaults.get((each.mode, each.channel))
-        if each.sockbuf == "default" or other is None:
-            continue
-        change = "the same" if each.place == other.place else each.place
-        told.append(f"{other.name}, {other.place} without it and {change} with it")
-    return [f"Where the knee is with -s: {'; '.join(told)}."] if told else []
+TABLE: TableOf[Knee] = TableOf(
+    "Knees",
+    (
+        text("mode", lambda each: each.mode),
+        text("channel", lambda each: each.channel),
+        text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
+        text("knee", lambda each: each.place),
+        text("capacity", lambda each: None if each.capacity is None else bytes_text(each.capacity)),
+        text("knee / capacity", lambda each: _over_capacity(each), numeric=True),
+        ratio("knee / smallest", lambda each: each.gain),
+        ratio("largest / knee", lambda each: each.after),
+        text("calls a MiB", lambda each: _falling(each.calls)),
+        text("switches a MiB", lambda each: _falling(each.switches)),
+    ),
+    "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
+    "at the "
+    "largest means that none was found.",
+)
 
 
-def _table(found: Sequence[Knee]) -> Table:
-    rows = []
-    for each in found:
-        rows.append(
-            [
-                each.mode,
-                each.channel,
-                "set" if each.sockbuf == "buffer" else "default",
-                each.place,
-                MISSING if each.capacity is None else bytes_text(each.capacity),
-                MISSING if not each.capacity else f"{each.at.size / each.capacity:.2g}",
-                MISSING if each.gain is None else _times(each.gain),
-                MISSING if each.after is None else _times(each.after),
-                _falling(each.calls),
-                _falling(each.switches),
-            ]
-        )
-    columns = [
-        "mode",
-        "channel",
-        "socket buffers",
-        "knee",
-        "capacity",
-        "knee / capacity",
-        "knee / smallest (95 %)",
-        "largest / knee (95 %)",
-        "calls a MiB",
-        "switches a MiB",
-    ]
-    every = [each.first for each in found] + [each.last for each in found]
+def _over_capacity(each: Knee) -> str | None:
+    return f"{each.at.size / each.capacity:.2g}" if each.capacity else None
+
+
+def _table(_: Run, found: Sequence[Knee]) -> list[Table]:
+    every = [at for each in found for at in (each.first, each.last)]
     low, high = (end(every, key=lambda one: one.size).name for end in (min, max))
-    note = (
-        f"Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a "
-        "knee at the largest means that none was found."
-    )
-    return Table("Knees", columns, rows, frozenset({5}), note)
+    return [TABLE.of(found, low=low, high=high)]
 
 
-def _figure(found: Sequence[Knee]) -> Figure:
+def _figure(_: Run, found: Sequence[Knee]) -> list[Figure]:
     """Draw each knee over the channel's capacity."""
     dots = [
         plots.Dot(each.name, each.at.size / each.capacity, None, np.zeros(0))
@@ -300,23 +240,44 @@ def _figure(found: Sequence[Knee]) -> Figure:
         if each.capacity
     ]
     note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
-    return plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
+    return [plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)]
 
 
-def _calls(results: Analysed, experiment: ExperimentResults) -> list[Figure]:
+def _calls(run: Run, _: Sequence[Knee]) -> list[Figure]:
     """Draw the calls for a MiB over the buffer size, a figure a mode."""
-    figures = []
-    for mode in modes(experiment):
+    own, figures = free(run), []
+    for mode in modes(own):
         found = {
             channel: [
                 replace(each, summary=calls)
                 for each in row
-                if (calls := derived(experiment, each.point, calls_per_mebibyte)) is not None
+                if (calls := derived(own.experiment, each.point, calls_per_mebibyte)) is not None
             ]
-            for channel, row in curves(results, experiment, RATE, mode=mode, sockbuf="default").items()
+            for channel, row in curves(own, RATE, mode=mode, sockbuf="default").items()
         }
-        found = {channel: row for channel, row in found.items() if row}
-        if len(sizes_of(found)) > 1:
-            title = f"Writes and reads for a MiB, {MODE_WORDS[mode]}"
-            figures.append(over_sizes(title, found, "calls/MiB", name=BUFFER))
+        lines = {channel: row for channel, row in found.items() if row}
+        figures += several(f"Writes and reads for a MiB, {MODE_WORDS[mode]}", lines, "calls/MiB", BUFFER)
     return figures
+
+
+section = Question(
+    title="Where a larger buffer stops helping",
+    experiment="ipc.throughput",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _sizes,
+        _capacity,
+        (
+            "The knee is the smallest buffer size that no larger one beats by more than "
+            f"{format_share(HELPS - 1, 0.1)}. Two sizes are given where the medians say another one than "
+            "the test "
+            "does (paired by block, p corrected by Holm): it lies there or between. The capacity is what the "
+            "channel holds before a writer blocks, measured."
+        ),
+        lambda _, found: [" ".join(map(_described, _documented(found)))],
+    ),
+    tables=(_table,),
+    figures=(_figure, _calls),
+    factors=KNOWN,
+)

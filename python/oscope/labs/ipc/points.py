@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed
-from oscope.labs.curve import At, curve, metric, size_of
+from oscope.labs.engine.curves import At, curves_by
+from oscope.labs.engine.quantity import metric
+from oscope.labs.engine.run import UNTRACED, Run, only
 from oscope.labs.ipc import CHANNELS, COMPARED, MODES
 from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.samples import Floats, PointSamples
 
 MEBIBYTE = 1 << 20
 BUFFER = "buffer"
@@ -19,39 +19,33 @@ RATE, RATE_UNIT, TIME = "throughput", "MiB/s", "time_s"
 PLAIN: Mapping[str, Level] = {"sockbuf": "default", "placement": "free"}
 """Levels of a point that nothing was set for."""
 MODE_WORDS = {"1thread": "in one thread", "2thread": "between threads", "2proc": "between processes"}
-KNOWN = ("channel", "mode", "sockbuf", "tracer", "total")
-"""Factors that every answer tells or that do not change what it says."""
-
-Metrics = Mapping[str, Floats]
+KNOWN = ("channel", "mode", "sockbuf", "total", "buffer")
+"""Factors that every answer names or that do not change what it says."""
 
 
-def untraced(experiment: ExperimentResults) -> ExperimentResults:
-    """Return the experiment without the points that a tracer watched."""
-    points = tuple(point for point in experiment.points if point.factors.get("tracer", "none") == "none")
-    return replace(experiment, points=points)
+def free(run: Run) -> Run:
+    """Return the untraced points whose sides were not placed."""
+    return Run(run.results, only(run.experiment, placement="free", tracer=UNTRACED))
 
 
-def channels(experiment: ExperimentResults) -> list[str]:
+def plain(run: Run) -> Run:
+    """Return the untraced points for which neither socket buffers nor places were set."""
+    return Run(run.results, only(run.experiment, **PLAIN, tracer=UNTRACED))
+
+
+def channels(run: Run) -> list[str]:
     """Return the channels measured, in the order of the lab."""
-    found = {str(point.factors["channel"]) for point in experiment.points if "channel" in point.factors}
-    return sorted(found, key=CHANNELS.index)
+    return run.levels("channel", CHANNELS)
 
 
-def modes(experiment: ExperimentResults) -> list[str]:
+def modes(run: Run) -> list[str]:
     """Return the modes measured, in the order of the lab."""
-    found = {str(point.factors["mode"]) for point in experiment.points if "mode" in point.factors}
-    return sorted(found, key=MODES.index)
+    return run.levels("mode", MODES)
 
 
-def curves(
-    results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level
-) -> dict[str, list[At]]:
+def curves(run: Run, metric: str, **factors: Level) -> dict[str, list[At]]:
     """Return the curve of each channel that has values at points with these levels."""
-    found = {
-        channel: curve(results, experiment, metric, channel=channel, **factors)
-        for channel in channels(experiment)
-    }
-    return {channel: each for channel, each in found.items() if each}
+    return curves_by(run, metric, "channel", CHANNELS, **factors)
 
 
 def both_sides(point: PointSamples, *names: str) -> Floats:
@@ -100,23 +94,3 @@ def shown_sizes(found: Sequence[At]) -> list[At]:
     """Return the points of a curve that a table shows: at the lab's compared sizes, else at both ends."""
     chosen = [each for each in found if each.size in COMPARED]
     return chosen or [each for each in found if each.size in (found[0].size, found[-1].size)]
-
-
-def only(experiment: ExperimentResults, **levels: Level) -> ExperimentResults:
-    """Return the experiment with the points that have these levels."""
-    points = tuple(
-        point
-        for point in experiment.points
-        if all(point.factors.get(name, level) == level for name, level in levels.items())
-    )
-    return replace(experiment, points=points)
-
-
-def plain(experiment: ExperimentResults) -> ExperimentResults:
-    """Return the untraced points for which neither socket buffers nor places were set."""
-    return only(untraced(experiment), **PLAIN)
-
-
-def buffers(experiment: ExperimentResults) -> list[int]:
-    """Return every buffer size, rising."""
-    return sorted({size for point in experiment.points if (size := size_of(point)) is not None})

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from oscope.figures import plots
 from oscope.figures.plots import Ecdf
 from oscope.figures.traced import Traced
-from oscope.labs.curve import bytes_text
-from oscope.labs.ipc.traced import effect_note
+from oscope.labs.engine.traced import effect_note
+from oscope.labs.engine.words import bytes_text
 from oscope.model.document import Figure
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed, label, measured
+from oscope.figures.analysed import Analysed, measured
 from oscope.figures.traced import Traced, traced
 from oscope.figures.words import listed
-from oscope.labs.curve import bytes_text, has, metric, size_of
+from oscope.labs.engine.curves import size_of
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import derived, metric
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
+from oscope.labs.engine.words import EFFECT, bytes_text
 from oscope.labs.ipc import COMPARED, returns
 from oscope.labs.ipc.points import TIME, plain
-from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count, format_share, format_value
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.document import Figure, Section
+from oscope.model.formatting import format_count, format_share, format_value
 
 TITLE = "What read and write return"
 
@@ -43,24 +46,31 @@ class Transfers:
     @property
     def short_share(self) -> float:
         """Share of the calls that returned less than was asked; errors are no short transfers."""
-        done = self.count - sum(self.refused.values())
-        return self.short / done if done else 0.0
+        return self.short / self.done if self.done else 0.0
+
+    @property
+    def done(self) -> int:
+        """How many calls ended without an error."""
+        return self.count - sum(self.refused.values())
 
 
 def section(results: Analysed) -> Section | None:
     """Answer E3, from traces where there are any, else from the workload's own counts."""
-    experiment = results.get("ipc.trace")
-    points = traced(experiment, TIME, "calls") if experiment is not None else []
+    trace, moved = Run.of(results, "ipc.trace"), Run.of(results, "ipc.throughput", "ipc.trace")
+    points = traced(trace.experiment, TIME, "calls") if trace else []
     found = [each for point in points for each in _transfers(point)]
-    counted = results.get("ipc.throughput") or experiment
-    if counted is None:
+    if moved is None:
         return None
+    missing = missing_traces(trace.experiment if trace else None, "ipc.trace", points)
     if not found:
-        return _untraced(plain(counted), untold(experiment, "ipc.trace", points))
+        return _untraced(plain(moved), missing)
     return Section(
         title=TITLE,
-        answer=" ".join([*_most_short(found), *_refusals(found), _capacities(found)]),
+        answer=_headline(found),
         text=[
+            *_most_short(found),
+            *_refusals(found),
+            _capacities(found),
             (
                 "A call is short when it returns fewer bytes than it was asked for. Whoever writes to a full "
                 "channel waits, or gets EAGAIN where the descriptor does not block; whoever reads gets what "
@@ -68,10 +78,18 @@ def section(results: Analysed) -> Section | None:
             ),
             *losses(points),
         ],
-        tables=[_table(found)],
+        tables=[TABLE.of(found)],
         figures=[_figure(found), *returns.figures(points)],
-        missing=untold(experiment, "ipc.trace", points),
+        missing=missing,
     )
+
+
+def _headline(found: Sequence[Transfers]) -> str:
+    most = max(found, key=lambda each: each.short_share)
+    if not most.short_share:
+        return "Every call moves what it was asked to."
+    text = f"`{most.call}` is short most often at {most.where.name}"
+    return f"{text}: {format_share(most.short_share)} of the calls."
 
 
 def _transfers(point: Traced) -> list[Transfers]:
@@ -102,19 +120,19 @@ def _transfers(point: Traced) -> list[Transfers]:
 
 def _most_short(found: Sequence[Transfers]) -> list[str]:
     """Say for each call where its transfers are short most often."""
-    told = []
+    said = []
     for call in dict.fromkeys(each.call for each in found):
         most = max((each for each in found if each.call == call), key=lambda each: each.short_share)
         if not most.short_share:
-            told.append(f"`{call}` always moves what it was asked to.")
+            said.append(f"`{call}` always moves what it was asked to.")
             continue
         text = f"`{call}` is short most often at {most.where.name}: {format_share(most.short_share)} of "
         text += f"{format_count(most.count)} calls"
         if most.sizes:
             size, count = most.sizes[0]
             text += f", the commonest return being {bytes_text(size)} ({format_share(count / most.count)})"
-        told.append(f"{text}.")
-    return told
+        said.append(f"{text}.")
+    return said
 
 
 def _refusals(found: Sequence[Transfers]) -> list[str]:
@@ -142,97 +160,85 @@ def _capacities(found: Sequence[Transfers]) -> str:
     return f"{whole}{f' ({listed(names)})' if names else ''}, and {parts} mostly less than it."
 
 
-def _table(found: Sequence[Transfers]) -> Table:
-    rows = []
-    for each in found:
-        done = each.count - sum(each.refused.values())
-        rows.append(
-            [
-                each.where.name,
-                each.call,
-                format_count(each.count),
-                format_value(each.asked / each.count, None, "B"),
-                format_value(each.returned / done, None, "B") if done else MISSING,
-                format_share(each.short_share) if each.short else "none",
-                ", ".join(f"{name}: {format_count(count)}" for name, count in each.refused.items()) or "none",
-                format_count(len(each.sizes)),
-                MISSING if each.capacity is None else bytes_text(each.capacity),
-                each.where.effect_text,
-            ]
-        )
-    columns = [
-        "point",
-        "call",
-        "calls",
-        "asked, mean",
-        "returned, mean",
-        "short",
-        "errors",
-        "different returns",
-        "capacity",
-        "probe effect (95 %)",
-    ]
-    note = (
-        "Calls of all traced repetitions. Returned: mean of the calls without error. Probe effect: time "
-        "traced over untraced, paired by block."
-    )
-    return Table("Bytes asked for and returned", columns, rows, frozenset({2, 7}), note)
+def _errors(each: Transfers) -> str:
+    return ", ".join(f"{name}: {format_count(number)}" for name, number in each.refused.items()) or "none"
+
+
+TABLE: TableOf[Transfers] = TableOf(
+    "Bytes asked for and returned",
+    (
+        text("point", lambda each: each.where.name),
+        text("call", lambda each: each.call),
+        count("calls", lambda each: each.count),
+        text("asked, mean", lambda each: format_value(each.asked / each.count, None, "B")),
+        text(
+            "returned, mean",
+            lambda each: (each.done and format_value(each.returned / each.done, None, "B")) or None,
+        ),
+        text("short", lambda each: format_share(each.short_share) if each.short else "none"),
+        text("errors", _errors),
+        count("different returns", lambda each: len(each.sizes)),
+        text("capacity", lambda each: None if each.capacity is None else bytes_text(each.capacity)),
+        effect_column(lambda each: each.where),
+    ),
+    f"Calls of all traced repetitions. Returned: mean of the calls without error. {EFFECT}",
+)
 
 
 def _figure(found: Sequence[Transfers]) -> Figure:
     names = list(dict.fromkeys(each.where.name for each in found))
     calls = list(dict.fromkeys(each.call for each in found))
     by_place = {(each.where.name, each.call): each for each in found}
-    series = []
-    for call in calls:
-        row = [by_place.get((name, call)) for name in names]
-        series.append(plots.Bars(call, [None if each is None else 100 * each.short_share for each in row]))
+    shares = {place: each.short_share for place, each in by_place.items()}
+    series = {call: [shares.get((name, call)) for name in names] for call in calls}
     note = effect_note({each.where.name: each.where for each in found}.values())
     axis = plots.axis("short [% of the calls]", range=[0, 105])
-    return plots.bars("Share of short transfers", axis, names, series, note)
+    return bars("Share of short transfers", axis, names, series, note, 0.01)
 
 
-def _untraced(experiment: ExperimentResults, missing: str) -> Section | None:
-    """Tell what the workload counts itself."""
-    points = [
-        point
-        for point in experiment.points
-        if len(measured(point, "writes")[0]) and (size_of(point) in COMPARED or not _compared(experiment))
-    ]
+def _untraced(run: Run, missing: str) -> Section | None:
+    """Give what the workload counts itself."""
+    points = run.points("writes")
+    points = [each for each in points if size_of(each.samples) in COMPARED] or points
     if not points:
         return Section(TITLE, "", missing=missing) if missing else None
-    most = max(points, key=lambda point: _share(point, "short_reads", "reads"))
-    share = _share(most, "short_reads", "reads")
-    names = ("channel", "mode", "buffer")
-    answer = (
-        f"By the workload's own counts, reads are short most often at "
-        f"{label(experiment, most.factors, names)}: {format_share(share)} of them."
-        if share
-        else "By the workload's own counts, no read is short."
+    return Section(TITLE, _counted(points), tables=[COUNTS.of(points)], missing=missing)
+
+
+def _short_reads(point: Point) -> float:
+    found = derived(
+        point.run.experiment, point.samples, lambda each: metric(each, "short_reads") / metric(each, "reads")
     )
-    columns = ["point", "writes", "short writes", "reads", "short reads", "EAGAIN", "capacity"]
-    rows = [[label(experiment, point.factors, names), *_counts(point)] for point in points]
-    table = Table("Calls by the workload's own counts", columns, rows, frozenset(range(1, 6)), "Medians.")
-    return Section(TITLE, answer, tables=[table], missing=missing)
+    return 0.0 if found is None else found.median
 
 
-def _compared(experiment: ExperimentResults) -> bool:
-    return any(has(point, {"buffer": size}) for point in experiment.points for size in COMPARED)
+def _counted(points: Sequence[Point]) -> str:
+    most = max(points, key=_short_reads)
+    if not _short_reads(most):
+        return "By the workload's own counts, no read is short."
+    return (
+        f"By the workload's own counts, reads are short most often at {most.label(NAMES)}: "
+        f"{format_share(_short_reads(most))} of them."
+    )
 
 
-def _share(point: PointSamples, part: str, whole: str) -> float:
-    shares = metric(point, part) / metric(point, whole)
-    kept = shares[np.isfinite(shares)]
-    return float(np.median(kept)) if len(kept) else 0.0
+def _count_of(name: str) -> Callable[[Point], float | None]:
+    return lambda point: None if (found := point.of(name)) is None else found.median
 
 
-def _counts(point: PointSamples) -> list[str]:
-    found: list[str] = []
-    for name in ("writes", "short_writes", "reads", "short_reads", "refusals", "capacity"):
-        values: Any = measured(point, name)[0]
-        middle = float(np.median(values)) if len(values) else None
-        if middle is None:
-            found.append(MISSING)
-        else:
-            found.append(bytes_text(middle) if name == "capacity" else format_count(middle))
-    return found
+NAMES = ("channel", "mode", "buffer")
+COUNTS: TableOf[Point] = TableOf(
+    "Calls by the workload's own counts",
+    (
+        text("point", lambda point: point.label(NAMES)),
+        count("writes", _count_of("writes")),
+        count("short writes", _count_of("short_writes")),
+        count("reads", _count_of("reads")),
+        count("short reads", _count_of("short_reads")),
+        count("EAGAIN", _count_of("refusals")),
+        text(
+            "capacity", lambda point: None if (n := _count_of("capacity")(point)) is None else bytes_text(n)
+        ),
+    ),
+    "Medians.",
+)

@@ -2,145 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from math import isfinite
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log
 
-import numpy as np
-
-from oscope.figures import plots
-from oscope.figures.analysed import Analysed, measured
-from oscope.figures.tables import shared_scale
 from oscope.figures.words import counted, listed
-from oscope.labs.curve import NOT_RUN, bytes_text, cells, curve, ratio_text, ratios, size_axis, unmeasured
+from oscope.labs.engine.contrast import Ratios
+from oscope.labs.engine.curves import ratio_lines, ratios
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, ratio, stat, text
+from oscope.labs.engine.words import NOT_RUN, bytes_text, ratio_text, reasons, times
 from oscope.labs.ipc import SOCKETS
-from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, channels, modes, only, untraced
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, channels, free, modes
+from oscope.model.factors import Level
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric
+from oscope.statistics import ComparedMetric, Summary
 
-DEFAULT, SET = "default", "buffer"
-TITLE = "Setting the socket buffers"
-
-Ratios = Mapping[tuple[str, str], Mapping[int, ComparedMetric]]
-"""By mode and channel, for each buffer size."""
+ENDS = ("default", "buffer")
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer E4."""
-    whole = results.get("ipc.throughput")
-    if whole is None:
-        return None
-    sockets = [channel for channel in channels(whole) if channel in SOCKETS]
-    if not sockets:
-        return None
-    experiment = only(untraced(whole), placement="free")
-    found = {
-        (mode, channel): rows
-        for mode in modes(experiment)
-        for channel in sockets
-        if (rows := ratios(experiment, RATE, "sockbuf", (DEFAULT, SET), mode=mode, channel=channel))
-    }
-    if not found:
-        missing = unmeasured(whole) or f"{NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
-        return Section(TITLE, "", missing=missing)
-    return Section(
-        title=TITLE,
-        answer=f"With -s, {'; '.join(_told(*key, rows) for key, rows in found.items())}.",
-        text=[
-            (
-                "`sockbuf=buffer` is the document's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
-                "size. The kernel doubles what is asked and counts its own bookkeeping in it, and it has "
-                "a least value and a greatest one (socket(7)); what the channel then holds is the capacity."
-            )
-        ],
-        tables=[_table(results, experiment, found)],
-        figures=[_figure(found)],
-        missing=unmeasured(whole),
-    )
+@dataclass(frozen=True)
+class Row:
+    """One channel in a mode at one buffer size."""
 
+    run: Run
+    mode: str
+    channel: str
+    size: int
+    over_default: ComparedMetric
 
-def _told(mode: str, channel: str, rows: Mapping[int, ComparedMetric]) -> str:
-    """Say in how many sizes it helps or harms, and where most."""
-    faster = {size: row for size, row in rows.items() if row.different == "yes" and row.ratio > 1}
-    slower = {size: row for size, row in rows.items() if row.different == "yes" and row.ratio < 1}
-    parts = []
-    for side, word in ((slower, "slower"), (faster, "faster")):
-        if side:
-            most = max(side, key=lambda size: abs(np.log(side[size].ratio)))
-            where = f" at {format_bytes(most)}" if len(side) > 1 else ""
-            parts.append(
-                f"{word} at {listed([format_bytes(size) for size in side])}, {ratio_text(side[most])} times "
-                f"the throughput{where}"
-            )
-    rest = len(rows) - len(faster) - len(slower)
-    if rest:
-        parts.append(f"without a difference found at {counted(rest, 'size')}")
-    return f"{channel} {MODE_WORDS[mode]} is {', '.join(parts)}"
-
-
-def _capacity(experiment: ExperimentResults, factors: Mapping[str, object]) -> str:
-    point: PointSamples | None = experiment.point(**factors)  # type: ignore[arg-type]
-    values = measured(point, "capacity")[0] if point is not None else np.zeros(0)
-    return bytes_text(float(np.median(values))) if len(values) else MISSING
-
-
-def _table(results: Analysed, experiment: ExperimentResults, found: Ratios) -> Table:
-    curves = {
-        (mode, channel, sockbuf): {
-            each.size: each.summary
-            for each in curve(results, experiment, RATE, mode=mode, channel=channel, sockbuf=sockbuf)
+    def of(self, metric: str, sockbuf: str) -> Summary | None:
+        """Return a metric with the socket buffers as they are, or set."""
+        where: dict[str, Level] = {
+            "mode": self.mode,
+            "channel": self.channel,
+            "buffer": self.size,
+            "sockbuf": sockbuf,
         }
-        for mode, channel in found
-        for sockbuf in (DEFAULT, SET)
+        return self.run.at(metric, **where)
+
+    def capacity(self, sockbuf: str) -> str | None:
+        """Return what the channel holds."""
+        found = self.of("capacity", sockbuf)
+        return None if found is None else bytes_text(found.median)
+
+
+def _sockets(run: Run) -> list[str]:
+    return [channel for channel in channels(run) if channel in SOCKETS]
+
+
+def _found(run: Run) -> dict[tuple[str, str], Ratios]:
+    own = free(run).experiment
+    found = {
+        (mode, channel): ratios(own, RATE, "sockbuf", ENDS, mode=mode, channel=channel)
+        for mode in modes(run)
+        for channel in _sockets(run)
     }
-    scale = shared_scale([each for row in curves.values() for each in row.values()], RATE_UNIT)
-    rows = []
-    for (mode, channel), ratio in found.items():
-        for size, row in ratio.items():
-            line = [mode, channel, format_bytes(size)]
-            for sockbuf in (DEFAULT, SET):
-                where = {"mode": mode, "channel": channel, "sockbuf": sockbuf, "buffer": size}
-                line += [
-                    cells(curves[mode, channel, sockbuf].get(size), scale)[0],
-                    _capacity(experiment, where),
-                ]
-            rows.append([*line, ratio_text(row), row.different])
-    columns = [
-        "mode",
-        "channel",
-        "buffer",
-        f"default [{scale.unit}]",
-        "capacity",
-        f"set [{scale.unit}]",
-        "capacity",
-        "set / default (95 %)",
-        "different",
+    return {key: rows for key, rows in found.items() if rows}
+
+
+def _rows(run: Run) -> list[Row]:
+    own = free(run)
+    return [
+        Row(own, mode, channel, size, row)
+        for (mode, channel), rows in _found(run).items()
+        for size, row in rows.items()
     ]
-    note = "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel."
-    return Table("Throughput with and without -s", columns, rows, frozenset({3, 5}), note)
 
 
-def _figure(found: Ratios) -> Figure:
-    sizes = sorted({size for rows in found.values() for size in rows})
-    lines = [
-        plots.Line(
-            f"{channel}, {mode}",
-            [
-                (float(sizes.index(size)), _dot(row))
-                for size, row in sorted(rows.items())
-                if isfinite(row.ratio)
-            ],
-            colour,
-        )
-        for colour, ((mode, channel), rows) in enumerate(found.items())
-    ]
-    axes = (size_axis(sizes, "buffer"), plots.axis("throughput set / default", rangemode="tozero"))
-    note = "Ratios with their 95 % intervals; 1 is no change."
-    return plots.lines("What -s does to the throughput", axes, lines, note)
+def _headline(_: Run, rows: Sequence[Row]) -> str:
+    apart = [row for row in rows if row.over_default.different == "yes"]
+    if not apart:
+        return f"With -s no difference was found at {counted(len(rows), 'point')}."
+    most = max(apart, key=lambda row: abs(log(row.over_default.ratio)))
+    place = f"{most.channel} by {format_bytes(most.size)} {MODE_WORDS[most.mode]}"
+    return f"With -s, {place} reaches {times(most.over_default)} the throughput."
 
 
-def _dot(row: ComparedMetric) -> plots.Dot:
-    known = all(isfinite(end) for end in row.ci95)
-    return plots.Dot("", row.ratio, row.ci95 if known else None, np.zeros(0))
+def _each(run: Run, _: Sequence[Row]) -> list[str]:
+    """Say at how many sizes it helps or harms, and where most."""
+    said = []
+    for (mode, channel), rows in _found(run).items():
+        parts = []
+        for word, sign in (("slower", -1), ("faster", 1)):
+            side = {
+                size: row
+                for size, row in rows.items()
+                if row.different == "yes" and (row.ratio - 1) * sign > 0
+            }
+            if side:
+                most = max(side, key=lambda size: abs(log(side[size].ratio)))
+                where = f" at {format_bytes(most)}" if len(side) > 1 else ""
+                parts.append(
+                    f"{word} at {listed([format_bytes(size) for size in side])}, {ratio_text(side[most])} "
+                    "times "
+                    f"the throughput{where}"
+                )
+        rest = sum(row.different != "yes" for row in rows.values())
+        parts += [f"without a difference found at {counted(rest, 'size')}"] if rest else []
+        said.append(f"{channel} {MODE_WORDS[mode]} is {', '.join(parts)}")
+    return [f"With -s, {'; '.join(said)}."]
+
+
+def _missing(run: Run) -> str:
+    none = "" if _found(run) else f"{NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
+    return reasons(run.experiment) or none
+
+
+section = Question(
+    title="Setting the socket buffers",
+    experiment="ipc.throughput",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _each,
+        (
+            "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
+            "size. "
+            "The kernel doubles what is asked and counts its own bookkeeping in it, and it has a least "
+            "value and "
+            "a greatest one (socket(7)); what the channel then holds is the capacity."
+        ),
+    ),
+    tables=(
+        TableOf(
+            "Throughput with and without -s",
+            (
+                text("mode", lambda row: row.mode),
+                text("channel", lambda row: row.channel),
+                text("buffer", lambda row: format_bytes(row.size)),
+                stat("default", lambda row: row.of(RATE, "default"), RATE_UNIT, "median"),
+                text("capacity", lambda row: row.capacity("default")),
+                stat("set", lambda row: row.of(RATE, "buffer"), RATE_UNIT, "median"),
+                text("capacity", lambda row: row.capacity("buffer")),
+                ratio("set / default", lambda row: row.over_default, "different"),
+            ),
+            "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
+        ),
+    ),
+    figures=(
+        lambda run, _: ratio_lines(
+            "What -s does to the throughput",
+            "throughput set / default",
+            {f"{channel}, {mode}": rows for (mode, channel), rows in _found(run).items()},
+            "buffer",
+        ),
+    ),
+    missing=_missing,
+    asked=lambda run: bool(_sockets(run)),
+)

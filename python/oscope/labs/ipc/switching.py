@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import shared_scale
 from oscope.figures.traced import Traced, traced
-from oscope.labs.curve import At, cells, derived, metric, narrowing, over_sizes, sizes_of, unmeasured
-from oscope.labs.ipc import histograms
-from oscope.labs.ipc.histograms import bin_text
+from oscope.labs.engine import histograms
+from oscope.labs.engine.curves import At, several
+from oscope.labs.engine.quantity import derived, metric
+from oscope.labs.engine.run import Run, narrowing
+from oscope.labs.engine.table import TableOf, count, stat, text
+from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
+from oscope.labs.engine.words import EFFECT, capital, reasons
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,
@@ -24,15 +27,14 @@ from oscope.labs.ipc.points import (
     shown_sizes,
     switches_per_mebibyte,
 )
-from oscope.labs.ipc.traced import effect_note, losses, untold
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import format_count, format_value
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.document import Figure, Section
+from oscope.model.formatting import format_value
+from oscope.model.samples import Floats, PointSamples
 from oscope.statistics import Summary
 from oscope.trace.reading import quantile
 
 TITLE = "Context switches"
-PER_S, PER_MIB = "switches/s", "switches/MiB"
+PER_MIB = "switches/MiB"
 
 
 @dataclass(frozen=True)
@@ -49,75 +51,106 @@ class Switching:
     per_mebibyte: Summary
 
 
+TABLE: TableOf[Switching] = TableOf(
+    "Context switches of both sides",
+    (
+        text("mode", lambda row: row.mode),
+        text("channel", lambda row: row.channel),
+        text("buffer", lambda row: row.at.name),
+        stat("voluntary", lambda row: row.voluntary, "switches/s", scale="voluntary"),
+        stat("involuntary", lambda row: row.involuntary, "switches/s", scale="involuntary"),
+        stat(f"both [{PER_MIB}]", lambda row: row.per_mebibyte, "", scale="both"),
+    ),
+    "Medians, both sides together, untraced.",
+)
+WAKEUPS: TableOf[Traced] = TableOf(
+    "Scheduling, traced",
+    (
+        text("point", lambda each: each.name),
+        count("voluntary", lambda each: each.reading["switches"]["voluntary"]),
+        count("involuntary", lambda each: each.reading["switches"]["involuntary"]),
+        count("migrations", lambda each: each.reading["switches"]["migrations"]),
+        count("wake-ups", lambda each: each.reading["switches"]["wakeups"]),
+        *histograms.columns(lambda each: each.reading["switches"]["wakeup_ns"], "wake-up latency, median"),
+        effect_column(lambda each: each),
+    ),
+    f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
+)
+
+
 def section(results: Analysed) -> Section | None:
     """Answer E6."""
-    whole = results.get("ipc.throughput")
-    trace = results.get("ipc.trace")
-    points = traced(trace, TIME, "switches") if trace is not None else []
-    source = whole or trace
+    trace, source = Run.of(results, "ipc.trace"), Run.of(results, "ipc.throughput", "ipc.trace")
+    points = traced(trace.experiment, TIME, "switches") if trace else []
     if source is None:
         return None
-    experiment = plain(source)
+    own = plain(source)
     found = [
         each
-        for mode in modes(experiment)
-        for channel, row in curves(results, experiment, RATE, mode=mode).items()
-        if (each := [one for at in row if (one := _switching(experiment, mode, channel, at))])
+        for mode in modes(own)
+        for channel, row in curves(own, RATE, mode=mode).items()
+        if (each := [one for at in row if (one := _switching(own, mode, channel, at))])
     ]
-    missing = " ".join(dict.fromkeys(filter(None, [unmeasured(source), untold(trace, "ipc.trace", points)])))
+    gaps = [
+        reasons(source.experiment),
+        missing_traces(trace.experiment if trace else None, "ipc.trace", points),
+    ]
+    missing = " ".join(dict.fromkeys(filter(None, gaps)))
     if not found:
         return Section(TITLE, "", missing=missing) if missing else None
+    shown = [each for row in found for each in row if each.at in shown_sizes([other.at for other in row])]
     return Section(
         title=TITLE,
-        answer=" ".join([*_answer(found), *_wakeups(points)]),
+        answer=_headline(found),
         text=[
+            *_each_mode(found),
+            *_wakeups(points),
             (
                 "Counted by getrusage(2) for each side. A switch is voluntary where a thread waits, and "
                 "involuntary where the scheduler takes the CPU from it. The wake-up latency is from being "
                 "woken to running, by the scheduler's tracepoints."
             ),
-            *narrowing(experiment, KNOWN),
+            *narrowing(own.experiment, KNOWN),
             *losses(points),
         ],
-        tables=[_table(found), *([_wakeup_table(points)] if points else [])],
+        tables=[TABLE.of(shown), *([WAKEUPS.of(points)] if points else [])],
         figures=[*_figures(found), *([_wakeup_figure(points)] if points else [])],
         missing=missing,
     )
 
 
-def _switching(experiment: ExperimentResults, mode: str, channel: str, at: At) -> Switching | None:
-    found = [
-        derived(experiment, at.point, value) for value in (_voluntary, _involuntary, switches_per_mebibyte)
-    ]
-    if found[0] is None or found[1] is None or found[2] is None:
+def _switching(own: Run, mode: str, channel: str, at: At) -> Switching | None:
+    def per_second(kind: str) -> Summary | None:
+        def of(point: PointSamples) -> Floats:
+            return both_sides(point, kind) / metric(point, TIME)
+
+        return derived(own.experiment, at.point, of)
+
+    voluntary, involuntary = per_second("voluntary"), per_second("involuntary")
+    per_mebibyte = derived(own.experiment, at.point, switches_per_mebibyte)
+    if voluntary is None or involuntary is None or per_mebibyte is None:
         return None
-    return Switching(mode, channel, at, found[0], found[1], found[2])
+    return Switching(mode, channel, at, voluntary, involuntary, per_mebibyte)
 
 
-def _voluntary(point: PointSamples) -> Floats:
-    return both_sides(point, "voluntary") / metric(point, TIME)
+def _headline(found: Sequence[Sequence[Switching]]) -> str:
+    """Name the configuration that is switched most of all, and the one least."""
+    every = [each for row in found for each in row if each.mode != "1thread"] or [*found[0]]
+    most, least = (end(every, key=lambda each: each.per_mebibyte.median) for end in (max, min))
+    text = f"{most.channel} by {most.at.name} is switched most, {_rate(most)}"
+    if most.per_mebibyte.median == least.per_mebibyte.median:
+        return f"{capital(MODE_WORDS[most.mode])}, every configuration is switched {_rate(most)}."
+    return f"{text}; {least.channel} by {least.at.name} least, {_rate(least)}."
 
 
-def _involuntary(point: PointSamples) -> Floats:
-    return both_sides(point, "involuntary") / metric(point, TIME)
-
-
-def _answer(found: Sequence[Sequence[Switching]]) -> list[str]:
-    """Name the configurations that are switched most and least, in each mode."""
-    told = []
+def _each_mode(found: Sequence[Sequence[Switching]]) -> list[str]:
     every = [each for row in found for each in row]
+    said = []
     for mode in dict.fromkeys(each.mode for each in every):
-        here = [each for each in every if each.mode == mode]
-        most, least = (end(here, key=lambda each: each.per_mebibyte.median) for end in (max, min))
-        name = f"{MODE_WORDS[mode][0].upper()}{MODE_WORDS[mode][1:]}"
-        if most.per_mebibyte.median == least.per_mebibyte.median:
-            told.append(f"{name}, every configuration is switched {_rate(most)}.")
-        else:
-            told.append(
-                f"{name}, {most.channel} by {most.at.name} is switched most, {_rate(most)}, and "
-                f"{least.channel} by {least.at.name} least, {_rate(least)}."
-            )
-    return told
+        here = _headline([[each for each in every if each.mode == mode]])
+        words = capital(MODE_WORDS[mode])
+        said.append(here if here.startswith(words) else f"{words}, {here}")
+    return said
 
 
 def _rate(each: Switching) -> str:
@@ -126,109 +159,41 @@ def _rate(each: Switching) -> str:
 
 def _wakeups(points: Sequence[Traced]) -> list[str]:
     """Give the slowest and the quickest wake-ups."""
-    known = []
-    for each in points:
-        middle = quantile(each.reading["switches"]["wakeup_ns"], 0.5)
-        if middle is not None:
-            known.append((middle, each))
+    known = [
+        (middle, each)
+        for each in points
+        if (middle := quantile(each.reading["switches"]["wakeup_ns"], 0.5)) is not None
+    ]
     if not known:
         return []
     (low, first), (high, last) = (end(known, key=lambda pair: pair[0][0]) for end in (min, max))
+    what = "The median wake-up latency"
     if low == high:
-        return [f"The median wake-up latency lies in the range {bin_text(low)} at every traced point."]
+        return [f"{what} lies in the range {histograms.bin_text(low)} at every traced point."]
     return [
         (
-            f"The median wake-up latency, traced, is least at {first.name}, where it lies in the range "
-            f"{bin_text(low)}, and greatest at {last.name}, in the range {bin_text(high)}."
+            f"{what}, traced, is least at {first.name}, where it lies in the range "
+            f"{histograms.bin_text(low)}, "
+            f"and greatest at {last.name}, in the range {histograms.bin_text(high)}."
         )
     ]
-
-
-def _table(found: Sequence[Sequence[Switching]]) -> Table:
-    rows_shown = [
-        each for row in found for each in row if each.at in shown_sizes([other.at for other in row])
-    ]
-    scales = [
-        shared_scale([getattr(each, name) for each in rows_shown], unit)
-        for name, unit in (("voluntary", PER_S), ("involuntary", PER_S), ("per_mebibyte", ""))
-    ]
-    rows = [
-        [
-            each.mode,
-            each.channel,
-            each.at.name,
-            *cells(each.voluntary, scales[0]),
-            *cells(each.involuntary, scales[1]),
-            *cells(each.per_mebibyte, scales[2]),
-        ]
-        for each in rows_shown
-    ]
-    columns = [
-        "mode",
-        "channel",
-        "buffer",
-        f"voluntary [{scales[0].unit}]",
-        f"95 % [{scales[0].unit}]",
-        f"involuntary [{scales[1].unit}]",
-        f"95 % [{scales[1].unit}]",
-        f"both [{PER_MIB}]",
-        f"95 % [{PER_MIB}]",
-    ]
-    note = "Medians, both sides together, untraced."
-    return Table("Context switches of both sides", columns, rows, frozenset(range(3, 9)), note)
 
 
 def _figures(found: Sequence[Sequence[Switching]]) -> list[Figure]:
     """Draw switches per MiB over the buffer size, a figure a mode; none where nothing is ever switched."""
     figures = []
-    for mode in dict.fromkeys(row[0].mode for row in found):
-        lines: Mapping[str, list[At]] = {
+    for mode in dict.fromkeys(row[0].mode for row in found if row[0].mode != "1thread"):
+        lines = {
             row[0].channel: [At(each.at.size, each.at.point, each.per_mebibyte) for each in row]
             for row in found
             if row[0].mode == mode
         }
-        if mode == "1thread" or len(sizes_of(lines)) < 2:
-            continue
-        title = f"Context switches for a MiB, {MODE_WORDS[mode]}"
-        figures.append(over_sizes(title, lines, PER_MIB, name=BUFFER))
+        figures += several(f"Context switches for a MiB, {MODE_WORDS[mode]}", lines, PER_MIB, BUFFER)
     return figures
-
-
-def _wakeup_table(points: Sequence[Traced]) -> Table:
-    rows = []
-    for each in points:
-        switches = each.reading["switches"]
-        rows.append(
-            [
-                each.name,
-                *(
-                    format_count(switches[name])
-                    for name in ("voluntary", "involuntary", "migrations", "wakeups")
-                ),
-                *(bin_text(quantile(switches["wakeup_ns"], share)) for share in (0.5, 0.99)),
-                each.effect_text,
-            ]
-        )
-    columns = [
-        "point",
-        "voluntary",
-        "involuntary",
-        "migrations",
-        "wake-ups",
-        "wake-up latency, median",
-        "99th percentile",
-        "probe effect (95 %)",
-    ]
-    note = (
-        "All traced repetitions together; percentiles are known to a power of two. Probe effect: time traced "
-        "over untraced, paired by block."
-    )
-    return Table("Scheduling, traced", columns, rows, frozenset(range(1, 5)), note)
 
 
 def _wakeup_figure(points: Sequence[Traced]) -> Figure:
     rows = {each.name: each.reading["switches"]["wakeup_ns"] for each in points}
-    shown = [each for each in points if each.reading["switches"]["wakeups"]]
-    note = effect_note(shown)
-    kept = {name: row for name, row in rows.items() if sum(count for *_, count in row)}
+    note = effect_note([each for each in points if each.reading["switches"]["wakeups"]])
+    kept = {name: row for name, row in rows.items() if sum(each for *_, each in row)}
     return histograms.figure("Wake-up latency", "from woken to running [ns]", kept, note)

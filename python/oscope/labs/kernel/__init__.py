@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 MEBIBYTE = 1 << 20
 KERNEL = "my_precious+reclaim-policy"
@@ -140,13 +135,6 @@ RECLAIM_WALL = Experiment(
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.kernel.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
-
 LAB = Lab(
     name="kernel",
     title="The kernel",
@@ -155,7 +143,7 @@ LAB = Lab(
         "kernel reclaim pages that it would have kept"
     ),
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
-    sections=_sections,
+    sections=late("kernel", "precious", "fork", "table_one", "reclaim"),
     notebook="notebooks/kernel.ipynb",
     clocks=("wall", "instructions"),
 )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.tables import doubt, row_scale, shared_scale
-from oscope.figures.words import median
-from oscope.labs.curve import unmeasured
+from oscope.labs.engine.drawing import strips
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.words import cautions, reasons, value
+from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -19,7 +21,6 @@ APART = (
     "The two clocks do not count the same, and are not compared: one counts executed instructions and "
     "repeats, the other measures time, here that of a guest."
 )
-EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,25 @@ class Side:
         point = self.point(**factors)
         return None if point is None else results.summary(self.experiment, point, self.metric)
 
-    def told(self, summary: Summary) -> str:
-        """Return a median with its interval and unit."""
-        return median(summary, self.unit)
+    @property
+    def what(self) -> str:
+        """What its clock counts or measures."""
+        return "Instructions" if self.unit == "instructions" else "Time"
+
+    def value(self, summary: Summary) -> str:
+        """Return a median with its interval and unit, for a headline."""
+        return value(summary, self.unit)
+
+    def drawn(self, results: Analysed, title: str, points: Sequence[tuple[str, PointSamples]]) -> Figure:
+        """Draw named points, each with its samples."""
+        run = Run(results, self.experiment)
+        rows = [
+            (name, Point(run, point, self.metric, found))
+            for name, point in points
+            if (found := run.summary(point, self.metric)) is not None
+        ]
+        names = {id(point): name for name, point in rows}
+        return strips(title, "", [point for _, point in rows], lambda point: names[id(point)])
 
 
 def sides(results: Analysed, *wanted: tuple[str, str]) -> list[Side]:
@@ -75,22 +92,15 @@ def apart(experiments: Iterable[ExperimentResults]) -> list[str]:
     return [APART] if len({each.clock for each in experiments}) > 1 else []
 
 
-def emulated(experiment: ExperimentResults) -> bool:
-    """Say whether the times are those of an emulated machine."""
-    guest = experiment.environment.get("guest") or {}
-    return experiment.clock == "wall" and guest.get("accelerator") == "tcg"
-
-
-def answered(answer: str, side: Side) -> str:
-    """Return an answer from a side with what its time is of, where that is no machine."""
-    told = emulated(side.experiment) and answer
-    return f"{answer} The guest was emulated: {EMULATED}." if told else answer
+def conditions(found: Sequence[Side]) -> list[str]:
+    """Say of which times those of the wall clock are, and that the clocks are not compared."""
+    said = [text for side in found for text in cautions(side.experiment)]
+    return [*dict.fromkeys(said), *apart(side.experiment for side in found)]
 
 
 def missing(found: Sequence[Side]) -> str:
-    """Tell the points that could not be measured, and what would mend it."""
-    told = dict.fromkeys(unmeasured(side.experiment) for side in found)
-    return " ".join(filter(None, told))
+    """Say why points could not be measured, and how to fix it."""
+    return " ".join(filter(None, dict.fromkeys(reasons(side.experiment) for side in found)))
 
 
 def columns(results: Analysed, found: Sequence[Side], points: Sequence[dict[str, Level]]) -> list[list[str]]:

@@ -1,14 +1,13 @@
-"""fork beside the new call, as in the document's table."""
+"""fork beside the new call, as in the original report's table."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed
-from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
-from oscope.labs.curve import ratio_text
+from oscope.labs.engine.drawing import strips
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.words import ratio_text
 from oscope.labs.kernel import clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
@@ -26,7 +25,7 @@ ENDS = {
     "parent": "until the parent's return",
     "total": "until the child was waited for",
 }
-DOCUMENT = {"child": reference.FORK_CHILD, "parent": reference.FORK_PARENT}
+ORIGINAL = {"child": reference.FORK_CHILD, "parent": reference.FORK_PARENT}
 NOT_THE_SAME = (
     "Under the instructions clock there is one CPU: whoever runs first delays the other. A guest under the "
     "wall clock has two."
@@ -48,8 +47,12 @@ def section(results: Analysed) -> Section | None:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
         title=TITLE,
-        answer=" ".join(clocked.answered(_answer(results, sides), sides[0]) for sides in measured.values()),
-        text=[NOT_THE_SAME, *clocked.apart(sides[0].experiment for sides in measured.values())],
+        answer=_headline(results, next(iter(measured.values()))),
+        text=[
+            *(text for sides in measured.values() for text in _first(sides)),
+            NOT_THE_SAME,
+            *clocked.conditions([sides[0] for sides in measured.values()]),
+        ],
         tables=[_table(results, list(measured.values()))],
         figures=[_figure(results, sides) for sides in measured.values()],
         missing=missing,
@@ -69,25 +72,23 @@ def later(child: Side, parent: Side) -> ComparedMetric | None:
     return compare_points(only(parent.metric), only(child.metric), column, same_run=True)
 
 
-def _answer(results: Analysed, sides: list[Side]) -> str:
-    by_end = dict(zip(ENDS, sides, strict=False))
-    child, parent = by_end["child"], by_end.get("parent")
-    told = child.summary(results, **WHERE)
-    after = None if parent is None else parent.summary(results, **WHERE)
-    if told is None or parent is None or after is None:
-        return ""
-    row = later(child, parent)
-    what = "counts" if child.unit == "instructions" else "takes"
-    text = (
-        f"fork {what} {child.told(told)} until its child's first instruction and {parent.told(after)} until "
-        "its parent's return"
-    )
+def _headline(results: Analysed, sides: list[Side]) -> str:
+    found = [side.summary(results, **WHERE) for side in sides[:2]]
+    child, *parent = (side.value(each) for side, each in zip(sides, found, strict=False) if each is not None)
+    what = "counts" if sides[0].unit == "instructions" else "takes"
+    text = f"fork {what} {child} until its child's first instruction"
+    return f"{text} and {parent[0]} until its parent's return." if parent else f"{text}."
+
+
+def _first(sides: list[Side]) -> list[str]:
+    """Say which of the two comes first."""
+    row = later(sides[0], sides[1]) if len(sides) > 1 else None
     if row is None:
-        return f"{text}."
+        return []
     if row.different != "yes":
-        return f"{text}; which of the two comes first cannot be told."
+        return ["Which of the two comes first is not decided."]
     first = "parent returns" if row.ratio > 1 else "child runs"
-    return f"{text}: the {first} first (child over parent {ratio_text(row)})."
+    return [f"The {first} first (child over parent {ratio_text(row)})."]
 
 
 def _table(results: Analysed, measured: list[list[Side]]) -> Table:
@@ -99,30 +100,31 @@ def _table(results: Analysed, measured: list[list[Side]]) -> Table:
         values = [
             f"{cell} {units[index // 2]}" if index % 2 == 0 else cell for index, cell in enumerate(cells)
         ]
-        theirs = DOCUMENT.get(who)
+        theirs = ORIGINAL.get(who)
         cited = (theirs.mean, theirs.median, theirs.deviation) if theirs else ()
         rows.append([end, *values, *([f"{value:.2f}" for value in cited] or [MISSING] * 3)])
     columns = [""]
     for sides in measured:
         columns += [f"{'counted' if sides[0].unit == 'instructions' else 'timed'}", "95 %"]
-    columns += [f"document: {name} [cycles]" for name in ("mean", "median", "std. dev.")]
+    columns += [f"original: {name} [cycles]" for name in ("mean", "median", "std. dev.")]
     note = (
-        "Medians; intervals over the boots. The document's figures are of 10 forks on another machine, for "
+        "Medians; intervals over the boots. The original report's figures are of 10 forks on another "
+        "machine, for "
         "their shape."
     )
     return Table("fork without resident memory", columns, rows, frozenset(range(1, len(columns))), note)
 
 
 def _figure(results: Analysed, sides: list[Side]) -> Figure:
-    known = [(end, side) for end, side in zip(ENDS.values(), sides, strict=False) if side.point(**WHERE)]
-    scale = shared_scale(
-        [each for _, side in known if (each := side.summary(results, **WHERE))], sides[0].unit
-    )
+    """Draw the same point by several metrics, a row each."""
+    run = Run(results, sides[0].experiment)
     rows = [
-        dot(results, side.experiment, (point, side.metric), scale, name=end)
-        for end, side in known
+        (end, Point(run, point, side.metric, found))
+        for end, side in zip(ENDS.values(), sides, strict=False)
         if (point := side.point(**WHERE)) is not None
+        and (found := side.summary(results, **WHERE)) is not None
     ]
-    what = "Instructions" if sides[0].unit == "instructions" else "Time"
+    names = {id(point): end for end, point in rows}
     note = "Faint: single forks. Diamond: median with its 95 % interval."
-    return plots.strips(f"{what} of fork", scale.unit, rows, note)
+    title = f"{sides[0].what} of fork"
+    return strips(title, "", [point for _, point in rows], lambda point: names[id(point)], note=note)

@@ -1,27 +1,24 @@
-"""What the new call costs, with and without printing, beside the document's figure."""
+"""What the new call costs, with and without printing, beside the original report's figure."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed
-from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
 from oscope.figures.words import iteration, listed
-from oscope.labs.curve import not_different, ratio_text
+from oscope.labs.engine.words import bounded_share, not_different, ratio_text
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
 from oscope.model.document import Figure, Section, Table
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_share, format_value
+from oscope.model.formatting import MISSING, format_value
 from oscope.statistics import ComparedMetric, compare_within
 
 TITLE = "A new system call, and what its printing costs"
 SILENT, LOGGED = CALLS[:2]
 BARE = "getppid"
-LEAST_DOUBT = 0.001
+FINEST = 0.001
 """Share to which the digits of a share go, however narrow its interval."""
 EXPERIMENTS = (
     ("kernel.precious", "time_ns"),
@@ -30,7 +27,8 @@ EXPERIMENTS = (
 )
 WHAT = (
     f"{SILENT} is a call that returns 0. With kernel.my_precious_log = 0 it does nothing else; as {LOGGED} "
-    "(= 2) it writes a line to the kernel's log each time, as the document's does. Both are the same call of "
+    "(= 2) it writes a line to the kernel's log each time, as the original report's does. Both are the same "
+    "call of "
     "the same kernel, by one setting; a sample is {each}. The console shows none of the lines; the log is "
     "full after some 4000, and from then on each line also makes room for itself: the repetitions before "
     "cost less."
@@ -49,10 +47,13 @@ def section(results: Analysed) -> Section | None:
         return Section(TITLE, "", missing=missing) if missing else None
     return Section(
         title=TITLE,
-        answer=" ".join(
-            clocked.answered(_answer(results, side), side) for side in known if side.metric != "cycles"
-        ),
-        text=[_what(known), *_document(known), *clocked.apart(side.experiment for side in known)],
+        answer=_headline(results, known[0]),
+        text=[
+            *(text for side in known if side.metric != "cycles" for text in _details(side)),
+            _what(known),
+            *_original(known),
+            *clocked.conditions(known),
+        ],
         tables=[_table(results, known)],
         figures=[each for side in known if side.metric != "cycles" for each in _figure(results, side)],
         missing=missing,
@@ -74,22 +75,28 @@ def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> ComparedMetric | No
     return compare_within(narrow, "call", a, b).rows[0]
 
 
-def _answer(results: Analysed, side: Side) -> str:
+def _headline(results: Analysed, side: Side) -> str:
     silent, logged = (side.summary(results, call=call) for call in (SILENT, LOGGED))
-    row = printed(side)
-    if silent is None or logged is None or row is None:
-        alone = logged if silent is None else silent
-        name = LOGGED if silent is None else SILENT
-        return "" if alone is None else f"{name} takes {side.told(alone)}; its other form was not measured."
-    told = (
-        f"The call takes {side.told(silent)} in silence and {side.told(logged)} with its line in the log: "
-        f"{ratio_text(row)} times"
+    if silent is None or logged is None or printed(side) is None:
+        alone, name = (logged, LOGGED) if silent is None else (silent, SILENT)
+        return "" if alone is None else f"{name} takes {side.value(alone)}; its other form was not measured."
+    return (
+        f"The call takes {side.value(silent)} in silence and {side.value(logged)} with its line in the log."
     )
+
+
+def _details(side: Side) -> list[str]:
+    """Say what share the printing is, and how the silent call compares with getppid."""
+    row = printed(side)
+    if row is None:
+        return []
+    kind = "instructions" if side.unit == "instructions" else "time"
+    said = f"By {kind}, the call with its line in the log takes {ratio_text(row)} times"
     if row.different != "yes":
-        return f"{told}, {not_different(row)}."
+        return [f"{said}, {not_different(row)}."]
     bare = printed(side, BARE, SILENT)
     beside = "" if bare is None else f" Against {BARE} the silent call is {ratio_text(bare)} times."
-    return f"{told}, so that the printing is {_share(row)} of it.{beside}"
+    return [f"{said}, so that the printing is {_share(row)} of it.{beside}"]
 
 
 def _share(row: ComparedMetric) -> str:
@@ -97,13 +104,11 @@ def _share(row: ComparedMetric) -> str:
     if not (row.ratio > 1 and min(row.ci95) > 0):
         return MISSING
     low, high = (1 - 1 / end for end in row.ci95)
-    doubt = max((high - low) / 2, LEAST_DOUBT)
-    limits = " to ".join(format_share(end, doubt).removesuffix(" %") for end in (low, high))
-    return f"{format_share(1 - 1 / row.ratio, doubt)} ({limits})"
+    return bounded_share(1 - 1 / row.ratio, low, high, FINEST)
 
 
-def _document(known: list[Side]) -> list[str]:
-    """Tell what the ratio makes of the document's figure; only of a ratio that is one."""
+def _original(known: list[Side]) -> list[str]:
+    """Say what the ratio makes of the original report's figure; only of a ratio that is one."""
     theirs = reference.MY_PRECIOUS
     for side in known:
         row = printed(side)
@@ -114,7 +119,8 @@ def _document(known: list[Side]) -> list[str]:
         word = "instructions" if side.unit == "instructions" else "time"
         return [
             (
-                f"The document measured {theirs.mean:.2f} cycles (median {theirs.median:.2f}, standard "
+                f"The original report measured {theirs.mean:.2f} cycles (median {theirs.median:.2f}, "
+                "standard "
                 f"deviation {theirs.deviation:.2f}) for its call, which prints, once each, on another "
                 "machine and kernel, and gives them as the cost of a system call. If the printing had the "
                 f"share there that it has of our {word}, the call alone would have taken "
@@ -142,19 +148,5 @@ def _table(results: Analysed, known: list[Side]) -> Table:
 
 
 def _figure(results: Analysed, side: Side) -> list[Figure]:
-    known = [(call, side.point(call=call), side.summary(results, call=call)) for call in CALLS]
-    scale = shared_scale([summary for _, _, summary in known if summary is not None], side.unit)
-    rows = [
-        dot(results, side.experiment, (point, side.metric), scale, name=call)
-        for call, point, _ in known
-        if point is not None
-    ]
-    what = "Instructions" if side.unit == "instructions" else "Time"
-    return [
-        plots.strips(
-            f"{what} of a call",
-            scale.unit,
-            rows,
-            "Faint: single repetitions. Diamond: median with its 95 % interval.",
-        )
-    ]
+    points = [(call, point) for call in CALLS if (point := side.point(call=call)) is not None]
+    return [side.drawn(results, f"{side.what} of a call", points)]

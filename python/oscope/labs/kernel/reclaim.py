@@ -1,18 +1,18 @@
-"""What the policies of reclaim do to each mapping: the document's Figure 6, with verdicts."""
+"""What the policies of reclaim do to each mapping: Figure 6 of the original report, with verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
-from oscope.labs.curve import ratio_text, unmeasured
+from oscope.labs.engine.contrast import compared, row_of
+from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.quantity import Quantity, figure, plain
+from oscope.labs.engine.run import first, shown
+from oscope.labs.engine.words import brackets, cautions, ratio_text, reasons
 from oscope.labs.kernel import POLICIES, clocked
-from oscope.labs.memory.sides import Quantity, compared, figure, first, plain, row_of, shown
 from oscope.model import clocks
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import MISSING
@@ -42,7 +42,8 @@ COUNTED = (
     plain("pages reclaimed", "reclaimed"),
 )
 WHAT = (
-    "own is the kernel's own reclaim by its active and inactive list; reclaim-active is the document's "
+    "own is the kernel's own reclaim by its active and inactive list; reclaim-active is the original "
+    "report's "
     "change, by which a page that would be activated is reclaimed; reclaim-referenced lets references count "
     "for nothing; mglru is the multi-generational LRU. All are settings of one kernel, and each boot "
     "measures them all, in an order drawn anew. The walk and a competitor, which touches pages at random, "
@@ -106,7 +107,7 @@ class View:
     def verdict(self, policy: str, quantity: Quantity, pattern: str) -> Verdict | None:
         """Return how a quantity under `policy` compares with that under the kernel's own, where known.
 
-        Fewer boots than `FEWEST_CLUSTERS` can tell nothing, however alike: they have seen few orders.
+        Fewer boots than `FEWEST_CLUSTERS` decide nothing, however alike: they have seen few orders.
         """
         points = [self.point(each, pattern) for each in (OWN, policy)]
         own, other = (None if point is None else quantity.summary(self.experiment, point) for point in points)
@@ -143,9 +144,9 @@ def _view(experiment: ExperimentResults, mapping: str) -> View | None:
 
 def _costs(experiment: ExperimentResults) -> list[Quantity]:
     """Return what the walk cost, under the experiment's clock."""
-    told = (("the walk, with the competitor's turns", "time_s"), ("the walk's own process", "cpu_s"))
+    parts = (("the walk, with the competitor's turns", "time_s"), ("the walk's own process", "cpu_s"))
     found = []
-    for name, metric in told:
+    for name, metric in parts:
         key = next((each for each in clocked.names(metric) if each in experiment.metrics), None)
         if key is not None:
             what, unit = "time" if key == metric else "instructions", experiment.metrics[key].unit
@@ -158,13 +159,13 @@ def _costs(experiment: ExperimentResults) -> list[Quantity]:
 def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section | None:
     title = f"Reclaim policies: {mapping} mapping"
     views = [view for each in experiments if (view := _view(each, mapping)) is not None]
-    missing = " ".join(filter(None, dict.fromkeys(unmeasured(each, mapping=mapping) for each in experiments)))
+    missing = " ".join(filter(None, dict.fromkeys(reasons(each, mapping=mapping) for each in experiments)))
     if not views:
         return Section(title, "", missing=missing) if missing else None
     return Section(
         title=title,
-        answer=_answer(views[0]),
-        text=[WHAT, WHOSE, COVERED, *_of_clocks(views)],
+        answer=_headline(views[0]),
+        text=[*_details(views[0]), WHAT, WHOSE, COVERED, *_of_clocks(views)],
         tables=[table for view in views for pattern in view.patterns for table in _tables(view, pattern)],
         figures=[_figure(view) for view in views],
         missing=missing,
@@ -172,38 +173,50 @@ def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section 
 
 
 def _of_clocks(views: Sequence[View]) -> list[str]:
-    """Say what the clocks of the experiments do not tell."""
-    timed = [view.experiment.experiment for view in views if clocked.emulated(view.experiment)]
-    told = [f"The guest of {name} was emulated: {clocked.EMULATED}." for name in timed]
-    return [*told, *clocked.apart(view.experiment for view in views)]
+    """Say what the clocks of the experiments leave open."""
+    said = [text for view in views for text in cautions(view.experiment)]
+    return [*dict.fromkeys(said), *clocked.apart(view.experiment for view in views)]
 
 
-def _answer(view: View) -> str:
+def _headline(view: View) -> str:
+    """Say what the policy that changes the faults most does to them, in the first pattern."""
+    pattern = view.patterns[0]
+    base = FAULTS.summary(view.experiment, view.point(OWN, pattern))
+    found = {policy: view.verdict(policy, FAULTS, pattern) for policy in POLICIES[1:]}
+    apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
+    if base is None:
+        return "The kernel's own policy was not measured, so that nothing is compared with it."
+    text = brackets(f"The kernel's own policy has {figure(base, '')} page faults")
+    if not apart:
+        return f"{text}; no difference from it was found."
+    policy, most = apart[0]
+    return f"{text}; {policy} has {brackets(most.ratio)} times as many."
+
+
+def _details(view: View) -> list[str]:
     """Say for each pattern what each policy does to the faults; verdicts by boots."""
-    return " ".join(
-        f"{'Walked at random' if pattern == 'random' else 'Walked in sequence'}: {_of_pattern(view, pattern)}"
-        for pattern in view.patterns
-    )
+    words = {"random": "Walked at random"}
+    return [f"{words.get(each, 'Walked in sequence')}: {_of_pattern(view, each)}" for each in view.patterns]
 
 
 def _of_pattern(view: View, pattern: str) -> str:
     own = view.point(OWN, pattern)
     base = None if own is None else FAULTS.summary(view.experiment, own)
     if base is None:
-        return "the kernel's own policy was not measured, so that nothing can be held against it."
-    told: dict[str, list[str]] = {"more": [], "fewer": [], "no": [], "cannot tell": []}
+        return "the kernel's own policy was not measured, so that nothing is compared with it."
+    found_at: dict[str, list[str]] = {"more": [], "fewer": [], "no": [], "cannot tell": []}
     for policy in POLICIES[1:]:
         found = view.verdict(policy, FAULTS, pattern)
         if found is None:
             continue
         if found.different == "yes":
-            told["more" if found.more else "fewer"].append(f"{policy} ({found.ratio} times)")
+            found_at["more" if found.more else "fewer"].append(f"{policy} ({found.ratio} times)")
         else:
-            told[found.different].append(policy)
+            found_at[found.different].append(policy)
     parts = [f"{figure(base, '')} page faults under the kernel's own policy"]
-    parts += [f"{word} under {listed(told[word])}" for word in ("more", "fewer") if told[word]]
-    parts += [f"no difference under {listed(told['no'])}"] if told["no"] else []
-    parts += [f"cannot be told for {listed(told['cannot tell'])}"] if told["cannot tell"] else []
+    parts += [f"{word} under {listed(found_at[word])}" for word in ("more", "fewer") if found_at[word]]
+    parts += [f"no difference under {listed(found_at['no'])}"] if found_at["no"] else []
+    parts += [f"not decided for {listed(found_at['cannot tell'])}"] if found_at["cannot tell"] else []
     return "; ".join(parts) + "."
 
 
@@ -246,16 +259,12 @@ def _verdict(view: View, quantity: Quantity, policy: str, pattern: str) -> list[
 
 
 def _figure(view: View) -> Figure:
-    series: dict[str, list[plots.Dot]] = {}
-    for pattern in view.patterns:
-        for policy in POLICIES:
-            point = view.point(policy, pattern)
-            summary = None if point is None else FAULTS.summary(view.experiment, point)
-            if summary is not None:
-                series.setdefault(pattern, []).append(
-                    plots.Dot(policy, summary.median, summary.ci95, np.zeros(0))
-                )
+    rows = [
+        (pattern, policy, summary)
+        for pattern in view.patterns
+        for policy in POLICIES
+        if (summary := FAULTS.summary(view.experiment, view.point(policy, pattern))) is not None
+    ]
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
-    return plots.dots(
-        f"Page faults under each policy: {view.mapping} mapping, by {view.clock}", "faults", series, note
-    )
+    title = f"Page faults under each policy: {view.mapping} mapping, by {view.clock}"
+    return dots(title, "faults", rows, note=note)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import doubt, row_scale
+from oscope.figures.tables import doubt
 from oscope.figures.words import iteration
+from oscope.labs.engine.table import TableOf, count, stat
+from oscope.labs.engine.table import text as text_of
+from oscope.labs.engine.words import cautions
 from oscope.labs.kernel import clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.reference import Column
+from oscope.labs.syscalls.reference import Cited, cited
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, Scale, format_count
+from oscope.model.formatting import Scale
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.probe.instructions import translate_names
 from oscope.statistics import Summary
@@ -41,12 +44,12 @@ class Row:
     point: PointSamples
     metric: str
     summary: Summary
-    document: Column | None
+    document: Cited | None
 
 
 def section(results: Analysed) -> Section | None:
     """Answer B3: the call and fork in one table for each clock, all of it of one guest."""
-    tables, told, missing = [], [], []
+    tables, said, missing = [], [], []
     every = [each for names in CLOCKS for name in names if (each := results.get(name)) is not None]
     text = clocked.apart(every)
     for precious, fork in CLOCKS:
@@ -62,12 +65,13 @@ def section(results: Analysed) -> Section | None:
         unit, rows = _rows(results, *both)
         if rows:
             tables.append(_table(both[0], unit, rows))
-            told.append(clocked.answered(_answer(both[0], unit, rows), Side(both[0], rows[0].metric)))
+            said.append(_answer(both[0], unit, rows))
         if any("mean of" in iteration(row.point) for row in rows if row.document is reference.MY_PRECIOUS):
             text.append(LOOPS.format(name=precious))
     if not tables and not missing:
         return None
-    return Section(TITLE, " ".join(told), text=text, tables=tables, missing=" ".join(missing))
+    text = [*said[1:], *text, *dict.fromkeys(caution for each in every for caution in cautions(each))]
+    return Section(TITLE, "".join(said[:1]), text=text, tables=tables, missing=" ".join(missing))
 
 
 def _same_guest(a: ExperimentResults, b: ExperimentResults) -> bool:
@@ -112,7 +116,7 @@ def _row(
     experiment: ExperimentResults,
     point: PointSamples,
     metric: str,
-    document: Column | None,
+    document: Cited | None,
 ) -> Row | None:
     """Return a row; None where no sample has the metric. By the instructions clock it has another name."""
     known = next((each for each in (metric, *translate_names((metric,))) if each in experiment.metrics), None)
@@ -140,31 +144,17 @@ def _answer(precious: ExperimentResults, unit: str, rows: list[Row]) -> str:
 
 
 def _table(precious: ExperimentResults, unit: str, rows: list[Row]) -> Table:
-    # Without a prefix: a fork takes a thousand times what the silent call does.
-    scale = Scale(unit, 1.0, 0)
     guest = precious.environment.get("guest") or {}
-    lines = []
-    for row in rows:
-        own_scale = row_scale(scale, row.summary)
-        text = own_scale.text
-        own = [text(row.summary.mean), text(row.summary.median)]
-        own += [own_scale.span(row.summary.ci95), text(row.summary.std)]
-        cited = row.document
-        theirs = [] if cited is None else [cited.mean, cited.median, cited.deviation]
-        lines.append(
-            [
-                row.name,
-                format_count(row.summary.n),
-                *own,
-                *([f"{figure:.2f}" for figure in theirs] or [MISSING] * 3),
-            ]
-        )
-    heads = [
-        "",
-        "n",
-        *(f"{name} [{scale.unit}]" for name in ("mean", "median", "95 % interval", "std. dev.")),
-    ]
-    heads += [f"original: {name} [cycles]" for name in ("mean", "median", "std. dev.")]
     what = "instructions" if precious.clock == "instructions" else "time"
-    title = f"Mean, median and standard deviation, {what} in a guest ({guest.get('accelerator', 'unknown')})"
-    return Table(title, heads, lines, frozenset(range(1, len(heads))), NOTE)
+    table: TableOf[Row] = TableOf(
+        f"Mean, median and standard deviation, {what} in a guest ({guest.get('accelerator', 'unknown')})",
+        (
+            text_of("", lambda row: row.name),
+            count("n", lambda row: row.summary.n),
+            # Without a prefix: a fork takes a thousand times what the silent call does.
+            stat("{}", lambda row: row.summary, unit, "mean", "median", "95 %", "std. dev.", prefix=False),
+            *cited(lambda row: row.document),
+        ),
+        NOTE,
+    )
+    return table.of(rows)

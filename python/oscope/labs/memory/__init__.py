@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -18,7 +14,7 @@ GIBIBYTE = 1 << 30
 PAGE = 4096
 
 SETS = 1 << 20
-"""The document's working sets."""
+"""The original report's working sets."""
 FEW_SETS = 1 << 15
 """As many as a sequential pass over 1 GiB has; figures of the quick survey are compared by set."""
 PATTERNS = ("seq", "random")
@@ -49,69 +45,49 @@ GETRUSAGE = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", 
 """Metrics that the initialisation has, too, with `init_` before them."""
 
 
+_ACCESS = Design(
+    factors={
+        "pattern": PATTERNS,
+        "footprint": FOOTPRINTS,
+        "mapping": ("anonymous",),
+        "counters": ("none",),
+        "sets": (SETS,),
+        "size": (GIBIBYTE,),
+    },
+    reps=5,
+    blocks=5,
+)
 ACCESS = Experiment(
     name="memory.access",
     workload="memory.access",
     title="Walking memory in sequence and at random",
     question="How much longer do random sets take than sequential ones, by how much memory they reach?",
-    full=Design(
-        factors={
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "mapping": ("anonymous",),
-            "counters": ("none",),
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
-    quick=Design(
-        factors={
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "mapping": ("anonymous",),
-            "counters": ("none",),
-            "sets": (FEW_SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
-    quick_share="about 15 s: 4 points of 32768 sets (the document has 1048576) in 1 GiB, 5 times each",
+    full=_ACCESS,
+    quick=_ACCESS.replace(sets=(FEW_SETS,)),
+    quick_share="about 15 s: 4 points of 32768 sets (the original report has 1048576) in 1 GiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "touched_pages", "accesses", "reads", "writes"),
 )
 
+_COUNTERS = Design(
+    factors={
+        "counters": ("simulated", "hardware"),
+        "pattern": PATTERNS,
+        "footprint": FOOTPRINTS,
+        "mapping": ("anonymous",),
+        "sets": (SETS,),
+        "size": (GIBIBYTE,),
+    },
+    reps=5,
+    # In one process the simulation, which is the same every time, is done once for all repetitions.
+    blocks=1,
+)
 COUNTERS = Experiment(
     name="memory.counters",
     workload="memory.access",
     title="Hits and misses of caches and TLBs",
     question="How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
-    full=Design(
-        factors={
-            "counters": ("simulated", "hardware"),
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "mapping": ("anonymous",),
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        # In one process the simulation, which is the same every time, is done once for all repetitions.
-        blocks=1,
-    ),
-    quick=Design(
-        factors={
-            "counters": ("simulated", "hardware"),
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "mapping": ("anonymous",),
-            "sets": (1 << 12,),
-            "size": (GIBIBYTE,),
-        },
-        reps=1,
-        blocks=1,
-    ),
+    full=_COUNTERS,
+    quick=_COUNTERS.replace(reps=1, sets=(1 << 12,)),
     quick_share="about 5 s: 4 points of 4096 sets, simulated once",
     metrics=(
         "simulated_l1d_read_access",
@@ -134,33 +110,24 @@ COUNTERS = Experiment(
     ),
 )
 
+_FILES = Design(
+    factors={
+        "mapping": MAPPINGS,
+        "pattern": PATTERNS,
+        "footprint": FOOTPRINTS,
+        "sets": (SETS,),
+        "size": (GIBIBYTE,),
+    },
+    reps=5,
+    blocks=5,
+)
 FILES = Experiment(
     name="memory.mapping",
     workload="memory.access",
     title="Mapping a file instead of anonymous memory",
     question="What do mappings of a file change: faults, resident memory, blocks read and written?",
-    full=Design(
-        factors={
-            "mapping": MAPPINGS,
-            "pattern": PATTERNS,
-            "footprint": FOOTPRINTS,
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
-    quick=Design(
-        factors={
-            "mapping": MAPPINGS,
-            "pattern": PATTERNS,
-            "footprint": ("first64th",),
-            "sets": (1 << 12,),
-            "size": (256 * MEBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_FILES,
+    quick=_FILES.replace(footprint=("first64th",), sets=(1 << 12,), size=(256 * MEBIBYTE,)),
     quick_share="about 4 s: 6 points of 4096 sets in 256 MiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, *(f"init_{name}" for name in GETRUSAGE), "touched_pages"),
 )
@@ -171,38 +138,26 @@ def _prepared_twice(factors: Mapping[str, Level]) -> bool:
     return bool(factors["populate"]) and factors["initialise"] != "none"
 
 
+_INITIALISE = Design(
+    factors={
+        "mapping": MAPPINGS,
+        "populate": (False, True),
+        "initialise": ("none", "memset", "memset+msync"),
+        "pattern": ("seq",),
+        "footprint": ("first64th",),
+        "sets": (SETS,),
+        "size": (GIBIBYTE,),
+    },
+    reps=5,
+    blocks=5,
+)
 INITIALISE = Experiment(
     name="memory.initialise",
     workload="memory.access",
     title="Populating and setting memory before it is used",
     question="What do MAP_POPULATE, memset and msync do at once, and what do they save later?",
-    full=Design(
-        factors={
-            "mapping": MAPPINGS,
-            "populate": (False, True),
-            "initialise": ("none", "memset", "memset+msync"),
-            "pattern": ("seq",),
-            "footprint": ("first64th",),
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
-    quick=Design(
-        factors={
-            "mapping": MAPPINGS,
-            "populate": (False, True),
-            "initialise": ("none", "memset", "memset+msync"),
-            "pattern": ("seq",),
-            "footprint": ("first64th",),
-            "sets": (1 << 12,),
-            "size": (64 * MEBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-        omit=_prepared_twice,
-    ),
+    full=_INITIALISE,
+    quick=_INITIALISE.replace(omit=_prepared_twice, sets=(1 << 12,), size=(64 * MEBIBYTE,)),
     quick_share="about 7 s: 12 points of 4096 sets in 64 MiB, 5 times each",
     metrics=(
         "init_time_s",
@@ -214,58 +169,43 @@ INITIALISE = Experiment(
     ),
 )
 
+_PRESSURE = Design(
+    factors={
+        "pressure": ("none", "compete"),
+        "pattern": ("random",),
+        "footprint": ("first64th",),
+        "initialise": ("memset",),
+        "sets": (SETS,),
+        "size": (GIBIBYTE,),
+        "limit": (GIBIBYTE // 2,),
+        "wait": (5.0,),
+    },
+    reps=5,
+    blocks=5,
+)
 PRESSURE = Experiment(
     name="memory.pressure",
     workload="memory.access",
     title="Memory that another process wants, too",
     question="How much longer does the same work take while another process takes all memory, and why?",
-    full=Design(
-        factors={
-            "pressure": ("none", "compete"),
-            "pattern": ("random",),
-            "footprint": ("first64th",),
-            "initialise": ("memset",),
-            "sets": (SETS,),
-            "size": (GIBIBYTE,),
-            "limit": (GIBIBYTE // 2,),
-            "wait": (5.0,),
-        },
-        reps=5,
-        blocks=5,
-    ),
-    quick=Design(
-        factors={
-            "pressure": ("none", "compete"),
-            "pattern": ("random",),
-            "footprint": ("first64th",),
-            "initialise": ("memset",),
-            "sets": (1 << 13,),
-            "size": (64 * MEBIBYTE,),
-            "limit": (32 * MEBIBYTE,),
-            "wait": (1.0,),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_PRESSURE,
+    quick=_PRESSURE.replace(sets=(1 << 13,), size=(64 * MEBIBYTE,), limit=(32 * MEBIBYTE,), wait=(1.0,)),
     quick_share="about 20 s: 2 points of 8192 sets in 64 MiB, 5 times each, after a wait of 2 s or more",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "pressure_resident_kib", "pressure_wait_s"),
 )
 
+_FAULT = Design(
+    factors={"kind": FAULTS, "threads": (1, 2), "size": (64 * MEBIBYTE,)},
+    reps=20,
+    blocks=10,
+)
 FAULT = Experiment(
     name="memory.fault",
     workload="memory.fault",
     title="What a page fault costs",
     question="How long does touching a page take that is not mapped, by what the kernel has to do for it?",
-    full=Design(
-        factors={"kind": FAULTS, "threads": (1, 2), "size": (64 * MEBIBYTE,)},
-        reps=20,
-        blocks=10,
-    ),
-    quick=Design(
-        factors={"kind": FAULTS, "threads": (1, 2), "size": (4 * MEBIBYTE,)},
-        reps=5,
-        blocks=5,
-    ),
+    full=_FAULT,
+    quick=_FAULT.replace(reps=5, blocks=5, size=(4 * MEBIBYTE,)),
     quick_share="about 8 s: 7 kinds by 1 and 2 threads, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
@@ -281,33 +221,25 @@ def _few_places(factors: Mapping[str, Level]) -> bool:
     return factors["stride"] == PAGE_AND_LINE and int(factors["size"]) < 128 * KIBIBYTE
 
 
+_LATENCY = Design(
+    factors={
+        "size": SIZES,
+        "stride": (LINE, 4 * LINE, PAGE_AND_LINE),
+        "pages": ("4K", "huge"),
+        "order": ("random",),
+    },
+    reps=5,
+    blocks=5,
+    min_time_ns=20_000_000,
+)
 LATENCY = Experiment(
     name="memory.latency",
     workload="memory.latency",
     title="The time of a dependent load",
     question="How long does a load take that waits for the one before, by size of memory, stride and page?",
-    full=Design(
-        factors={
-            "size": SIZES,
-            "stride": (LINE, 4 * LINE, PAGE_AND_LINE),
-            "pages": ("4K", "huge"),
-            "order": ("random",),
-        },
-        reps=5,
-        blocks=5,
-        min_time_ns=20_000_000,
-    ),
-    quick=Design(
-        factors={
-            "size": FEW_SIZES,
-            "stride": (LINE, PAGE_AND_LINE),
-            "pages": ("4K", "huge"),
-            "order": ("random",),
-        },
-        reps=5,
-        blocks=5,
-        min_time_ns=2_000_000,
-        omit=_few_places,
+    full=_LATENCY,
+    quick=_LATENCY.replace(
+        min_time_ns=2_000_000, omit=_few_places, size=FEW_SIZES, stride=(LINE, PAGE_AND_LINE)
     ),
     quick_share="about 8 s: 48 points, 2 ms of loads 5 times each",
     metrics=("time_ns", "cycles"),
@@ -321,42 +253,27 @@ def _windowless(factors: Mapping[str, Level]) -> bool:
     return windowed and (factors.get("operation") != "copy" or factors.get("threads") != 1)
 
 
+_BANDWIDTH = Design(
+    factors={
+        "operation": ("read", "write", "copy"),
+        "threads": (1, 0),
+        "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+        "size": (256 * MEBIBYTE,),
+    },
+    reps=20,
+    blocks=10,
+)
 BANDWIDTH = Experiment(
     name="memory.bandwidth",
     workload="memory.bandwidth",
     title="How fast memory is read, written and copied",
     question="How fast can memory be streamed: what reading from the page cache can at most reach?",
-    full=Design(
-        factors={
-            "operation": ("read", "write", "copy"),
-            "threads": (1, 0),
-            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
-            "size": (256 * MEBIBYTE,),
-        },
-        reps=20,
-        blocks=10,
-    ),
-    quick=Design(
-        factors={
-            "operation": ("read", "write", "copy"),
-            "threads": (1, 0),
-            "window": (0, 128 * KIBIBYTE, 4 * MEBIBYTE),
-            "size": (64 * MEBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_BANDWIDTH,
+    quick=_BANDWIDTH.replace(reps=5, blocks=5, size=(64 * MEBIBYTE,)),
     quick_share="about 6 s: 8 points of 64 MiB, 5 times each",
     metrics=("throughput", "time_s"),
     exclude=_windowless,
 )
-
-
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.memory.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
 
 
 LAB = Lab(
@@ -368,6 +285,18 @@ LAB = Lab(
     ),
     # What writes files and swap comes before what only computes, so that the next lab finds a quiet device.
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
-    sections=_sections,
+    sections=late(
+        "memory",
+        "patterns",
+        "footprint",
+        "counts",
+        "counters",
+        "mappings",
+        "initialisation",
+        "pressure",
+        "latency",
+        "bandwidth",
+        "faults",
+    ),
     notebook="notebooks/memory.ipynb",
 )

@@ -8,19 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.words import share
-from oscope.labs.curve import metric, unmeasured
-from oscope.labs.memory import reference
-from oscope.labs.memory.patterns import ENDS, WORDS, footprints
-from oscope.labs.memory.sides import Quantity, cite, each_set, figure, shown, walked
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import Quantity, figure, metric
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, shown
+from oscope.labs.engine.table import TableOf, text
+from oscope.labs.engine.words import reasons
+from oscope.labs.memory import FOOTPRINTS, reference
+from oscope.labs.memory.access import cite, each_set, walked
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING, bounded_text, format_share
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.samples import Floats, PointSamples
 from oscope.statistics import Summary
 
-TITLE = "Hits and misses of caches and TLBs"
-EXPERIMENT = "memory.counters"
+ENDS = ("seq", "random")
+WORDS = {"seq": "sequential", "random": "random"}
 SIMULATED = frozenset({"simulated", "both"})
 HARDWARE = frozenset({"hardware", "both"})
 NOT_MEASURED = "Simulated figures are computed by a model, not measured"
@@ -73,49 +76,29 @@ class Where:
     pattern: str
     simulated: PointSamples | None
     hardware: PointSamples | None
+    run: Run
+
+    def of(self, event: Event, kind: str) -> Summary | None:
+        """Return an event of a set, `simulated` or by the `hardware`."""
+        quantity = getattr(event, kind)
+        return None if quantity is None else self.run.summary(getattr(self, kind), quantity)
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer A10."""
-    experiment = results.get(EXPERIMENT)
-    if experiment is None:
-        return None
-    found = _found(experiment)
-    missing = _missing(experiment)
-    if not found:
-        return Section(TITLE, "", missing=missing) if missing else None
-    return Section(
-        title=TITLE,
-        answer=" ".join([*_answer(experiment, found), *_error(experiment, found)]),
-        text=[
-            (
-                f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, "
-                "after the same 16 MiB that flush the L1 (those are not counted). The model has no "
-                "prefetcher, no other process and no kernel; a real CPU has all three, and its replacement "
-                "is not quite LRU."
-            ),
-            *_geometry(experiment),
-        ],
-        tables=[_table(experiment, found)],
-        figures=_figures(experiment, found),
-        missing=missing,
-    )
+DRAWN = tuple(EVENTS[index] for index in (2, 4, 5, 6, 7, 8))
 
 
-def _found(experiment: ExperimentResults) -> list[Where]:
+def _found(run: Run) -> list[Where]:
+    kinds = ((SIMULATED, "simulated_l1d_read_access"), (HARDWARE, "l1d_read_access"))
     found = []
-    for footprint in footprints(experiment):
+    for footprint in run.levels("footprint", FOOTPRINTS):
         for pattern in ENDS:
-            points = shown(experiment, footprint=footprint, pattern=pattern)
-            pair = [
-                next(
-                    (each for each in points if each.factors.get("counters") in levels and _has(each, name)),
-                    None,
-                )
-                for levels, name in ((SIMULATED, "simulated_l1d_read_access"), (HARDWARE, "l1d_read_access"))
-            ]
-            if any(pair):
-                found.append(Where(footprint, pattern, *pair))
+            points = shown(run.experiment, footprint=footprint, pattern=pattern)
+            simulated, hardware = (
+                next((p for p in points if p.factors.get("counters") in levels and _has(p, name)), None)
+                for levels, name in kinds
+            )
+            if simulated or hardware:
+                found.append(Where(footprint, pattern, simulated, hardware, run))
     return found
 
 
@@ -123,123 +106,78 @@ def _has(point: PointSamples, name: str) -> bool:
     return bool(np.isfinite(metric(point, name)).any())
 
 
-def _missing(experiment: ExperimentResults) -> str:
+def _missing(run: Run) -> str:
     return " ".join(
         f"counters={level}: {why}"
-        for level in dict.fromkeys(str(point.factors.get("counters")) for point in experiment.points)
-        if (why := unmeasured(experiment, counters=level))
+        for level in run.levels("counters")
+        if (why := reasons(run.experiment, counters=level))
     )
 
 
-def _value(
-    experiment: ExperimentResults, quantity: Quantity | None, point: PointSamples | None
-) -> Summary | None:
-    return None if quantity is None or point is None else quantity.summary(experiment, point)
-
-
-def _cell(summary: Summary | None, quantity: Quantity) -> str:
+def _cell(summary: Summary | None, event: Event) -> str:
     """Return the median with its interval; what is the same in every sample stands alone."""
     if summary is None:
         return MISSING
-    if quantity.key == "rate":
-        if summary.ci95 is None or summary.minimum == summary.maximum:
+    alone = summary.minimum == summary.maximum
+    if event is RATE:
+        if summary.ci95 is None or alone:
             return format_share(summary.median)
         return share(summary.median, *summary.ci95)
-    alone = summary.minimum == summary.maximum
     return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else figure(summary, "")
 
 
-def _answer(experiment: ExperimentResults, found: Sequence[Where]) -> list[str]:
-    """Hold random against sequential, by the model and by the counters."""
-    told = []
+def _compared(found: Sequence[Where]) -> list[str]:
+    """Compare random with sequential, by the model and by the counters."""
+    said = []
     for footprint in dict.fromkeys(each.footprint for each in found):
         pair = {each.pattern: each for each in found if each.footprint == footprint}
-        if set(pair) != set(ENDS):
-            continue
         for kind, word in (("simulated", "Simulated"), ("hardware", "Counted by the CPU")):
             rates, tlbs = (
-                [_value(experiment, getattr(event, kind), getattr(pair[pattern], kind)) for pattern in ENDS]
-                for event in (RATE, TLB_MISSES)
+                [pair[end].of(event, kind) for end in ENDS if end in pair] for event in (RATE, TLB_MISSES)
             )
-            if None in rates or None in tlbs:
+            if len(pair) < len(ENDS) or None in rates or None in tlbs:
                 continue
-            shares = [_cell(each, RATE.simulated) for each in rates]
-            tlb = [_cell(each, TLB_MISSES.simulated) for each in tlbs]
-            told.append(
+            shares, tlb = [_cell(each, RATE) for each in rates], [_cell(each, TLB_MISSES) for each in tlbs]
+            said.append(
                 f"{word}, over {footprint}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at "
                 f"random; the dTLB misses {tlb[0]} and {tlb[1]} reads a set."
             )
-    return told
+    return said
 
 
-def _error(experiment: ExperimentResults, found: Sequence[Where]) -> list[str]:
+def _headline(_: Run, found: Sequence[Where]) -> str:
+    """Give the miss rates over the largest footprint, counted where they were."""
+    said = _compared(found)
+    if not said:
+        return ""
+    last = found[-1].footprint
+    chosen = [text for text in said if f"over {last}" in text] or said
+    return f"{chosen[-1].partition(';')[0]}."
+
+
+def _error(_: Run, found: Sequence[Where]) -> list[str]:
     """Say how far the model is from the counters; nothing where there are none."""
-    errors = []
-    for each in found:
-        for event in EVENTS:
-            model, counted = (
-                _value(experiment, getattr(event, kind), getattr(each, kind))
-                for kind in ("simulated", "hardware")
-            )
-            if model is not None and counted is not None and counted.median > 0:
-                errors.append(
-                    (
-                        model.median / counted.median - 1,
-                        f"{_off(model, counted)}, {event.simulated.name}, {each.pattern}, {each.footprint}",
-                    )
-                )
+    errors = [
+        (model.median / counted.median - 1, f"{_off(model, counted)}, {event.simulated.name}, {where}")
+        for each in found
+        for where in [f"{each.pattern}, {each.footprint}"]
+        for event in EVENTS
+        if (model := each.of(event, "simulated")) is not None
+        and (counted := each.of(event, "hardware")) is not None
+        and counted.median > 0
+    ]
     if not errors:
-        return ["There are no counters of the CPU here to hold the model against."]
+        return ["There are no counters of the CPU here to compare the model with."]
     low, high = (end(errors) for end in (min, max))
     return [
         f"Simulated over counted, the model is off by {low[0]:+.1%} ({low[1]}) to {high[0]:+.1%} ({high[1]})."
     ]
 
 
-def _geometry(experiment: ExperimentResults) -> list[str]:
+def _geometry(run: Run, _: Sequence[Where]) -> list[str]:
     """Return what the points say of the model's geometry, each note once."""
-    notes = dict.fromkeys(
-        note
-        for point in shown(experiment)
-        if point.factors.get("counters") in SIMULATED
-        for note in point.notes
-    )
-    return list(notes)
-
-
-def _table(experiment: ExperimentResults, found: Sequence[Where]) -> Table:
-    rows = []
-    for each in found:
-        for event in EVENTS:
-            model = _value(experiment, event.simulated, each.simulated)
-            counted = _value(experiment, event.hardware, each.hardware)
-            if model is None and counted is None:
-                continue
-            rows.append(
-                [
-                    each.footprint,
-                    WORDS[ENDS.index(each.pattern)],
-                    event.simulated.name,
-                    _cell(model, event.simulated),
-                    _cell(counted, event.simulated),
-                    _off(model, counted),
-                    _cited(event, each),
-                ]
-            )
-    columns = [
-        "footprint",
-        "pattern",
-        "event, for a set",
-        "simulated",
-        "hardware",
-        "simulated / hardware",
-        "document (hardware)",
-    ]
-    note = (
-        f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the document. "
-        f"{walked(shown(experiment))} {reference.WHERE}"
-    )
-    return Table("Events of a working set, simulated and counted", columns, rows, frozenset(), note)
+    points = [each for each in shown(run.experiment) if each.factors.get("counters") in SIMULATED]
+    return list(dict.fromkeys(note for point in points for note in point.notes))
 
 
 def _off(model: Summary | None, counted: Summary | None) -> str:
@@ -250,7 +188,7 @@ def _off(model: Summary | None, counted: Summary | None) -> str:
     return bounded_text(model.median / counted.median, *bounds)
 
 
-def _cited(event: Event, each: Where) -> str:
+def _cited(each: Where, event: Event) -> str:
     if each.footprint != "first64th":
         return MISSING
     if event is RATE:
@@ -259,26 +197,71 @@ def _cited(event: Event, each: Where) -> str:
     return cite(reference.PATTERN, event.simulated, each.pattern)
 
 
-def _figures(experiment: ExperimentResults, found: Sequence[Where]) -> list[Figure]:
+TABLE: TableOf[tuple[Where, Event]] = TableOf(
+    "Events of a working set, simulated and counted",
+    (
+        text("footprint", lambda row: row[0].footprint),
+        text("pattern", lambda row: WORDS[row[0].pattern]),
+        text("event, for a set", lambda row: row[1].simulated.name),
+        text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
+        text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
+        text(
+            "simulated / hardware",
+            lambda row: _off(*(row[0].of(row[1], k) for k in ("simulated", "hardware"))),
+        ),
+        text("original report (hardware)", lambda row: _cited(*row)),
+    ),
+    f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the original report. {{walked}} "
+    f"{reference.WHERE}",
+)
+
+
+def _table(run: Run, found: Sequence[Where]) -> list[Table]:
+    rows = [
+        (each, event)
+        for each in found
+        for event in EVENTS
+        if any(each.of(event, kind) is not None for kind in ("simulated", "hardware"))
+    ]
+    return [TABLE.of(rows, walked=walked(shown(run.experiment)))]
+
+
+def _figures(run: Run, found: Sequence[Where]) -> list[Figure]:
     """Draw the misses of a set, random beside sequential, for each footprint."""
     figures = []
+    note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(shown(run.experiment))}"
     for footprint in dict.fromkeys(each.footprint for each in found):
-        series = []
-        for each in found:
-            if each.footprint != footprint:
-                continue
+        series: dict[str, list[Summary | float | None]] = {}
+        for each in (each for each in found if each.footprint == footprint):
             for kind in ("simulated", "hardware"):
-                values = [_value(experiment, getattr(event, kind), getattr(each, kind)) for event in DRAWN]
-                if any(value is not None and value.median > 0 for value in values):
-                    # A logarithmic axis has no place for 0.
-                    bars = [None if one is None or one.median <= 0 else one.median for one in values]
-                    series.append(plots.Bars(f"{WORDS[ENDS.index(each.pattern)]} ({kind})", bars))
+                values = [each.of(event, kind) for event in DRAWN]
+                # A logarithmic axis has no place for 0.
+                row = [one.median if one is not None and one.median > 0 else None for one in values]
+                if any(row):
+                    series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
         if series:
             names = [event.simulated.name for event in DRAWN]
-            note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(shown(experiment))}"
             title = f"Misses of a working set over {footprint}"
-            figures.append(plots.bars(title, plots.axis("misses a set", scale="log"), names, series, note))
+            figures.append(bars(title, plots.axis("misses a set", scale="log"), names, series, note))
     return figures
 
 
-DRAWN = tuple(EVENTS[index] for index in (2, 4, 5, 6, 7, 8))
+section = Question(
+    title="Hits and misses of caches and TLBs",
+    experiment="memory.counters",
+    rows=_found,
+    headline=_headline,
+    text=(
+        lambda _, found: _compared(found),
+        _error,
+        (
+            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, after the "
+            "same 16 MiB that flush the L1 (those are not counted). The model has no prefetcher, no other "
+            "process and no kernel; a real CPU has all three, and its replacement is not quite LRU."
+        ),
+        _geometry,
+    ),
+    tables=(_table,),
+    figures=(_figures,),
+    missing=_missing,
+)

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from oscope.figures import plots
-from oscope.figures.analysed import Analysed
-from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed, median
-from oscope.labs.curve import narrowing, ratio_text, unmeasured
-from oscope.labs.memory.sides import compared, figure, first, plain, row_of, shown, told
-from oscope.model.document import Figure, Section, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_count
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.labs.engine.contrast import compared, row_of
+from oscope.labs.engine.drawing import strips
+from oscope.labs.engine.quantity import figure, plain
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Point, Run, first
+from oscope.labs.engine.table import TableOf, count, ratio, text
+from oscope.model.samples import PointSamples
 from oscope.statistics import ComparedMetric, Summary
 
-TITLE = "What a page fault costs by its kind"
 TIME = plain("time of a fault", "time_ns", "ns")
 RATE = plain("faults a second", "faults_per_s", "faults/s")
 ENDS = (1, 2)
@@ -32,117 +28,84 @@ KIND_WORDS: Mapping[str, str] = {
 }
 
 
-def section(results: Analysed) -> Section | None:
-    """Tell the cost by kind, and how it scales."""
-    experiment = results.get("memory.fault")
-    if experiment is None:
-        return None
-    missing = unmeasured(experiment)
-    counts = sorted({int(point.factors.get("threads", 1)) for point in shown(experiment)})
-    known: list[tuple[PointSamples, Summary]] = []
-    for threads in counts:
-        known = [
-            (point, each)
-            for point in shown(experiment)
-            if point.factors.get("threads", 1) == threads
-            and (each := results.summary(experiment, point, "time_ns")) is not None
-        ]
-        if known:
-            break
-    if not known:
-        return Section(TITLE, "", missing=missing) if missing else None
-    rows = compared(experiment, [RATE], "threads", ENDS)
-    return Section(
-        title=TITLE,
-        answer=" ".join([_span(known), *_scaling(experiment, rows)]),
-        text=[
+@dataclass(frozen=True)
+class Kind:
+    """One kind of fault, by one thread and by two."""
+
+    run: Run
+    name: str
+    two_over_one: ComparedMetric | None
+
+    def samples(self, threads: int) -> PointSamples | None:
+        """Return the point with so many threads."""
+        return first(self.run.experiment, kind=self.name, threads=threads)
+
+    def of(self, name: str) -> Summary | None:
+        """Return a count of one thread, or of two where that was not measured."""
+        known = next((each for threads in ENDS if (each := self.samples(threads)) is not None), None)
+        return self.run.summary(known, plain("", name))
+
+
+def _fewest(run: Run) -> list[Point]:
+    """Return the points of the fewest threads that have times, the quickest first."""
+    found = sorted(run.points("time_ns"), key=lambda each: each.summary.median)
+    threads = min((int(each.samples.factors.get("threads", 1)) for each in found), default=0)
+    return [each for each in found if each.samples.factors.get("threads", 1) == threads]
+
+
+def _rows(run: Run) -> list[Kind]:
+    rows = compared(run.experiment, [RATE], "threads", ENDS)
+    kinds = run.levels("kind") if _fewest(run) else []
+    return [Kind(run, kind, row_of(rows, RATE, kind=kind)) for kind in kinds if _measured(run, kind)]
+
+
+def _measured(run: Run, kind: str) -> bool:
+    return first(run.experiment, kind=kind) is not None
+
+
+def _headline(run: Run, _: Sequence[Kind]) -> str:
+    quick, slow = _fewest(run)[0], _fewest(run)[-1]
+    threads = int(quick.samples.factors.get("threads", 1))
+    who = "" if threads == 1 else f" by {threads} threads at once"
+    text = f"A page fault of kind {quick.level('kind')} takes {quick.value}{who}"
+    return f"{text}." if slow is quick else f"{text}; {slow.level('kind')}, the slowest, {slow.value}."
+
+
+section = Question(
+    title="What a page fault costs by its kind",
+    experiment="memory.fault",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        (
+            "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
+            "page, and which were major. Two threads fault in their own halves of the same mapping: what "
+            "they "
+            "share is the address space and what the kernel takes pages from. The ipc lab traces the same "
+            "faults (`trace.fault`)."
+        ),
+    ),
+    tables=(
+        TableOf(
+            "Faults by kind",
             (
-                "A touch is timed with the exception, its handling and the return; getrusage proves one "
-                "fault a page, and which were major. Two threads fault in their own halves of the same "
-                "mapping: what they share is the address space and what the kernel takes pages from. The "
-                "ipc lab traces the same faults (`trace.fault`)."
+                text("kind", lambda row: row.name),
+                text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
+                count("faults", lambda row: None if (n := row.of("faults")) is None else n.median),
+                text("major", lambda row: None if (n := row.of("major")) is None else figure(n, "")),
+                text("time of a fault, 1 thread", lambda row: TIME.text(row.run.experiment, row.samples(1))),
+                text("faults a second, 1 thread", lambda row: RATE.text(row.run.experiment, row.samples(1))),
+                text("2 threads", lambda row: RATE.text(row.run.experiment, row.samples(2))),
+                ratio("2 / 1", lambda row: row.two_over_one, "different"),
             ),
-            *narrowing(experiment, ("kind", "threads", "size", "tracer")),
+            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all "
+            "kinds.",
+        ),
+    ),
+    figures=(
+        lambda run, _: [
+            strips("Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind"))
         ],
-        tables=[_table(experiment, rows)],
-        figures=[_figure(results, experiment, known)],
-        missing=missing,
-    )
-
-
-def _span(known: Sequence[tuple[PointSamples, Summary]]) -> str:
-    """Name the quickest and the slowest kind, and every one between."""
-    ordered = sorted(known, key=lambda pair: pair[1].median)
-    told_kinds = [f"{point.factors.get('kind')} {median(each, 'ns')}" for point, each in ordered]
-    threads = int(ordered[0][0].factors.get("threads", 1))
-    who = "one thread" if threads == 1 else f"{threads} threads at once"
-    return f"A fault by {who} takes, by kind: {listed(told_kinds)}."
-
-
-def _scaling(experiment: ExperimentResults, rows: Sequence[ComparedMetric]) -> list[str]:
-    parts = []
-    for kind in _kinds(experiment):
-        row = row_of(rows, RATE, kind=kind)
-        if row is not None:
-            parts.append(f"{kind} {told(row)}")
-    return [f"Two threads fault, against one: {'; '.join(parts)}."] if parts else []
-
-
-def _kinds(experiment: ExperimentResults) -> list[Level]:
-    return list(
-        dict.fromkeys(point.factors["kind"] for point in shown(experiment) if "kind" in point.factors)
-    )
-
-
-def _table(experiment: ExperimentResults, rows: Sequence[ComparedMetric]) -> Table:
-    lines = []
-    for kind in _kinds(experiment):
-        one, two = (first(experiment, kind=kind, threads=count) for count in ENDS)
-        known = two if one is None else one
-        faults = None if known is None else plain("", "faults").summary(experiment, known)
-        major = None if known is None else plain("", "major").summary(experiment, known)
-        lines.append(
-            [
-                str(kind),
-                KIND_WORDS.get(str(kind), ""),
-                MISSING if faults is None else format_count(faults.median),
-                MISSING if major is None else figure(major, ""),
-                TIME.text(experiment, one),
-                RATE.text(experiment, one),
-                RATE.text(experiment, two),
-                ratio_text(row_of(rows, RATE, kind=kind)),
-            ]
-        )
-    columns = [
-        "kind",
-        "what it is",
-        "faults",
-        "major",
-        "time of a fault, 1 thread",
-        "faults a second, 1 thread",
-        "2 threads",
-        "2 / 1 (95 %)",
-    ]
-    note = (
-        "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all kinds."
-    )
-    return Table("Faults by kind", columns, lines, frozenset({2}), note)
-
-
-def _figure(
-    results: Analysed, experiment: ExperimentResults, known: Sequence[tuple[PointSamples, Summary]]
-) -> Figure:
-    scale = shared_scale([each for _, each in known], "ns")
-    dots = [
-        dot(
-            results,
-            experiment,
-            (point, "time_ns"),
-            scale,
-            name=f"{point.factors.get('kind')}",
-            colour=0,
-        )
-        for point, _ in sorted(known, key=lambda pair: pair[1].median)
-    ]
-    note = "Faint: single repetitions. Diamond: median with its 95 % interval."
-    return plots.strips("Time of a page fault by kind", f"time [{scale.unit}]", dots, note)
+    ),
+    factors=("kind", "threads", "size"),
+)

@@ -1,37 +1,24 @@
-"""What the document's address arithmetic reaches: 1/64 of the buffer, as calculated and as touched."""
+"""What the original report's address arithmetic reaches: 1/64 of the buffer, as calculated and as touched."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oscope.figures.analysed import Analysed
-from oscope.labs.curve import unmeasured
+from oscope.labs.engine.contrast import Sides, compared
+from oscope.labs.engine.quantity import figure, plain
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Point, Run, shown
+from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.memory import LINE, PAGE, SET_LINES
+from oscope.labs.memory.access import RESIDENT, RESOURCES, TICKS, TIME, sets, walked
 from oscope.labs.memory.counters import MISSES, SIMULATED
-from oscope.labs.memory.sides import (
-    RESOURCES,
-    TIME,
-    Sides,
-    compared,
-    figure,
-    plain,
-    row_of,
-    sets,
-    shown,
-    table,
-    told,
-    walked,
-)
-from oscope.model.document import Section, Table
-from oscope.model.formatting import MISSING, format_count, format_share
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.document import Table
+from oscope.model.formatting import format_count, format_share
 
-TITLE = "What the address arithmetic touches"
 ENDS = ("first64th", "full")
 TOUCHED = plain("pages touched", "touched_pages")
-RESIDENT = plain("resident memory of the mapping", "resident_kib", "KiB")
-QUANTITIES = (TOUCHED, RESIDENT, *RESOURCES[:4], RESOURCES[4], TIME)
+QUANTITIES = (TOUCHED, RESIDENT, *RESOURCES[:5], TIME)
 
 
 @dataclass(frozen=True)
@@ -64,120 +51,86 @@ def reach(pattern: str, footprint: str, size: int, count: int) -> Reach:
     return Reach(last, touched, size // PAGE)
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer A8."""
-    experiment = results.get("memory.access")
-    if experiment is None:
-        return None
-    points = [point for point in shown(experiment) if TOUCHED.summary(experiment, point) is not None]
-    missing = unmeasured(experiment)
-    if not points:
-        return Section(TITLE, "", missing=missing) if missing else None
-    rows = compared(experiment, QUANTITIES, "footprint", ENDS)
-    sides = Sides("footprint", ENDS, ENDS, QUANTITIES)
-    tables = [
-        found
-        for pattern in dict.fromkeys(str(point.factors.get("pattern")) for point in points)
-        if (found := table(f"Both footprints, {pattern}", experiment, rows, sides, pattern=pattern))
-    ]
-    answer = [_told(experiment, point) for point in points]
-    for pattern in dict.fromkeys(str(point.factors.get("pattern")) for point in points):
-        row = row_of(rows, TIME, pattern=pattern)
-        if row is not None:
-            answer.append(
-                f"The time of a set of the whole buffer over one of first64th is {told(row)} ({pattern})."
-            )
-    return Section(
-        title=TITLE,
-        answer=" ".join(answer),
-        text=[_why(), *_misses(results)],
-        tables=[_pages(experiment, points), *tables],
-        missing=missing,
-    )
+def _reach(point: Point) -> Reach:
+    size = int(point.samples.factors["size"])
+    return reach(point.level("pattern"), point.level("footprint"), size, sets(point.samples))
 
 
-def _told(experiment: ExperimentResults, point: PointSamples) -> str:
+def _touched(point: Point) -> str:
     """Say how many of the pages a point touched."""
-    found = TOUCHED.summary(experiment, point)
-    limits = _reach(point)
-    share = MISSING if found is None else format_share(found.median / limits.whole)
-    pages = TOUCHED.text(experiment, point)
+    whole = _reach(point).whole
     return (
-        f"With {point.factors.get('footprint')}, {point.factors.get('pattern')}, {pages} of "
-        f"{format_count(limits.whole)} pages are touched ({share})."
+        f"With {point.level('footprint')}, {point.level('pattern')}, {figure(point.summary, '')} of "
+        f"{format_count(whole)} pages are touched ({format_share(point.summary.median / whole)})."
     )
 
 
-def _reach(point: PointSamples) -> Reach:
-    factors = point.factors
-    return reach(
-        str(factors.get("pattern")), str(factors.get("footprint")), int(factors["size"]), sets(point)
-    )
+def _headline(_: Run, found: Sequence[Point]) -> str:
+    return _touched(found[0])
 
 
-def _why() -> str:
-    return (
-        "The document's loop takes `p + base + i * 64`: base counts lines, but is added as bytes. The last "
-        "base is size / 64 - 512, so the last byte lies near size / 64: 16 MiB of 1 GiB. The fix, `p + "
-        "(base + i) * 64`, multiplies both. As bytes, two sequential sets also overlap in all but 512 B, "
-        "so that a set finds most of its lines where the last one left them."
-    )
-
-
-def _misses(results: Analysed) -> list[str]:
-    """Tell the simulated misses of both footprints where they are known."""
-    experiment = results.get("memory.counters")
-    if experiment is None:
+def _misses(run: Run, _: Sequence[Point]) -> list[str]:
+    """Give the simulated misses of both footprints where they are known."""
+    counters = Run.of(run.results, "memory.counters")
+    if counters is None:
         return []
-    told_misses = []
+    parts = []
     for quantity in MISSES:
         values = []
         for end in ENDS:
-            point = next(
-                (each for each in shown(experiment, footprint=end, pattern="random") if _simulated(each)),
-                None,
-            )
-            summary = None if point is None else quantity.summary(experiment, point)
-            if summary is not None:
-                values.append(f"{figure(summary, '')} ({end})")
+            points = shown(counters.experiment, footprint=end, pattern="random")
+            simulated = next((each for each in points if each.factors.get("counters") in SIMULATED), None)
+            summary = counters.summary(simulated, quantity)
+            values += [f"{figure(summary, '')} ({end})"] if summary is not None else []
         if len(values) == len(ENDS):
-            told_misses.append(f"{quantity.name} {' and '.join(values)}")
-    return [f"Simulated, for a random set: {'; '.join(told_misses)}."] if told_misses else []
+            parts.append(f"{quantity.name} {' and '.join(values)}")
+    return [f"Simulated, for a random set: {'; '.join(parts)}."] if parts else []
 
 
-def _simulated(point: PointSamples) -> bool:
-    return point.factors.get("counters") in SIMULATED
+PAGES: TableOf[Point] = TableOf(
+    "Pages touched, counted and by arithmetic",
+    (
+        text("footprint", lambda point: point.level("footprint")),
+        text("pattern", lambda point: point.level("pattern")),
+        count("sets", lambda point: sets(point.samples)),
+        text("pages touched", lambda point: figure(point.summary, "")),
+        count("by arithmetic", lambda point: _reach(point).touched),
+        count("within reach", lambda point: _reach(point).last),
+        count("pages of the mapping", lambda point: _reach(point).whole),
+        text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
+    ),
+    "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the last "
+    "address that the loop can form. Pages of 4 KiB.",
+)
 
 
-def _pages(experiment: ExperimentResults, points: Sequence[PointSamples]) -> Table:
-    rows = []
-    for point in points:
-        limits = _reach(point)
-        rows.append(
-            [
-                str(point.factors.get("footprint")),
-                str(point.factors.get("pattern")),
-                format_count(sets(point)),
-                TOUCHED.text(experiment, point),
-                format_count(limits.touched),
-                format_count(limits.last),
-                format_count(limits.whole),
-                RESIDENT.text(experiment, point),
-            ]
-        )
-    columns = [
-        "footprint",
-        "pattern",
-        "sets",
-        "pages touched",
-        "by arithmetic",
-        "within reach",
-        "pages of the mapping",
-        "resident memory",
+def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
+    rows = compared(run.experiment, QUANTITIES, "footprint", ENDS)
+    sides = Sides("footprint", ENDS, ENDS, QUANTITIES, f"{walked(found)} {TICKS}")
+    patterns = dict.fromkeys(point.level("pattern") for point in found)
+    tables = [
+        sides.table(f"Both footprints, {pattern}", run.experiment, rows, pattern=pattern)
+        for pattern in patterns
     ]
-    note = (
-        "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
-        "last address that the loop can form. Pages of 4 KiB. "
-        f"{walked(points)}"
-    )
-    return Table("Pages touched, counted and by arithmetic", columns, rows, frozenset({2, 4, 5, 6}), note)
+    return [table for table in tables if table is not None]
+
+
+section = Question(
+    title="What the address arithmetic touches",
+    experiment="memory.access",
+    rows=lambda run: run.points(TOUCHED.key),
+    headline=_headline,
+    text=(
+        (
+            "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as "
+            "bytes. The "
+            "last base is size / 64 - 512, so the last byte lies near size / 64: 16 MiB of 1 GiB. The fix, "
+            "`p + "
+            "(base + i) * 64`, multiplies both. As bytes, two sequential sets also overlap in all but 512 "
+            "B, so "
+            "that a set finds most of its lines where the last one left them."
+        ),
+        _misses,
+    ),
+    tables=(PAGES, _tables),
+)

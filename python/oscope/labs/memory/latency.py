@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed, median
-from oscope.labs.curve import At, bytes_text, narrowing, over_sizes, ratio_text, unmeasured
+from oscope.labs.engine.contrast import compared, row_of
+from oscope.labs.engine.curves import At, over_sizes
+from oscope.labs.engine.quantity import plain
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import bytes_text, ratio_text, value
 from oscope.labs.memory import LINE, PAGE
 from oscope.labs.memory.levels import Levels, Plateau, levels
-from oscope.labs.memory.sides import compared, plain, row_of, shown
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count, format_share
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import format_count, format_share
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric
+from oscope.statistics import ComparedMetric, Summary
 
-TITLE = "Levels of caches and TLBs"
 METRIC = "time_ns"
 LOAD = plain("time of a load", METRIC, "ns")
 CYCLES = plain("cycles of a load", "cycles")
@@ -31,7 +35,7 @@ TLBS = (
     'geometry of the model, in the note "simulated: …" of memory.counters. What is found here is set beside '
     "it by the reader."
 )
-KNOWN = ("size", "stride", "pages", "tracer")
+KNOWN = ("size", "stride", "pages")
 
 
 @dataclass(frozen=True)
@@ -49,57 +53,17 @@ class Chase:
         return f"stride {bytes_text(self.stride)}, {self.pages} pages"
 
 
-def section(results: Analysed) -> Section | None:
-    """Tell the levels."""
-    experiment = results.get("memory.latency")
-    if experiment is None:
-        return None
-    missing = unmeasured(experiment)
-    chases = _chases(results, experiment)
-    if not chases:
-        return Section(TITLE, "", missing=missing) if missing else None
-    rows = compared(experiment, [LOAD], "pages", ("huge", "4K"))
-    return Section(
-        title=TITLE,
-        answer=" ".join(
-            [*_levels_told(chases), *_caches_told(experiment, chases), *_reach_told(chases, rows)]
-        ),
-        text=[
-            (
-                "Each load's address is what the one before gave, so that none starts before the last has "
-                "ended; they go round all slots in an order drawn at random, which no prefetcher follows. "
-                "A stride of a page and a line needs another page for each load while it uses few lines: "
-                "it shows TLBs."
-            ),
-            (
-                "A level is found from the curve alone: neighbouring sizes whose times differ by noise. "
-                "The cut between two levels is the best fit of steps to the logarithm of the time, where a "
-                "further step must explain a change of 30 % between two sizes (15 % between three and "
-                "three), and must be clearer than the best step that chance finds when the sizes are "
-                "permuted within each block (p corrected for all steps: Bonferroni). A size "
-                "between two levels has part of each."
-            ),
-            TLBS,
-            *_untold(chases),
-            *narrowing(experiment, KNOWN),
-        ],
-        tables=[_table(experiment, chases), *_page_tables(chases, rows)],
-        figures=_figures(chases),
-        missing=missing,
-    )
-
-
-def _chases(results: Analysed, experiment: ExperimentResults) -> list[Chase]:
+def _chases(run: Run) -> list[Chase]:
     groups: dict[tuple[int, str], dict[int, At]] = {}
-    orders = {point.factors.get("order", ORDER) for point in shown(experiment)}
+    measured = run.points(METRIC)
+    orders = {point.samples.factors.get("order", ORDER) for point in measured}
     order = ORDER if ORDER in orders else next(iter(orders), ORDER)
-    for point in shown(experiment):
-        summary = results.summary(experiment, point, METRIC)
-        if summary is None or summary.median <= 0 or point.factors.get("order", order) != order:
-            continue
-        key = (int(point.factors.get("stride", LINE)), str(point.factors.get("pages", "4K")))
-        size = int(point.factors["size"])
-        groups.setdefault(key, {}).setdefault(size, At(size, point, summary))
+    for point in measured:
+        factors = point.samples.factors
+        if point.summary.median > 0 and factors.get("order", order) == order:
+            key = (int(factors.get("stride", LINE)), str(factors.get("pages", "4K")))
+            size = int(factors["size"])
+            groups.setdefault(key, {}).setdefault(size, At(size, point.samples, point.summary))
     found = []
     for (stride, pages), by_size in sorted(groups.items()):
         row = tuple(by_size[size] for size in sorted(by_size))
@@ -112,16 +76,22 @@ def _best(chases: Sequence[Chase]) -> Chase:
     return min(chases, key=lambda each: (each.stride != LINE, each.stride, each.pages != "huge"))
 
 
-def _levels_told(chases: Sequence[Chase]) -> list[str]:
+def _headline(_: Run, chases: Sequence[Chase]) -> str:
     chosen = _best(chases)
     plateaus = chosen.levels.plateaus
     if not plateaus:
-        return [f"With {chosen.name} no level of two sizes or more was found."]
+        return f"With {chosen.name} no level of two sizes or more was found."
     if chosen.levels.untold and len(plateaus) == 1:
-        return [f"With {chosen.name} the curve has steps, but the samples do not tell them apart."]
+        return f"With {chosen.name} the curve has steps, but the samples do not separate them."
+    noun = "1 level was" if len(plateaus) == 1 else f"{len(plateaus)} levels were"
+    ends = [value(each.middle.summary, "ns") for each in (plateaus[0], plateaus[-1])]
+    return f"With {chosen.name}, {noun} found: a load takes {' to '.join(dict.fromkeys(ends))}."
+
+
+def _levels_said(_: Run, chases: Sequence[Chase]) -> list[str]:
+    plateaus = _best(chases).levels.plateaus
     parts = [f"{median(each.middle.summary, 'ns')} {_span(each)}" for each in plateaus]
-    noun = "level was" if len(plateaus) == 1 else "levels were"
-    return [f"With {chosen.name}, {len(plateaus)} {noun} found: {listed(parts)}."]
+    return [f"The levels of {_best(chases).name}: {listed(parts)}."] if parts else []
 
 
 def _span(plateau: Plateau) -> str:
@@ -138,14 +108,14 @@ def _says(experiment: ExperimentResults) -> list[tuple[str, int]]:
     ]
 
 
-def _caches_told(experiment: ExperimentResults, chases: Sequence[Chase]) -> list[str]:
+def _caches_said(run: Run, chases: Sequence[Chase]) -> list[str]:
     """Set the changes beside the caches that the CPU names."""
     chosen = _best(chases)
-    caches = _says(experiment)
+    caches = _says(run.experiment)
     if not caches:
         return ["This CPU does not say what caches it has."]
     plateaus = chosen.levels.plateaus
-    told = []
+    said = []
     seen: set[str] = set()
     for first, second in pairwise(plateaus):
         inside = [
@@ -154,8 +124,8 @@ def _caches_told(experiment: ExperimentResults, chases: Sequence[Chase]) -> list
         seen.update(name for name, _ in inside)
         where = f"between {format_bytes(first.high)} and {format_bytes(second.low)}"
         known = listed([f"the {name} of {format_bytes(size)}" for name, size in inside])
-        told.append(f"{where} lies {known}" if inside else f"{where} lies no cache that the CPU names")
-    text = f"Beside what the CPU says: {'; '.join(told)}." if told else ""
+        said.append(f"{where} lies {known}" if inside else f"{where} lies no cache that the CPU names")
+    text = f"Beside what the CPU says: {'; '.join(said)}." if said else ""
     largest = chosen.found[-1].size
     rest = {name: size for name, size in caches if name not in seen}
     unseen, beyond = (
@@ -175,9 +145,9 @@ def _paged(chases: Sequence[Chase]) -> list[int]:
     return [stride for stride, pages in sorted(kinds) if pages == "4K" and (stride, "huge") in kinds]
 
 
-def _reach_told(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> list[str]:
+def _reach_said(run: Run, chases: Sequence[Chase]) -> list[str]:
     """Say up to which size base pages are as fast as huge ones, and what that makes in entries."""
-    strides = _paged(chases)
+    strides, rows = _paged(chases), _pages_compared(run)
     if not strides:
         return []
     stride = strides[-1]
@@ -195,7 +165,7 @@ def _reach_told(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> list
     row = row_of(rows, LOAD, size=start, stride=stride)
     text += f" ({ratio_text(row)} times)"
     if below:
-        text += f", at {format_bytes(below[-1])} the two are not told apart by {format_share(SLOWER - 1)}"
+        text += f", at {format_bytes(below[-1])} the two do not differ by {format_share(SLOWER - 1)}"
         if stride >= PAGE:
             # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
             entries = [format_count(size / PAGE) for size in (below[-1], start)]
@@ -215,89 +185,130 @@ def _slower(row: ComparedMetric | None) -> bool:
     return row is not None and row.different == "yes" and row.ratio >= SLOWER
 
 
-def _untold(chases: Sequence[Chase]) -> list[str]:
-    """Say what the fit parts, but the samples do not."""
+def _untold(_: Run, chases: Sequence[Chase]) -> list[str]:
+    """Say what the fit separates, but the samples do not."""
     parts = [
         f"{format_bytes(low)} and {format_bytes(high)} ({each.name})"
         for each in chases
         for low, high in each.levels.untold
     ]
-    return [f"Not told apart, so taken as one level: {'; '.join(parts)}."] if parts else []
+    return [f"Not separated, so taken as one level: {'; '.join(parts)}."] if parts else []
 
 
-def _table(experiment: ExperimentResults, chases: Sequence[Chase]) -> Table:
+def _pages_compared(run: Run) -> list[ComparedMetric]:
+    return compared(run.experiment, [LOAD], "pages", ("huge", "4K"))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A level of a curve, or a size between two levels."""
+
+    run: Run
+    chase: Chase
+    found: tuple[At, ...]
+    middle: At
+
+    @property
+    def spread(self) -> str:
+        """The medians of its sizes."""
+        if len(self.found) == 1:
+            return "by itself: no level"
+        low, high = (end(one.summary.median for one in self.found) for end in (min, max))
+        return f"{low:.3g} to {high:.3g}"
+
+    @property
+    def cycles(self) -> str | None:
+        """Cycles of a load of a level."""
+        found = CYCLES.median(self.run.experiment, self.middle.point) if len(self.found) > 1 else None
+        return None if found is None else f"{found:.3g}"
+
+
+def _rows(run: Run, chases: Sequence[Chase]) -> list[Row]:
     rows = []
-    for each in chases:
-        for plateau in each.levels.plateaus:
-            cycles = CYCLES.median(experiment, plateau.middle.point)
-            low, high = (end(one.summary.median for one in plateau.found) for end in (min, max))
-            rows.append(
-                [
-                    bytes_text(each.stride),
-                    each.pages,
-                    format_bytes(plateau.low),
-                    format_bytes(plateau.high),
-                    median(plateau.middle.summary, "ns"),
-                    f"{low:.3g} to {high:.3g}",
-                    f"{cycles:.3g}" if cycles is not None else MISSING,
-                ]
-            )
-        for one in each.levels.between:
-            rows.append(
-                [
-                    bytes_text(each.stride),
-                    each.pages,
-                    format_bytes(one.size),
-                    format_bytes(one.size),
-                    median(one.summary, "ns"),
-                    "by itself: no level",
-                    MISSING,
-                ]
-            )
-    columns = [
-        "stride",
-        "pages",
-        "from",
-        "to",
-        "time of a load (95 %)",
-        "medians of its sizes [ns]",
-        "TSC cycles",
-    ]
-    note = (
-        "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the core."
-    )
-    return Table("Levels found from the curve", columns, rows, frozenset(), note)
+    for chase in chases:
+        rows += [Row(run, chase, each.found, each.middle) for each in chase.levels.plateaus]
+        rows += [Row(run, chase, (one,), one) for one in chase.levels.between]
+    return rows
 
 
-def _page_tables(chases: Sequence[Chase], rows: Sequence[ComparedMetric]) -> list[Table]:
-    found = []
+LEVELS: TableOf[Row] = TableOf(
+    "Levels found from the curve",
+    (
+        text("stride", lambda row: bytes_text(row.chase.stride)),
+        text("pages", lambda row: row.chase.pages),
+        text("from", lambda row: row.found[0].name),
+        text("to", lambda row: row.found[-1].name),
+        value_of("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
+        text("medians of its sizes [ns]", lambda row: row.spread),
+        text("TSC cycles", lambda row: row.cycles),
+    ),
+    "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the core.",
+)
+
+
+def _page_tables(run: Run, chases: Sequence[Chase]) -> list[Table]:
+    rows, found = _pages_compared(run), []
     for stride in _paged(chases):
-        by_pages = {
-            each.pages: {one.size: one for one in each.found} for each in chases if each.stride == stride
-        }
-        lines = []
-        for size in sorted(set().union(*by_pages.values())):
-            base, huge = (by_pages[pages].get(size) for pages in ("4K", "huge"))
-            row = row_of(rows, LOAD, size=size, stride=stride)
-            lines.append(
-                [
-                    format_bytes(size),
-                    *(MISSING if one is None else median(one.summary, "ns") for one in (base, huge)),
-                    ratio_text(row),
-                    MISSING if row is None else row.different,
-                ]
-            )
-        columns = ["size", "4 KiB pages", "huge pages", "4 KiB / huge (95 %)", "different"]
-        note = "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm)."
-        found.append(Table(f"Time of a load, stride {bytes_text(stride)}", columns, lines, frozenset(), note))
+        by_pages = {each.pages: {o.size: o for o in each.found} for each in chases if each.stride == stride}
+        table: TableOf[int] = TableOf(
+            f"Time of a load, stride {bytes_text(stride)}",
+            (
+                text("size", format_bytes),
+                value_of("4 KiB pages", _at(by_pages["4K"]), "ns"),
+                value_of("huge pages", _at(by_pages["huge"]), "ns"),
+                ratio("4 KiB / huge", _ratio_at(rows, stride), "different"),
+            ),
+            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm).",
+        )
+        found.append(table.of(sorted(set().union(*by_pages.values()))))
     return found
 
 
-def _figures(chases: Sequence[Chase]) -> list[Figure]:
+def _at(found: Mapping[int, At]) -> Callable[[int], Summary | None]:
+    return lambda size: None if (one := found.get(size)) is None else one.summary
+
+
+def _ratio_at(rows: Sequence[ComparedMetric], stride: int) -> Callable[[int], ComparedMetric | None]:
+    return lambda size: row_of(rows, LOAD, size=size, stride=stride)
+
+
+def _figures(_: Run, chases: Sequence[Chase]) -> list[Figure]:
     figures = []
     for stride in dict.fromkeys(each.stride for each in chases):
         curves = {f"{each.pages} pages": each.found for each in chases if each.stride == stride}
-        figures.append(
-            over_sizes(f"Time of a dependent load, stride {bytes_text(stride)}", curves, "ns", name="size")
-        )
+        title = f"Time of a dependent load, stride {bytes_text(stride)}"
+        figures.append(over_sizes(title, curves, "ns", name="size"))
     return figures
+
+
+section = Question(
+    title="Levels of caches and TLBs",
+    experiment="memory.latency",
+    rows=_chases,
+    headline=_headline,
+    text=(
+        _levels_said,
+        _caches_said,
+        _reach_said,
+        (
+            "Each load's address is what the one before gave, so that none starts before the last has ended; "
+            "they go round all slots in an order drawn at random, which no prefetcher follows. A stride of a "
+            "page and a line needs another page for each load while it uses few lines: it shows TLBs."
+        ),
+        (
+            "A level is found from the curve alone: neighbouring sizes whose times differ by noise. The cut "
+            "between two levels is the best fit of steps to the logarithm of the time, where a further step "
+            "must "
+            "explain a change of 30 % between two sizes (15 % between three and three), and must be clearer "
+            "than "
+            "the best step that chance finds when the sizes are permuted within each block (p corrected for "
+            "all "
+            "steps: Bonferroni). A size between two levels has part of each."
+        ),
+        TLBS,
+        _untold,
+    ),
+    tables=(lambda run, chases: [LEVELS.of(_rows(run, chases))], _page_tables),
+    figures=(_figures,),
+    factors=KNOWN,
+)

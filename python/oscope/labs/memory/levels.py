@@ -2,13 +2,13 @@
 
 The sizes are cut into neighbouring segments, so that the sum of the squares of ln(time) around each segment's
 mean, with `CHANGE` added for each cut, is least (optimal partitioning: Jackson et al., IEEE Signal Processing
-Letters 12, 2005). A cut between two sizes alone is worth it from 30 % on, between three and three from 15 %
+Letters 12, 2005). A cut between two sizes alone pays from 30 % on, between three and three from 15 %
 on.
 
 The cuts are chosen on the data that have to prove them, so each is tested against what choosing alone would
 find: the sizes are permuted within each block, and the best single cut is sought anew each time (permutation
 test of the largest statistic: Good, Permutation, Parametric and Bootstrap Tests of Hypotheses, 3rd ed.). The
-whole curve comes first; where it can be told from a flat one, its clearest cut stays, and the parts on both
+whole curve comes first; where it is not a flat one, its clearest cut stays, and the parts on both
 sides are tested in turn (p corrected for all cuts: Bonferroni). Two single sizes leave nothing to choose:
 they are compared paired by block. A segment of one size is no level: the size lies on the way between two.
 """
@@ -24,7 +24,7 @@ from math import log
 import numpy as np
 
 from oscope.figures.analysed import block_medians
-from oscope.labs.curve import At
+from oscope.labs.engine.curves import At
 from oscope.model.samples import Floats
 from oscope.statistics.effect import LEVEL, paired
 
@@ -69,7 +69,7 @@ class Levels:
     between: tuple[At, ...]
     """Sizes on the way from one level to the next, or at an end."""
     untold: tuple[tuple[int, int], ...]
-    """Neighbouring sizes whose times differ in the fit, but cannot be told apart."""
+    """Neighbouring sizes whose times differ in the fit, but not in a test."""
 
 
 def segments(times: Sequence[float]) -> list[tuple[int, int]]:
@@ -100,7 +100,7 @@ def levels(found: Sequence[At], metric: str) -> Levels:
     if not found:
         return Levels((), (), ())
     cuts = segments([each.summary.median for each in found])
-    kept, untold = _told_apart(found, cuts, metric)
+    kept, untold = _separated(found, cuts, metric)
     parts = [tuple(found[start:end]) for start, end in kept]
     return Levels(
         tuple(Plateau(part) for part in parts if len(part) > 1),
@@ -109,10 +109,10 @@ def levels(found: Sequence[At], metric: str) -> Levels:
     )
 
 
-def _told_apart(
+def _separated(
     found: Sequence[At], cuts: Sequence[tuple[int, int]], metric: str
 ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Join the neighbouring segments that cannot be told apart."""
+    """Join the neighbouring segments that a test does not separate."""
     if len(cuts) < 2:
         return list(cuts), []
     edges = [start for start, _ in cuts[1:]]
@@ -122,7 +122,7 @@ def _told_apart(
 
 
 def _kept(piece: Sequence[At], edges: Sequence[int], metric: str, level: float) -> list[int]:
-    """Return those of the edges in a piece that are told from noise: the clearest, then those beside it."""
+    """Return those of the edges in a piece that are clearer than noise: the clearest, then those beside."""
     if not edges or _p(piece, metric) >= level:
         return []
     means = _times(piece, metric).mean(axis=0)

@@ -1,140 +1,82 @@
-"""Sequential against random access, over each footprint: the document's Figure 2."""
+"""Sequential against random access, over each footprint: Figure 2 of the original report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 
-import numpy as np
-
-from oscope.figures import plots
-from oscope.figures.analysed import Analysed
-from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed, median
-from oscope.labs.curve import narrowing, unmeasured
+from oscope.figures.words import listed
+from oscope.labs.engine.contrast import Sides, compared, row_of
+from oscope.labs.engine.drawing import STRIPS, by_level, strips
+from oscope.labs.engine.quantity import number
+from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.words import judged, times
 from oscope.labs.memory import FOOTPRINTS, reference
-from oscope.labs.memory.mappings import FAULTS_EACH_PAGE, NEAR
-from oscope.labs.memory.sides import (
-    RESOURCES,
-    TIME,
-    Sides,
-    cite,
-    compared,
-    first,
-    number,
-    row_of,
-    sets,
-    shown,
-    table,
-    told,
-    walked,
-)
-from oscope.model.document import Figure, Section, Table
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric
+from oscope.labs.memory.access import NEAR, RESOURCES, TICKS, TIME, cite, sets, walked
+from oscope.labs.memory.mappings import FAULTS_EACH_PAGE
+from oscope.model.document import Figure, Table
 
-TITLE = "Sequential and random access"
 ENDS = ("seq", "random")
 WORDS = ("sequential", "random")
-KNOWN = ("pattern", "footprint", "sets", "tracer")
 QUANTITIES = (TIME, *RESOURCES)
 FOOTPRINT_WORDS = {"first64th": "the first 1/64 of the buffer", "full": "the whole buffer"}
 
 
-def section(results: Analysed) -> Section | None:
-    """Tell what the pattern costs."""
-    experiment = results.get("memory.access")
-    if experiment is None:
-        return None
-    missing = unmeasured(experiment)
-    points = shown(experiment)
-    if not any(TIME.summary(experiment, point) for point in points):
-        return Section(TITLE, "", missing=missing) if missing else None
-    rows = compared(experiment, QUANTITIES, "pattern", ENDS)
-    tables = [
-        found
-        for footprint in footprints(experiment)
-        if (found := _table(experiment, rows, footprint)) is not None
-    ]
-    return Section(
-        title=TITLE,
-        answer=_answer(experiment, rows),
-        text=[
-            (
-                "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. Sequential "
-                "sets lie one after the other; random ones begin anywhere, and the random number is drawn "
-                "in both cases. Each repetition has a process of its own, which walks 16 MiB of other "
-                "memory first."
-            ),
-            *_cold(points),
-            *_twice(experiment, points),
-            *narrowing(experiment, KNOWN),
-        ],
-        tables=tables,
-        figures=[_figure(results, experiment, points)],
-        missing=missing,
-    )
-
-
-def footprints(experiment: ExperimentResults) -> list[str]:
-    """Return the footprints measured, in the order of the lab."""
-    found = {str(point.factors.get("footprint", "full")) for point in shown(experiment)}
-    return sorted(found, key=FOOTPRINTS.index)
-
-
-def _answer(experiment: ExperimentResults, rows: Sequence[ComparedMetric]) -> str:
-    """Give the ratio over each footprint, and the document's beside it."""
-    parts = []
-    for footprint in footprints(experiment):
+def _headline(run: Run, found: Sequence[Point]) -> str:
+    """Give the ratio over the largest footprint."""
+    rows = compared(run.experiment, QUANTITIES, "pattern", ENDS)
+    for footprint in reversed(run.levels("footprint", FOOTPRINTS)):
         row = row_of(rows, TIME, footprint=footprint)
-        ends = [first(experiment, footprint=footprint, pattern=end) for end in ENDS]
-        summaries = [None if point is None else TIME.summary(experiment, point) for point in ends]
-        here = f"Over {FOOTPRINT_WORDS[footprint]} ({footprint})"
-        known = [
-            f"a {word} set takes {median(each, 'ns')}"
-            for word, each in zip(WORDS, summaries, strict=True)
-            if each is not None
-        ]
-        ratio = f": random / sequential is {told(row)}" if row is not None else ""
-        parts.append(f"{here}, {listed(known)}{ratio}.")
+        if row is not None:
+            where = FOOTPRINT_WORDS[footprint]
+            if row.different != "yes":
+                return f"Over {where}, a random set over a sequential one is {judged(row)}."
+            return f"Over {where}, a random set takes {times(row)} as long as a sequential one."
+    (only,) = dict.fromkeys(point.level("pattern") for point in found)
+    return f"Only {only} sets were measured: {found[0].value}."
+
+
+def _original(*_: object) -> list[str]:
     random, seq = (reference.PATTERN[end]["utime_s"].mean for end in reversed(ENDS))
-    return " ".join([*parts, f"The document has {random / seq:.2f} times (user time, first64th)."])
-
-
-def _cold(points: Sequence[PointSamples]) -> list[str]:
-    """Say how many first touches fall into a set: fewer sets have more of them each."""
-    counts = {sets(point) for point in points}
-    told_sets = listed([number(count) for count in sorted(counts)])
-    text = f"Here a repetition walks {told_sets} sets"
-    if counts == {reference.SETS}:
-        return [f"{text}, as the document's do."]
-    most = max(points, key=_faults)
     return [
         (
-            f"{text}; the document's walk {number(reference.SETS)}, so figures are given for a set. A set's "
-            f"time holds its share of first touches, up to {_faults(most):.2g} faults a set here: with more "
-            "sets that share shrinks. User time has less of it, since the kernel's work in a fault is "
-            "system time."
+            f"In the original report a random set takes {random / seq:.2f} times as long (user time, "
+            "first64th)."
         )
     ]
 
 
-def _twice(experiment: ExperimentResults, points: Sequence[PointSamples]) -> list[str]:
+def _cold(_: Run, found: Sequence[Point]) -> list[str]:
+    """Say how many first touches fall into a set: fewer sets have more of them each."""
+    counts = {sets(point.samples) for point in found}
+    text = f"Here a repetition walks {listed([number(count) for count in sorted(counts)])} sets"
+    if counts == {reference.SETS}:
+        return [f"{text}, as in the original report."]
+    most = max(_faults(point) for point in found)
+    return [
+        (
+            f"{text}; in the original report {number(reference.SETS)}, so figures are given for a set. A "
+            "set's "
+            f"time holds its share of first touches, up to {most:.2g} faults a set here: with more sets that "
+            "share shrinks. User time has less of it, since the kernel's work in a fault is system time."
+        )
+    ]
+
+
+def _faults(point: Point) -> float:
+    found = point.of("minflt")
+    return 0.0 if found is None else found.median / sets(point.samples)
+
+
+def _twice(_: Run, found: Sequence[Point]) -> list[str]:
     """Explain more faults than pages, where there are."""
-    told_points = [
-        (point, faults.median)
-        for point in points
-        if (faults := FAULTS_EACH_PAGE.summary(experiment, point)) is not None
-    ]
-    if not told_points:
+    faults = [(point, each.median) for point in found if (each := point.of(FAULTS_EACH_PAGE)) is not None]
+    if not faults:
         return []
-    parts = [
-        f"{faults:.2f} ({point.factors.get('pattern')}, {point.factors.get('footprint')})"
-        for point, faults in told_points
-    ]
+    parts = [f"{each:.2f} ({point.level('pattern')}, {point.level('footprint')})" for point, each in faults]
     text = f"Minor faults for each page touched: {listed(parts)}."
-    if any(_fresh(point) and faults > 1 + NEAR for point, faults in told_points):
+    if any(_fresh(point) and each > 1 + NEAR for point, each in faults):
         text += (
             " A page that is written first faults once. One that is read first is given the page of zeros, "
             "and its first write faults again: sequential sets enter a page at a line that is written, "
@@ -143,43 +85,59 @@ def _twice(experiment: ExperimentResults, points: Sequence[PointSamples]) -> lis
     return [text]
 
 
-def _fresh(point: PointSamples) -> bool:
+def _fresh(point: Point) -> bool:
     """Say whether the walk itself faults in anonymous pages of 4 KiB: others know no page of zeros."""
-    factors = point.factors
-    return (
-        factors.get("mapping", "anonymous") == "anonymous"
-        and not factors.get("populate", False)
-        and factors.get("initialise", "none") == "none"
-        and factors.get("pages", "4K") == "4K"
-    )
+    fresh = {"mapping": "anonymous", "populate": False, "initialise": "none", "pages": "4K"}
+    return all(point.samples.factors.get(name, level) == level for name, level in fresh.items())
 
 
-def _faults(point: PointSamples) -> float:
-    values = point.metrics.get("minflt", np.zeros(0))
-    values = values[np.isfinite(values)]
-    return float(np.median(values)) / sets(point) if len(values) else 0.0
-
-
-def _table(experiment: ExperimentResults, rows: Sequence[ComparedMetric], footprint: str) -> Table | None:
-    cited = partial(cite, reference.PATTERN) if footprint == "first64th" else None
-    sides = Sides("pattern", ENDS, WORDS, QUANTITIES, cited)
-    title = f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}"
-    return table(title, experiment, rows, sides, footprint=footprint)
-
-
-def _figure(results: Analysed, experiment: ExperimentResults, points: Sequence[PointSamples]) -> Figure:
-    known = [(point, each) for point in points if (each := TIME.summary(experiment, point)) is not None]
-    scale = shared_scale([each for _, each in known], "ns")
-    dots = [
-        dot(
-            results,
-            experiment,
-            (point, TIME.key),
-            scale,
-            name=f"{point.factors.get('pattern')}, {point.factors.get('footprint')}",
-            colour=ENDS.index(str(point.factors.get("pattern"))),
+def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
+    rows = compared(run.experiment, QUANTITIES, "pattern", ENDS)
+    tables = []
+    for footprint in run.levels("footprint", FOOTPRINTS):
+        own = footprint == "first64th"
+        here = walked(point for point in found if point.level("footprint") == footprint)
+        note = f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}"
+        sides = Sides(
+            "pattern", ENDS, WORDS, QUANTITIES, note, partial(cite, reference.PATTERN) if own else None
         )
-        for point, _ in known
+        title = f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}"
+        tables.append(sides.table(title, run.experiment, rows, footprint=footprint))
+    return [table for table in tables if table is not None]
+
+
+def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
+    note = f"{STRIPS} {walked(found)}"
+    return [
+        strips(
+            "Time of a working set",
+            "time",
+            found,
+            lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
+            by_level(found, "pattern"),
+            note,
+        )
     ]
-    note = f"Faint: single repetitions. Diamond: median with its 95 % interval. {walked(points)}"
-    return plots.strips("Time of a working set", f"time [{scale.unit}]", dots, note)
+
+
+section = Question(
+    title="Sequential and random access",
+    experiment="memory.access",
+    rows=points("set_ns"),
+    headline=_headline,
+    text=(
+        (
+            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. Sequential sets "
+            "lie "
+            "one after the other; random ones begin anywhere, and the random number is drawn in both cases. "
+            "Each "
+            "repetition has a process of its own, which walks 16 MiB of other memory first."
+        ),
+        _original,
+        _cold,
+        _twice,
+    ),
+    tables=(_tables,),
+    figures=(_figure,),
+    factors=("pattern", "footprint", "sets"),
+)

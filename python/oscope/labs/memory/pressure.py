@@ -1,36 +1,22 @@
-"""The same work with and without a process that competes for memory: the document's Figure 5."""
+"""The same work with and without a process that competes for memory: Figure 5 of the original report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from oscope.figures.analysed import Analysed, label
+from oscope.figures.analysed import label
 from oscope.figures.words import cause, median
-from oscope.labs.curve import unmeasured
+from oscope.labs.engine.contrast import Sides, compared, row_of
+from oscope.labs.engine.quantity import figure, number, plain
+from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.run import Point, Run, first
+from oscope.labs.engine.words import judged, times
 from oscope.labs.memory import reference
-from oscope.labs.memory.sides import (
-    RESOURCES,
-    TIME,
-    Sides,
-    cite,
-    compared,
-    each_set,
-    figure,
-    first,
-    number,
-    plain,
-    row_of,
-    shown,
-    table,
-    told,
-)
-from oscope.model.document import Section, Table
+from oscope.labs.memory.access import RESIDENT, RESOURCES, TICKS, TIME, cite, each_set, walked
+from oscope.model.document import Table
 from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric
 
-TITLE = "Memory pressure"
 ENDS = ("none", "compete")
 WORDS = ("alone", "with a competitor")
 MAJOR, BLOCKS_READ = RESOURCES[3], RESOURCES[5]
@@ -39,7 +25,7 @@ WAIT = plain("waited until it was stable", "pressure_wait_s", "s")
 COMPARED = (
     TIME,
     *RESOURCES,
-    plain("resident memory of the mapping", "resident_kib", "KiB"),
+    RESIDENT,
     plain("major faults of the initialisation", "init_majflt"),
 )
 QUANTITIES = (
@@ -63,7 +49,8 @@ MACHINE = (
     "memory with it. Swap is made for the run."
 )
 PRESENT = (
-    "The document's points are populated ones: alone they have 10.2 minor faults and no growth of resident "
+    "The original report's points are populated ones: alone they have 10.2 minor faults and no growth of "
+    "resident "
     "memory (maxrss), where its Figure 2 has more than 4000 faults for the same walk. So the mapping is "
     "present here, too, before the function begins; it is set by memset, since MAP_POPULATE stops without a "
     "word where the group's limit leaves no room. What of it is then pushed out, the function has to bring "
@@ -71,94 +58,103 @@ PRESENT = (
 )
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer A13."""
-    experiment = results.get("memory.pressure")
-    if experiment is None:
-        return None
-    missing = unmeasured(experiment)
-    points = [point for point in shown(experiment) if TIME.summary(experiment, point) is not None]
-    if not points:
-        return Section(TITLE, "", missing=missing) if missing else None
-    rows = compared(experiment, COMPARED, "pressure", ENDS)
-    wheres = _wheres(experiment, points)
-    return Section(
-        title=TITLE,
-        answer=" ".join(_answer(experiment, rows, where, len(wheres) > 1) for where in wheres),
-        text=[
-            *dict.fromkeys(
-                MACHINE if point.factors.get("scope") == "machine" else GROUP
-                for point in points
-                if point.factors.get("pressure") != "none"
-            ),
-            *(
-                [PRESENT]
-                if all(point.factors.get("initialise", "none") != "none" for point in points)
-                else []
-            ),
-            *dict.fromkeys(cause(note) for point in points for note in point.notes),
-        ],
-        tables=_tables(experiment, rows, wheres),
-        missing=missing,
-    )
-
-
 Where = Mapping[str, Level]
 """Levels of the factors beside the pressure that were varied."""
 
 
-def _wheres(experiment: ExperimentResults, points: Sequence[PointSamples]) -> list[Where]:
-    names = [name for name in experiment.varied() if name not in ("pressure", "tracer")]
-    found = (
-        tuple((name, point.factors[name]) for name in names if name in point.factors) for point in points
+def _wheres(run: Run, found: Sequence[Point]) -> list[Where]:
+    names = [name for name in run.experiment.varied() if name not in ("pressure", "tracer")]
+    levels = (
+        tuple((name, point.samples.factors[name]) for name in names if name in point.samples.factors)
+        for point in found
     )
-    return [dict(where) for where in dict.fromkeys(found)]
+    return [dict(where) for where in dict.fromkeys(levels)]
 
 
-def _answer(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], where: Where, several: bool
-) -> str:
-    """Tell one combination of the other factors."""
-    lead = f"{label(experiment, where, where)}: " if several else ""
-    alone, beside = (first(experiment, **where, pressure=end) for end in ENDS)
-    if alone is None or beside is None:
-        text = TIME.text(experiment, beside if alone is None else alone)
-        word = WORDS[1] if alone is None else WORDS[0]
-        return f"{lead}Only one side was measured: a set takes {text} {word}."
-    row = row_of(rows, TIME, **where)
-    parts = [f"{lead}The time of a set with a competitor over that without is {told(row)}."]
-    kept = COMPETITOR.summary(experiment, beside)
-    if kept is not None:
-        parts.append(f"The competitor holds {median(kept, 'KiB')}.")
-    majors = [MAJOR.summary(experiment, point) for point in (alone, beside)]
-    reads = BLOCKS_READ.text(experiment, beside)
-    before, after = majors
-    if before is not None and after is not None:
-        waits = (
-            "no page had to be brought back in any repetition"
-            if after.maximum == 0
-            else "pages of it had to be brought back from swap or a file, in one repetition up to "
-            f"{number(after.maximum)}"
-        )
-        parts.append(
-            f"Major faults of the function are {figure(before, '')} alone and {figure(after, '')} beside it, "
-            f"blocks read {reads}: {waits}."
-        )
-    return " ".join(parts)
+def _headline(run: Run, found: Sequence[Point]) -> str:
+    where = _wheres(run, found)[0]
+    row = row_of(compared(run.experiment, COMPARED, "pressure", ENDS), TIME, **where)
+    if row is None:
+        return _one_side(run, where)
+    if row.different != "yes":
+        return f"The time of a set with a competitor over that without is {judged(row)}."
+    return f"With a competitor for memory, the same work takes {times(row)} as long."
 
 
-def _tables(
-    experiment: ExperimentResults, rows: Sequence[ComparedMetric], wheres: Sequence[Where]
-) -> list[Table]:
-    found = []
+def _one_side(run: Run, where: Where) -> str:
+    alone, beside = (first(run.experiment, **where, pressure=end) for end in ENDS)
+    text = TIME.text(run.experiment, beside if alone is None else alone)
+    return f"Only one side was measured: a set takes {text} {WORDS[alone is None]}."
+
+
+def _details(run: Run, found: Sequence[Point]) -> list[str]:
+    """Give ratio, competitor and major faults at each combination of the other factors."""
+    wheres = _wheres(run, found)
+    rows = compared(run.experiment, COMPARED, "pressure", ENDS)
+    said = []
     for where in wheres:
-        factors = {**experiment.points[0].factors, **where}
-        known = factors.get("footprint") == "first64th" and factors.get("pattern") == "random"
-        anonymous = factors.get("mapping", "anonymous") == "anonymous"
-        cited = partial(cite, reference.PRESSURE) if known and anonymous else None
-        sides = Sides("pressure", ENDS, WORDS, QUANTITIES, cited)
-        title = ", ".join(filter(None, ["With and without a competitor", label(experiment, where, where)]))
-        one = table(title, experiment, rows, sides, **where)
-        if one is not None:
-            found.append(one)
-    return found
+        lead = f"{label(run.experiment, where, where)}: " if len(wheres) > 1 else ""
+        alone, beside = (first(run.experiment, **where, pressure=end) for end in ENDS)
+        if alone is None or beside is None:
+            said.append(f"{lead}{_one_side(run, where)}")
+            continue
+        ratio = judged(row_of(rows, TIME, **where))
+        parts = [f"{lead}The time of a set with a competitor over that without is {ratio}."]
+        kept = run.summary(beside, COMPETITOR)
+        parts += [f"The competitor holds {median(kept, 'KiB')}."] if kept is not None else []
+        before, after = (run.summary(point, MAJOR) for point in (alone, beside))
+        if before is not None and after is not None:
+            waits = (
+                "no page had to be brought back in any repetition"
+                if after.maximum == 0
+                else "pages of it had to be brought back from swap or a file, in one repetition up to "
+                f"{number(after.maximum)}"
+            )
+            parts.append(
+                f"Major faults of the function are {figure(before, '')} alone and {figure(after, '')} "
+                "beside it, "
+                f"blocks read {BLOCKS_READ.text(run.experiment, beside)}: {waits}."
+            )
+        said.append(" ".join(parts))
+    return said
+
+
+def _conditions(_: Run, found: Sequence[Point]) -> list[str]:
+    """Say what the competitor is, and how the memory was prepared."""
+    factors = [point.samples.factors for point in found]
+    kinds = dict.fromkeys(
+        MACHINE if each.get("scope") == "machine" else GROUP
+        for each in factors
+        if each.get("pressure") != "none"
+    )
+    present = [PRESENT] if all(each.get("initialise", "none") != "none" for each in factors) else []
+    notes = dict.fromkeys(cause(note) for point in found for note in point.samples.notes)
+    return [*kinds, *present, *notes]
+
+
+def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
+    rows = compared(run.experiment, COMPARED, "pressure", ENDS)
+    tables = []
+    for where in _wheres(run, found):
+        factors = {"mapping": "anonymous", **run.experiment.points[0].factors, **where}
+        theirs = {"footprint": "first64th", "pattern": "random", "mapping": "anonymous"}
+        own = all(factors.get(name) == level for name, level in theirs.items())
+        here = [point for end in ENDS if (point := first(run.experiment, **where, pressure=end)) is not None]
+        note = f"{walked(here)} {TICKS}{f' {reference.WHERE}' if own else ''}"
+        cited = partial(cite, reference.PRESSURE) if own else None
+        title = ", ".join(
+            filter(None, ["With and without a competitor", label(run.experiment, where, where)])
+        )
+        sides = Sides("pressure", ENDS, WORDS, QUANTITIES, note, cited)
+        tables.append(sides.table(title, run.experiment, rows, **where))
+    return [table for table in tables if table is not None]
+
+
+section = Question(
+    title="Memory pressure",
+    experiment="memory.pressure",
+    rows=points("set_ns"),
+    headline=_headline,
+    text=(_details, _conditions),
+    tables=(_tables,),
+)

@@ -1,4 +1,4 @@
-"""Figures of the document, cited as its: for shape and order of magnitude, never targets.
+"""Figures of the original report, cited as its own: for shape and order of magnitude, never targets.
 
 They are means and standard deviations of 5 runs of 2^20 sets in 1 GiB with the footprint `first64th`, on a
 virtual machine with 2 GiB of memory and Linux 4.19.
@@ -13,14 +13,15 @@ from oscope.model.formatting import Scale
 
 SETS, SIZE = 1 << 20, 1 << 30
 WHERE = (
-    "The document's figures are means of 5 runs with their standard deviations, of another machine, with "
+    "The original report's figures are means of 5 runs with their standard deviations, of another machine, "
+    "with "
     "1 048 576 sets in 1 GiB, and with first64th."
 )
 
 
 @dataclass(frozen=True)
 class Known:
-    """A figure of the document."""
+    """A figure of the original report."""
 
     mean: float
     deviation: float = 0.0
@@ -97,7 +98,7 @@ MAPPING: Mapping[tuple[str, str], Mapping[str, Known]] = {
         "oublock": FIFTH,
     },
 }
-"""Figure 3 by mapping and pattern; where the document says init, `init_` stands before the name."""
+"""Figure 3 by mapping and pattern; where the original report says init, `init_` stands before the name."""
 
 PREPARED: Mapping[tuple[str, bool, str], Mapping[str, Known]] = {
     ("private", True, "none"): {

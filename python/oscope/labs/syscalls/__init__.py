@@ -3,42 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 MEBIBYTE = 1 << 20
 
 CALLS = ("getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime")
 HOWS = ("fork", "vfork", "clone3", "posix_spawn", "thread")
 
+_COST = Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=2000, blocks=40)
 COST = Experiment(
     name="syscall.cost",
     workload="syscall.cost",
     title="What one system call costs",
     question="How long does one call take, timed by itself and in a loop, and what makes it vary?",
-    full=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=2000, blocks=40),
-    quick=Design(factors={"call": CALLS, "style": ("loop", "single")}, reps=600, blocks=20),
+    full=_COST,
+    quick=_COST.replace(reps=600, blocks=20),
     quick_share="about 10 s: 12 points of 600 samples, enough for a 99th percentile",
     metrics=("time_ns", "cycles"),
 )
 
+_THROUGHPUT = Design(
+    factors={"call": ("read", "lseek", "getpid", "gethostid"), "duration": (10.0,)}, reps=10, blocks=10
+)
 THROUGHPUT = Experiment(
     name="syscall.throughput",
     workload="syscall.throughput",
     title="How many calls fit into a second",
     question="How many times a second can a program call read, lseek, getpid and gethostid?",
-    full=Design(
-        factors={"call": ("read", "lseek", "getpid", "gethostid"), "duration": (10.0,)}, reps=10, blocks=10
-    ),
-    quick=Design(
-        factors={"call": ("read", "lseek", "getpid", "gethostid"), "duration": (0.5,)}, reps=5, blocks=5
-    ),
+    full=_THROUGHPUT,
+    quick=_THROUGHPUT.replace(reps=5, blocks=5, duration=(0.5,)),
     quick_share="about 20 s: 4 calls for 0.5 s, 5 times, each after a warm-up",
     metrics=("calls_per_s", "bytes_per_s"),
 )
@@ -49,31 +45,34 @@ def _huge_pages_of_nothing(factors: Mapping[str, Level]) -> bool:
     return factors.get("pages") == "huge" and factors.get("resident") == 0
 
 
+_CREATE = Design(
+    factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE, 1024 * MEBIBYTE), "pages": ("4K", "huge")},
+    reps=200,
+    blocks=20,
+)
 CREATE = Experiment(
     name="process.create",
     workload="process.create",
     title="What making a process costs",
     question="How long until the child runs and the parent goes on, and what do page tables add?",
-    full=Design(
-        factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE, 1024 * MEBIBYTE), "pages": ("4K", "huge")},
-        reps=200,
-        blocks=20,
-    ),
-    quick=Design(
-        factors={"how": HOWS, "resident": (0, 64 * MEBIBYTE), "pages": ("4K",)}, reps=120, blocks=20
-    ),
+    full=_CREATE,
+    quick=_CREATE.replace(reps=120, resident=(0, 64 * MEBIBYTE), pages=("4K",)),
     quick_share="about 15 s: 5 ways, with and without 64 MiB of resident memory, 120 samples each",
     metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles", "total_cycles"),
     exclude=_huge_pages_of_nothing,
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.syscalls.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
+ENTRY = Experiment(
+    name="syscall.entry",
+    workload="syscall.cost",
+    title="What entering the kernel costs",
+    question="How long does a call take that does not exist, beside getppid and sched_yield (24 on x86-64)?",
+    full=Design({"call": ("nr:1023", "getppid", "nr:24"), "style": ("loop",)}, reps=400, blocks=20),
+    quick=None,
+    quick_share="not in it: syscall.cost has getppid",
+    metrics=("time_ns", "cycles"),
+)
 
 LAB = Lab(
     name="syscalls",
@@ -82,7 +81,9 @@ LAB = Lab(
         "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, "
         "the other made system calls for ten seconds"
     ),
-    experiments=(COST, THROUGHPUT, CREATE),
-    sections=_sections,
+    experiments=(COST, THROUGHPUT, CREATE, ENTRY),
+    sections=late(
+        "syscalls", "cost", "throughput", "table_one", "page_tables", "shape", "causes", "estimator", "entry"
+    ),
     notebook="notebooks/syscalls.ipynb",
 )

@@ -10,14 +10,15 @@ from oscope.figures import variation
 from oscope.figures.analysed import Analysed
 from oscope.figures.variation import NAMED, Attributed
 from oscope.figures.words import counted, listed
+from oscope.labs.engine.words import capital
 from oscope.labs.syscalls import guesses
-from oscope.labs.syscalls.words import judged_points
+from oscope.labs.syscalls.judged import judged_points
 from oscope.model.document import Section
 from oscope.model.formatting import format_share
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME
 
-TOLD = 3
-"""Causes named in the answer."""
+NAMES = 3
+"""Causes named above the tables."""
 
 
 def section(results: Analysed) -> Section | None:
@@ -40,6 +41,7 @@ def section(results: Analysed) -> Section | None:
                 "(set to the next value), lest one decide; the slowest are explained in a table of their "
                 "own. What goes together need not be cause and effect."
             ),
+            *_others(results, every),
             *_inseparable(every),
             *_thin(every),
             *_extreme(every),
@@ -57,8 +59,8 @@ def section(results: Analysed) -> Section | None:
 
 def _attributed(results: Analysed) -> list[Attributed]:
     return [
-        variation.attributed(results, experiment, point, metric, name)
-        for experiment, point, metric, name in judged_points(results)
+        variation.attributed(results, point.run.experiment, point.samples, point.metric, name)
+        for name, point in judged_points(results)
     ]
 
 
@@ -71,12 +73,22 @@ def _answer(results: Analysed, every: Sequence[Attributed]) -> str:
     if not totals:
         points = counted(len(judged), "point")
         return f"Nothing that was recorded goes with the variation beyond chance at any of {points}."
-    told = [
-        f"{_percent(share)} {'' if index else 'of the variance goes '}with {variation.gloss(results, name)}"
-        for index, (name, share) in enumerate(list(totals.items())[:TOLD])
+    name, share = next(iter(totals.items()))
+    where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
+    return (
+        f"{capital(where)}, {_percent(share)} of the variance is associated with "
+        f"{variation.gloss(results, name)}; for {_percent(rest)} no cause was found."
+    )
+
+
+def _others(results: Analysed, every: Sequence[Attributed]) -> list[str]:
+    """Name the causes after the first."""
+    totals = variation.totals([each for each in every if each.judged])
+    said = [
+        f"{variation.gloss(results, name)} ({_percent(share)})"
+        for name, share in list(totals.items())[1:NAMES]
     ]
-    where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of “{judged[0].name}”"
-    return f"{where}, {listed(told)}; for {_percent(rest)} no cause could be named beyond chance."
+    return [f"Further covariates associated with the variance: {listed(said)}."] if said else []
 
 
 def _percent(share: float) -> str:
@@ -84,21 +96,23 @@ def _percent(share: float) -> str:
 
 
 def _inseparable(every: Sequence[Attributed]) -> list[str]:
-    """Say of each cause what cannot be told from it at the points where it was found."""
+    """Say of each cause what cannot be distinguished from it at the points where it was found."""
     along: dict[str, set[str]] = {}
     for each in every:
         for cause in each.found.causes:
             along.setdefault(cause.name, set()).update(cause.along)
-    told = [
-        f"{listed(sorted(others))} cannot be told from {name}" for name, others in along.items() if others
+    said = [
+        f"{listed(sorted(others))} cannot be distinguished from {name}"
+        for name, others in along.items()
+        if others
     ]
-    return [f"At some points {'; '.join(told)}: they rise and fall together."] if told else []
+    return [f"At some points {'; '.join(said)}: they rise and fall together."] if said else []
 
 
 def _thin(every: Sequence[Attributed]) -> list[str]:
     few = [each.name for each in every if not each.found.enough]
-    told = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
-    return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {told}."] if few else []
+    which = listed(few) if len(few) <= NAMED else f"{counted(len(few), 'point')} of {len(every)}"
+    return [f"Too few samples to judge ({FEWEST_SAMPLES} are needed): {which}."] if few else []
 
 
 def _extreme(every: Sequence[Attributed]) -> list[str]:

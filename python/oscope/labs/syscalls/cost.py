@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from oscope.figures import plots
-from oscope.figures.analysed import Analysed, paired_difference
-from oscope.figures.experiments import dot
-from oscope.figures.tables import doubt, row_scale, shared_scale, unmeasured
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oscope.figures.analysed import paired_difference
+from oscope.figures.tables import unmeasured
 from oscope.figures.words import excludes_zero, listed, median
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, Scale, format_value
-from oscope.model.samples import ExperimentResults
+from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, stat, text
+from oscope.labs.engine.words import sentence, value
+from oscope.model.formatting import format_value
+from oscope.model.samples import PointSamples
 from oscope.statistics import Summary
 
 METRIC = "time_ns"
@@ -21,62 +26,60 @@ VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 """Clock sources that the vDSO reads by itself (arch/x86/include/asm/vdso/clocksource.h)."""
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer what one call costs."""
-    experiment = results.get("syscall.cost")
-    if experiment is None:
-        return None
-    calls = list(dict.fromkeys(str(point.factors["call"]) for point in experiment.points))
-    return Section(
-        title="What a call costs",
-        answer=_answer(results, experiment),
-        text=[*_crossing(results, experiment), *_single(experiment, calls)],
-        tables=[_table(results, experiment, calls)],
-        figures=_figure(results, experiment, calls),
-    )
+@dataclass(frozen=True)
+class Call:
+    """One call in both styles."""
+
+    run: Run
+    name: str
+
+    def point(self, style: str) -> PointSamples | None:
+        """Return its point in a style, measured or not."""
+        return self.run.experiment.point(call=self.name, style=style)
+
+    def of(self, style: str) -> Summary | None:
+        """Return its cost in a style."""
+        return self.run.summary(self.point(style), METRIC)
+
+    def why(self, style: str) -> str:
+        """Return why a style has no cost."""
+        point = self.point(style)
+        return unmeasured(point, METRIC) if point else f"style={style} was not run"
+
+    @property
+    def difference(self) -> Summary | None:
+        """Single less loop, paired by block."""
+        return _difference(self.run, self.point("loop"), self.point("single"))
 
 
-def _summary(
-    results: Analysed, experiment: ExperimentResults, call: str, style: str = "loop"
-) -> Summary | None:
-    point = experiment.point(call=call, style=style)
-    return results.summary(experiment, point, METRIC) if point else None
+def _difference(run: Run, a: PointSamples | None, b: PointSamples | None) -> Summary | None:
+    return paired_difference(run.experiment, a, b, METRIC) if a and b else None
 
 
-def _answer(results: Analysed, experiment: ExperimentResults) -> str:
-    calls = dict.fromkeys(str(point.factors["call"]) for point in experiment.points)
-    for style, opening in (("loop", "In a loop"), ("single", "Timed by itself")):
-        found = {
-            call: summary
-            for call in calls
-            if (summary := _summary(results, experiment, call, style)) is not None
-        }
+def _calls(run: Run) -> list[Call]:
+    return [Call(run, name) for name in run.levels("call")]
+
+
+def _headline(_: Run, calls: Sequence[Call]) -> str:
+    for style, where in (("loop", "in a loop"), ("single", "timed by itself")):
+        found = {call.name: summary for call in calls if (summary := call.of(style)) is not None}
         if found:
-            return f"{opening}, {_costs(found)}."
+            ordered = sorted(found, key=lambda name: found[name].median)
+            first, last = BARE if BARE in found else ordered[0], ordered[-1]
+            text = f"{first} costs {value(found[first], 'ns')} {where}"
+            if first == last:
+                return f"{text}."
+            last_text = f"{text}; {last}, the most expensive of {len(found)} calls"
+            return f"{last_text}, {value(found[last], 'ns')}."
     return ""
 
 
-def _costs(found: dict[str, Summary]) -> str:
-    """Tell what the bare call, the cheapest and the dearest cost."""
-    ordered = sorted(found, key=lambda call: found[call].median)
-    chosen = [BARE] if BARE in found else []
-    chosen += [call for call in dict.fromkeys((ordered[0], ordered[-1])) if call != BARE]
-    told = [f"{call} costs {median(found[call], 'ns')}" for call in chosen]
-    text = listed(told)
-    return f"{text}, the cheapest and the dearest of {len(found)} calls" if _ends(chosen, ordered) else text
-
-
-def _ends(chosen: list[str], ordered: list[str]) -> bool:
-    """Say whether the calls told end with the cheapest and the dearest of more."""
-    return len(ordered) > 2 and chosen[-2:] == [ordered[0], ordered[-1]]
-
-
-def _crossing(results: Analysed, experiment: ExperimentResults) -> list[str]:
-    """Tell what a call into the kernel costs over one that the vDSO answers."""
-    bare, outside = experiment.point(call=BARE, style="loop"), experiment.point(call=OUTSIDE, style="loop")
+def _crossing(run: Run, _: Sequence[Call]) -> list[str]:
+    """Say what a call into the kernel costs over one that the vDSO answers."""
+    bare, outside = (run.experiment.point(call=call, style="loop") for call in (BARE, OUTSIDE))
     if bare is None or outside is None:
         return []
-    source = experiment.environment.get("clocksource")
+    source = run.experiment.environment.get("clocksource")
     if source not in VDSO_CLOCK_SOURCES:
         return [
             (
@@ -85,96 +88,75 @@ def _crossing(results: Analysed, experiment: ExperimentResults) -> list[str]:
                 "enter the kernel here."
             )
         ]
-    difference = paired_difference(experiment, outside, bare, METRIC)
-    base = results.summary(experiment, outside, METRIC)
+    difference, base = _difference(run, outside, bare), run.summary(outside, METRIC)
     if difference is None or base is None:
         return []
     return [
         (
-            f"{OUTSIDE} is answered by the vDSO, without entering the kernel, in {median(base, 'ns')}. "
-            f"{BARE} enters the kernel to read a number, and takes {median(difference, 'ns')} more "
-            f"(paired by block). Since {OUTSIDE} has a time to work out meanwhile, entering and leaving "
-            "the kernel costs more than that difference."
+            f"The vDSO answers {OUTSIDE} without entering the kernel, in {median(base, 'ns')}. {BARE} "
+            "enters the "
+            f"kernel to read a number, and takes {median(difference, 'ns')} more (paired by block). "
+            f"{OUTSIDE} "
+            "also computes a time, so entering and leaving the kernel costs more than that difference."
         )
     ]
 
 
-def _single(experiment: ExperimentResults, calls: list[str]) -> list[str]:
-    """Tell whether a call timed by itself costs what it costs in a loop."""
-    apart: list[tuple[str, Summary]] = []
-    alike: list[tuple[str, Summary]] = []
-    for call in calls:
-        loop, single = (experiment.point(call=call, style=style) for style in STYLES)
-        difference = paired_difference(experiment, loop, single, METRIC) if loop and single else None
-        if difference is not None:
-            (apart if excludes_zero(difference) else alike).append((call, difference))
-    if not apart and not alike:
-        return []
-    told = [f"{call} by {median(difference, 'ns')}" for call, difference in apart]
-    parts = [f"timed by itself a call differs from one in a loop: {listed(told)}"] if apart else []
+def _single(_: Run, calls: Sequence[Call]) -> list[str]:
+    """Say whether a call timed by itself costs what it costs in a loop."""
+    found = [(call.name, difference) for call in calls if (difference := call.difference) is not None]
+    apart = [f"{name} by {median(each, 'ns')}" for name, each in found if excludes_zero(each)]
+    alike = [(name, each) for name, each in found if not excludes_zero(each)]
+    parts = [f"timed by itself a call differs from one in a loop: {listed(apart)}"] if apart else []
     if alike:
-        step = max(difference.resolution for _, difference in alike)
+        step = max(each.resolution for _, each in alike)
         beyond = f" beyond the clock's step of {format_value(step, step / 10, 'ns')}" if step else ""
-        parts.append(
-            f"no difference between loop and single{beyond} was found for "
-            f"{listed([call for call, _ in alike])}"
-        )
-    text = "; ".join(parts)
-    return [text[0].upper() + text[1:] + ". What reading the clock costs is taken off in both."]
+        names = listed([name for name, _ in alike])
+        parts.append(f"no difference between loop and single{beyond} was found for {names}")
+    return [f"{each} The cost of reading the clock is taken off in both." for each in sentence(parts)]
 
 
-def _table(results: Analysed, experiment: ExperimentResults, calls: list[str]) -> Table:
-    summaries = [_summary(results, experiment, call, style) for call in calls for style in STYLES]
-    scale = shared_scale([each for each in summaries if each is not None], "ns")
-    rows = [_row(results, experiment, call, scale) for call in calls]
-    unit = f"[{scale.unit}]"
-    columns = [
-        "call",
-        f"loop {unit}",
-        f"95 % {unit}",
-        f"single {unit}",
-        f"95 % {unit}",
-        f"single - loop {unit}",
-        f"95 % {unit}",
-    ]
-    note = "Medians. The difference is paired by block. gethostid(3) is a library function that reads a file."
-    return Table("Cost of one call", columns, rows, frozenset(range(1, len(columns))), note)
-
-
-def _row(results: Analysed, experiment: ExperimentResults, call: str, scale: Scale) -> list[str]:
-    cells = [call]
-    for style in STYLES:
-        point = experiment.point(call=call, style=style)
-        summary = results.summary(experiment, point, METRIC) if point else None
-        if summary is None:
-            return [*cells, unmeasured(point, METRIC) if point else f"style={style} was not run"]
-        cells += _cells(summary, scale)
-    loop, single = (experiment.point(call=call, style=style) for style in STYLES)
-    difference = paired_difference(experiment, loop, single, METRIC) if loop and single else None
-    return [*cells, *(_cells(difference, scale) if difference else [MISSING, MISSING])]
-
-
-def _cells(summary: Summary, column: Scale) -> list[str]:
-    own = row_scale(column, summary)
-    return [own.text(summary.median), MISSING if doubt(summary) is None else own.span(summary.ci95)]
-
-
-def _figure(results: Analysed, experiment: ExperimentResults, calls: list[str]) -> list[Figure]:
-    summaries = [_summary(results, experiment, call, style) for call in calls for style in STYLES]
-    scale = shared_scale([each for each in summaries if each is not None], "ns")
-    series: dict[str, list[plots.Dot]] = {}
-    for style in STYLES:
-        for call in calls:
-            point = experiment.point(call=call, style=style)
-            if point is not None and results.summary(experiment, point, METRIC) is not None:
-                series.setdefault(style, []).append(
-                    dot(results, experiment, (point, METRIC), scale, name=call)
-                )
-    if not series:
-        return []
-    note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
+def _dots(calls: Sequence[Call]) -> list[tuple[str, str, Summary]]:
     return [
-        plots.dots(
-            "Cost of one call, in a loop and by itself", f"time of one call [{scale.unit}]", series, note
-        )
+        (style, call.name, found)
+        for style in STYLES
+        for call in calls
+        if (found := call.of(style)) is not None
     ]
+
+
+section = Question(
+    title="What a call costs",
+    experiment="syscall.cost",
+    rows=_calls,
+    headline=_headline,
+    text=(_crossing, _single),
+    tables=(
+        TableOf(
+            "Cost of one call",
+            (
+                text("call", lambda call: call.name),
+                stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
+                stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
+                stat("single - loop", lambda call: call.difference, "ns"),
+            ),
+            "Medians. The difference is paired by block. gethostid(3) is a library function that reads a "
+            "file.",
+        ),
+    ),
+    figures=(
+        lambda _, calls: (
+            [
+                dots(
+                    "Cost of one call, in a loop and by itself",
+                    "time of one call",
+                    _dots(calls),
+                    "ns",
+                    "Medians with their 95 % intervals; where none is seen, it is narrower than the dot.",
+                )
+            ]
+            if _dots(calls)
+            else []
+        ),
+    ),
+)

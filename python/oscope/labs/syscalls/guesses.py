@@ -1,4 +1,4 @@
-"""The document's four guesses at what makes its times vary, each judged by what was measured here."""
+"""The original report's four guesses at what makes its times vary, each judged by what was measured here."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
     if not judged:
-        return "Cannot be told: no point has samples enough."
+        return "Not decided: no point has enough samples."
     hits = [
         (cause, where)
         for where, found in judged.items()

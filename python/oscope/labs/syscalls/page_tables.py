@@ -11,9 +11,13 @@ from oscope.figures.analysed import Analysed, block_medians, levels
 from oscope.figures.experiments import dot
 from oscope.figures.tables import shared_scale
 from oscope.figures.words import excludes_zero, listed, median
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import reasons, sentence, value
+from oscope.model.document import Figure, Section
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_count, format_interval, format_value
+from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
@@ -40,25 +44,24 @@ class Line:
 
 def section(results: Analysed) -> Section | None:
     """Answer what page tables cost."""
-    experiment = results.get("process.create")
-    if experiment is None:
-        return None
-    lines = _lines(experiment)
-    if not lines:
+    run = Run.of(results, "process.create")
+    lines = _lines(run.experiment) if run else []
+    if run is None or not lines:
         return None
     return Section(
         title="What page tables cost",
-        answer=_answer(lines),
+        answer=_headline(lines),
         text=[
             (
                 "fork gives the child its own page tables, so the kernel copies an entry for each page "
                 "that the parent has touched; a huge page has one entry for 2 MiB instead of 512. "
                 "vfork, posix_spawn and threads share the parent's tables until they call exec or end."
-            )
+            ),
+            *_details(lines),
         ],
-        tables=[_table(results, experiment, lines)],
-        figures=[_figure(results, experiment, lines)],
-        missing=_missing(experiment),
+        tables=[TABLE.of((run, line) for line in lines)],
+        figures=[_figure(results, run.experiment, lines)],
+        missing=reasons(run.experiment),
     )
 
 
@@ -100,27 +103,43 @@ def _slope(points: tuple[PointSamples, ...]) -> Summary | None:
     return summarise(slopes, blocks, kind="difference") if slopes else None
 
 
-def _answer(lines: list[Line]) -> str:
-    rising = [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[0] > 0]
-    told = [f"{median(line.slope, 'ns')} to {line.name}" for line in rising]
-    parts = [f"each MiB of the parent's resident memory adds {listed(told)}"] if told else []
-    flat = [line for line in lines if line.slope.ci95 is not None and not excludes_zero(line.slope)]
+def _headline(lines: list[Line]) -> str:
+    rising = sorted(_rising(lines), key=lambda line: (line.how != "fork", -line.slope.median))
+    flat = _named(_flat(lines), lines)
+    none = f"; {listed(flat)} {'does' if len(flat) == 1 else 'do'} not" if flat else ""
+    if rising:
+        return f"{rising[0].name} slows down by {value(rising[0].slope, 'ns')} for each MiB resident{none}."
+    if flat:
+        return f"No cost of resident memory was found for {listed(flat)}."
+    return "One block is too few to say what resident memory costs."
+
+
+def _rising(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[0] > 0]
+
+
+def _flat(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if line.slope.ci95 is not None and not excludes_zero(line.slope)]
+
+
+def _details(lines: list[Line]) -> list[str]:
+    """Say what the table of slopes does not: what is flat, unknown, or cannot be explained."""
+    parts = []
+    flat = _flat(lines)
     if flat:
         most = max(abs(end) for line in flat for end in line.slope.ci95 or ())
-        within = format_value(most, most, "ns")
         parts.append(
-            f"for {listed(_named(flat, lines))} no cost of resident memory was found (it is within {within} "
-            "a MiB)"
+            f"for {listed(_named(flat, lines))} no cost of resident memory was found (it is within "
+            f"{format_value(most, most, 'ns')} a MiB)"
         )
     unknown = [line for line in lines if line.slope.ci95 is None]
     if unknown:
-        parts.append(f"for {listed(_named(unknown, lines))} one block is too few to tell")
+        parts.append(f"for {listed(_named(unknown, lines))} one block is too few to decide")
     falling = [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[1] < 0]
     if falling:
-        told = [f"{line.name} by {median(line.slope, 'ns')} a MiB" for line in falling]
-        parts.append(f"resident memory changed {listed(told)}, which page tables cannot explain")
-    text = "; ".join(parts)
-    return text[:1].upper() + text[1:] + "." if text else ""
+        said = [f"{line.name} by {median(line.slope, 'ns')} a MiB" for line in falling]
+        parts.append(f"resident memory changed {listed(said)}, which page tables cannot explain")
+    return sentence(parts)
 
 
 def _named(some: list[Line], lines: list[Line]) -> list[str]:
@@ -132,45 +151,28 @@ def _named(some: list[Line], lines: list[Line]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _missing(experiment: ExperimentResults) -> str:
-    reasons = {
-        (point.skipped, point.remedy or "") for point in experiment.points if point.skipped is not None
-    }
-    return " ".join(sorted(f"{reason}: {remedy}." if remedy else f"{reason}." for reason, remedy in reasons))
+TABLE: TableOf[tuple[Run, Line]] = TableOf(
+    "Time until the parent goes on, against resident memory",
+    (
+        text("how", lambda row: row[1].how),
+        text("pages", lambda row: row[1].pages),
+        text("resident memory", lambda row: _span(*row)),
+        value_of("parent returns, least memory", lambda row: row[0].summary(row[1].points[0], METRIC), "ns"),
+        value_of("most memory", lambda row: row[0].summary(row[1].points[-1], METRIC), "ns"),
+        count("blocks", lambda row: row[1].slope.n),
+        text("for each MiB (95 %)", lambda row: _slope_text(row[1].slope)),
+    ),
+    "The slope is fitted in each block by itself; its interval is over the blocks.",
+)
 
 
-def _table(results: Analysed, experiment: ExperimentResults, lines: list[Line]) -> Table:
-    rows = []
-    for line in lines:
-        first, last = (
-            results.summary(experiment, point, METRIC) for point in (line.points[0], line.points[-1])
-        )
-        low, high = line.slope.ci95 or (None, None)
-        span = " to ".join(levels(experiment, line.points[end].factors)["resident"] for end in (0, -1))
-        rows.append(
-            [
-                line.how,
-                line.pages,
-                span,
-                median(first, "ns") if first else MISSING,
-                median(last, "ns") if last else MISSING,
-                format_count(line.slope.n),
-                format_interval(line.slope.median, low, high, "ns"),
-            ]
-        )
-    columns = [
-        "how",
-        "pages",
-        "resident memory",
-        "parent returns, least memory",
-        "most memory",
-        "blocks",
-        "for each MiB (95 % interval)",
-    ]
-    note = "The slope is fitted in each block by itself; its interval is over the blocks."
-    return Table(
-        "Time until the parent goes on, against resident memory", columns, rows, frozenset({5}), note
-    )
+def _span(run: Run, line: Line) -> str:
+    return " to ".join(levels(run.experiment, line.points[end].factors)["resident"] for end in (0, -1))
+
+
+def _slope_text(slope: Summary) -> str:
+    low, high = slope.ci95 or (None, None)
+    return format_interval(slope.median, low, high, "ns")
 
 
 def _figure(results: Analysed, experiment: ExperimentResults, lines: list[Line]) -> Figure:

@@ -1,13 +1,18 @@
-"""Figures of the documents, cited as theirs: for shape and order of magnitude, never targets."""
+"""Figures of the original reports, cited as theirs: for shape and order of magnitude, never targets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+from oscope.labs.engine.table import Column, text
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
-class Column:
+class Cited:
     """A column of Table 1 of the report on a new system call (Linux 5.0), in cycles."""
 
     iterations: tuple[int, ...]
@@ -16,16 +21,16 @@ class Column:
     deviation: float
 
 
-MY_PRECIOUS = Column(
+MY_PRECIOUS = Cited(
     (9082, 8491, 12096, 11904, 8368, 8038, 9738, 12284, 8099, 8275), 9637.50, 8786.50, 1770.49
 )
-FORK_CHILD = Column(
+FORK_CHILD = Cited(
     (441178, 372276, 331146, 1637624, 364679, 264381, 295363, 334424, 877629, 306909),
     522560.90,
     349551.50,
     429520.55,
 )
-FORK_PARENT = Column(
+FORK_PARENT = Cited(
     (308194, 208966, 176359, 212812, 277028, 138237, 145741, 255372, 136247, 154925),
     201388.10,
     192662.50,
@@ -39,3 +44,20 @@ CALLS_PER_SECOND: Mapping[str, float] = {
     "gethostid": 130980.0,
 }
 """Calls a second, from the report on disk reads; it counts each call as one byte."""
+
+
+def cited(of: Callable[[Row], Cited | None]) -> list[Column[Row]]:
+    """Return the columns mean, median and standard deviation of what a row cites."""
+
+    def column(name: str, figure: Callable[[Cited], float]) -> Column[Row]:
+        return text(
+            f"original: {name} [cycles]",
+            lambda row: None if (found := of(row)) is None else f"{figure(found):.2f}",
+            numeric=True,
+        )
+
+    return [
+        column("mean", lambda each: each.mean),
+        column("median", lambda each: each.median),
+        column("std. dev.", lambda each: each.deviation),
+    ]

@@ -1,106 +1,80 @@
-"""How the times of single calls and of fork are spread: distribution, percentiles, modes."""
+"""How the times of single calls and of fork are distributed: percentiles, modes, tail."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import counted, listed, with_samples
+from oscope.figures.words import counted, listed
+from oscope.labs.engine.run import Point, Run
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import Scale, format_count, format_share, format_value
-from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 from oscope.statistics.shape import FEWEST_FOR_MODES
 
 PERCENTS = (1.0, 25.0, 75.0, 95.0, 99.0, 99.9)
-FORK_METRICS = ("child_ns", "parent_ns")
 NAMES = {"child_ns": "fork, child runs", "parent_ns": "fork, parent returns"}
 
-Series = list[tuple[str, ExperimentResults, PointSamples, str, Summary]]
+Series = Sequence[tuple[str, Point]]
 
 
 def section(results: Analysed) -> Section | None:
     """Show how single calls and fork are distributed."""
-    calls, fork = _calls(results), _fork(results)
-    if not calls and not fork:
+    cost, create = Run.of(results, "syscall.cost"), Run.of(results, "process.create")
+    calls = [(each.level("call"), each) for each in cost.points("time_ns", style="single")] if cost else []
+    fork = [
+        (name, point)
+        for metric, name in NAMES.items()
+        for point in (create.points(metric, how="fork", resident=0)[:1] if create else ())
+    ]
+    every = [*calls, *fork]
+    if not every:
         return None
+    judged = [(name, point.summary) for name, point in every if point.summary.n >= FEWEST_FOR_MODES]
     drawn = [("single calls", calls), ("fork", fork)]
     return Section(
         title="How the times are spread",
-        answer=_answer([*calls, *fork]),
-        text=_step([*calls, *fork]),
+        answer=_headline(judged),
+        text=[*_modes_said(judged), *_step(every)],
         figures=[_figure(name, series) for name, series in drawn if series],
-        tables=[_table([*calls, *fork])],
+        tables=[_table(every)],
     )
 
 
-def _calls(results: Analysed) -> Series:
-    experiment = results.get("syscall.cost")
-    if experiment is None:
-        return []
-    found = with_samples(results, experiment, "time_ns")
-    return [
-        (str(point.factors["call"]), experiment, point, "time_ns", summary)
-        for point, summary in found
-        if point.factors.get("style") == "single"
-    ]
-
-
-def _fork(results: Analysed) -> Series:
-    experiment = results.get("process.create")
-    point = experiment.point(how="fork", resident=0) if experiment else None
-    if experiment is None or point is None:
-        return []
-    found = [
-        (NAMES[name], experiment, point, name, results.summary(experiment, point, name))
-        for name in FORK_METRICS
-    ]
-    return [
-        (label, where, at, metric, summary)
-        for label, where, at, metric, summary in found
-        if summary is not None
-    ]
-
-
-def _answer(series: Series) -> str:
-    judged = [each for each in series if each[-1].n >= FEWEST_FOR_MODES]
+def _headline(judged: Sequence[tuple[str, Summary]]) -> str:
+    """Say which tail is the heaviest, by the highest percentile that all distributions have."""
     if not judged:
-        return f"Too few samples to tell how the times are spread: {FEWEST_FOR_MODES} of a point are needed."
-    several = [name for name, _, _, _, summary in judged if len(summary.modes) > 1]
-    what = " and ".join(
-        dict.fromkeys(
-            "fork" if where.experiment == "process.create" else "single calls" for _, where, *_ in judged
-        )
-    )
-    if len(judged) == 1:
-        (name, *_, summary) = judged[0]
-        modes = f"The distribution of “{name}” has {counted(len(summary.modes), 'mode')}"
-    elif several:
-        modes = f"{len(several)} of {counted(len(judged), 'distribution')} of {what} have more than one mode"
-        modes = f"{modes} ({listed(several)})"
-    else:
-        modes = f"No distribution of {what} has more than one mode ({len(judged)} judged)"
-    return f"{modes}. {_tail(judged)}".strip()
-
-
-def _tail(judged: Series) -> str:
-    """Tell the heaviest tail, by the highest percentile that all distributions have."""
+        return f"Too few samples to say how the times are spread: {FEWEST_FOR_MODES} of a point are needed."
     for percent, rare in ((99.0, "one sample in a hundred"), (95.0, "one sample in twenty")):
-        if not all(percent in summary.percentiles and summary.median > 0 for *_, summary in judged):
+        if not all(percent in summary.percentiles and summary.median > 0 for _, summary in judged):
             continue
-        name, *_, summary = max(judged, key=lambda each: each[-1].percentiles[percent][0] / each[-1].median)
+        name, summary = max(judged, key=lambda each: each[1].percentiles[percent][0] / each[1].median)
         most, low, high = (figure / summary.median for figure in summary.percentiles[percent])
-        subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else "Its tail"
+        subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else f"“{name}” has a tail"
         # Not rounded by so lopsided an interval: that would leave a bare 1.
-        times = f"{most:.2g} ({low:.2g} to {high:.2g})"
-        return f"{subject}: {rare} takes {times} times the median or more."
-    return ""
+        return f"{subject}: {rare} takes {most:.3g} times [{low:.3g}, {high:.3g}] the median or more."
+    return _modes_said(judged)[0]
+
+
+def _modes_said(judged: Sequence[tuple[str, Summary]]) -> list[str]:
+    if not judged:
+        return []
+    several = [name for name, summary in judged if len(summary.modes) > 1]
+    if len(judged) == 1:
+        name, summary = judged[0]
+        return [f"The distribution of “{name}” has {counted(len(summary.modes), 'mode')}."]
+    if not several:
+        return [f"No distribution has more than one mode ({len(judged)} judged)."]
+    of = counted(len(judged), "distribution")
+    return [f"{len(several)} of {of} have more than one mode ({listed(several)})."]
 
 
 def _step(series: Series) -> list[str]:
-    """Tell the clock's step where single calls show it."""
-    step = max(summary.resolution for *_, summary in series)
-    if not any(summary.resolution > 0.01 * summary.median for *_, summary in series):
+    """Say how large the clock's step is where single calls show it."""
+    step = max(point.summary.resolution for _, point in series)
+    if not any(point.summary.resolution > 0.01 * point.summary.median for _, point in series):
         return []
     return [
         (
@@ -112,13 +86,13 @@ def _step(series: Series) -> list[str]:
 
 
 def _figure(what: str, series: Series) -> Figure:
-    scale = shared_scale([summary for *_, summary in series], "ns")
-    values = {name: measured(point, metric)[0] / scale.factor for name, _, point, metric, _ in series}
+    scale = shared_scale([point.summary for _, point in series], "ns")
+    values = {name: measured(each.samples, each.metric)[0] / scale.factor for name, each in series}
     marks = [
         (f"{name}: mode, {format_share(mode.share, 0.01)}", mode.location / scale.factor)
-        for name, _, _, _, summary in series
-        if len(summary.modes) > 1
-        for mode in summary.modes
+        for name, point in series
+        if len(point.summary.modes) > 1
+        for mode in point.summary.modes
     ]
     note = "A steep rise is a mode; a long flat end is the tail." + (
         " Dotted: the modes of distributions that have several." if marks else ""
@@ -129,20 +103,18 @@ def _figure(what: str, series: Series) -> Figure:
 
 
 def _table(series: Series) -> Table:
-    scale = shared_scale([summary for *_, summary in series], "ns")
-    percents = [
-        percent for percent in PERCENTS if any(percent in summary.percentiles for *_, summary in series)
-    ]
+    scale = shared_scale([point.summary for _, point in series], "ns")
+    known = {percent for percent in PERCENTS if any(percent in p.summary.percentiles for _, p in series)}
+    percents = sorted({*known, 50.0})
     rows = []
-    for name, _, _, _, summary in series:
-        text = row_scale(scale, summary).text
-        known = {percent: figures[0] for percent, figures in summary.percentiles.items()} | {
-            50.0: summary.median
+    for name, point in series:
+        found, text = point.summary, row_scale(scale, point.summary).text
+        values = {percent: figures[0] for percent, figures in found.percentiles.items()} | {
+            50.0: found.median
         }
-        given = [text(known.get(percent)) for percent in sorted({*percents, 50.0})]
-        ends = (text(summary.minimum), text(summary.maximum))
-        rows.append([name, format_count(summary.n), ends[0], *given, ends[1], _modes(summary, scale)])
-    heads = ["median" if percent == 50 else f"p{percent:g}" for percent in sorted({*percents, 50.0})]
+        given = [text(each) for each in (found.minimum, *map(values.get, percents), found.maximum)]
+        rows.append([name, format_count(found.n), *given, _modes(found, scale)])
+    heads = ["median" if percent == 50 else f"p{percent:g}" for percent in percents]
     columns = ["", "n", "min", *heads, "max", "modes (share)"]
     note = "A percentile is given only where at least 5 samples lie beyond it."
     return Table(f"Percentiles [{scale.unit}]", columns, rows, frozenset(range(1, len(columns) - 1)), note)

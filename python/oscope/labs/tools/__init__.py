@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oscope.labs.late import late
 from oscope.model.experiment import Inspection, Lab
 from oscope.model.factors import Profile
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 
 # Imported late, all of them: a list of names needs none.
@@ -90,13 +87,6 @@ DHCP = Inspection(
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since reports are heavy."""
-    from oscope.labs.tools.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
-
 LAB = Lab(
     name="tools",
     title="Tools",
@@ -106,6 +96,6 @@ LAB = Lab(
     ),
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
-    sections=_sections,
+    sections=late("tools", "answers"),
     notebook="notebooks/tools.ipynb",
 )

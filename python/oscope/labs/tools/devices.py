@@ -28,7 +28,7 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
     return Section(
         title=title,
         answer=answer,
-        text=["Processes are told by their names alone. Paths are as their processes see them."],
+        text=["Processes are given by their names alone. Paths are as their processes see them."],
         tables=[_table(devices)],
         figures=[_figure(devices)] if devices else [],
         missing=missing,

@@ -14,7 +14,7 @@ from oscope.model.formatting import MISSING, format_count
 from oscope.tools.explain.explanation import UNDER_STRACE
 
 DOCUMENTS_FINDINGS = ("preload", "thread-local-storage")
-"""What the document noted of a trace."""
+"""What the original report noted of a trace."""
 _LONGEST = 90
 _TITLES = {"preload": "the preload list", "thread-local-storage": "thread-local storage"}
 
@@ -32,7 +32,7 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
     named = {finding["name"]: finding for finding in findings}
     shown = [named[name] for name in DOCUMENTS_FINDINGS if name in named]
     if shown:
-        answer += " The trace shows what the document noted: " + " ".join(
+        answer += " The trace shows what the original report noted: " + " ".join(
             _proved(finding) for finding in shown
         )
     absent = [_TITLES[name] for name in DOCUMENTS_FINDINGS if name not in named]
@@ -68,7 +68,7 @@ def _phases(phases: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _microseconds(time_ns: int | None) -> str:
-    """Return a time to what strace tells, which is whole microseconds."""
+    """Return a time to what strace prints, which is whole microseconds."""
     return MISSING if time_ns is None else format_count(time_ns / 1e3)
 
 

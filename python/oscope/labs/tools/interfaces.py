@@ -23,8 +23,8 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
     answer = f"{counted(len(interfaces), 'interface')}, switched on: {listed(enabled) or 'none'}."
     for family in _FAMILIES:
         carriers = [_route(one) for one in routes if one["family"] == family and one["is_carrier"]]
-        told = listed(carriers) if carriers else "nothing"
-        answer += f" The default route of IPv{family} is carried by {told}."
+        through = listed(carriers) if carriers else "nothing"
+        answer += f" The default route of IPv{family} is carried by {through}."
     return Section(
         title=title,
         answer=answer,

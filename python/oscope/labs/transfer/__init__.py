@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from oscope.labs.late import late
 from oscope.model.experiment import Design, Experiment, GuestSpec, Lab
 from oscope.model.factors import Level
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
@@ -20,12 +16,12 @@ RECEIVERS = ("readwrite", "mmap", "splice", "uring")
 PLAIN = ("sendfile", "readwrite")
 """Sender and receiver against which the others are held; what is sent by default."""
 SAME = (("readwrite", "readwrite"), ("mmap", "mmap"), PLAIN, ("splice", "splice"))
-"""The document's two, each on both sides, and what copies less."""
+"""The original report's two, each on both sides, and what copies less."""
 DIGESTS = ("blake3", "sha512", "none")
 CONTENTS = ("zeros", "random")
 
 SMALL = (4, 107, 167, 207, 255, 383, 351, 507, 457, 577)
-"""Bytes of the document's small files, in its order."""
+"""Bytes of the original report's small files, in its order."""
 TARGET = 1_502_860
 """Bytes of its larger file."""
 SIZES = (KIBIBYTE, 5 * KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE, 100 * MEBIBYTE)
@@ -41,7 +37,7 @@ LATE_S = 0.1
 """How late the other side comes where one lateness is enough.
 
 With it a sender that retries makes the receiver wait 900 ms, and a receiver that retries waits a second. It
-was chosen for the former, and says nothing of the document's programs.
+was chosen for the former, and says nothing of the original report's programs.
 """
 MEGABIT_S = 125_000
 """1 Mbit/s, in bytes a second."""
@@ -70,12 +66,12 @@ def _few_pairs(factors: Mapping[str, Level]) -> bool:
 
 
 def _executions(factors: Mapping[str, Level]) -> bool:
-    """Leave out all but one file of each size, and 5 and 10 of the document's, which have their own sizes."""
+    """Leave out all but one file of each size, and 5 and 10 of the original's, which have their own sizes."""
     return (factors["files"] == 1) != (factors["sizes"] == "equal") or _crossed(factors)
 
 
 def _device_executions(factors: Mapping[str, Level]) -> bool:
-    """Leave out what `_executions` leaves out, and zeros of the sizes that the document had no zeros of."""
+    """Leave out what `_executions` leaves out, and zeros of the sizes that the original had no zeros of."""
     if factors["sizes"] == "document":
         return factors["files"] == 1 or factors["content"] == "zeros"
     return factors["files"] != 1 or (factors["content"] == "zeros" and factors["size"] not in SIZES)
@@ -103,104 +99,86 @@ _TOLD = (
     "receiver_cpu_s_per_gib",
 )
 
+_COPY = Design(
+    factors={
+        "sender": SENDERS,
+        "receiver": RECEIVERS,
+        "size": (64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
+        "digest": DIGESTS,
+        "content": ("random",),
+        "files": (1,),
+    },
+    reps=20,
+    blocks=10,
+    omit=_digested,
+)
 COPY = Experiment(
     name="transfer.copy",
     workload="transfer.copy",
     title="Ways to send and to receive",
     question="Which pair of methods moves a file fastest, and what does its digest cost?",
-    full=Design(
-        factors={
-            "sender": SENDERS,
-            "receiver": RECEIVERS,
-            "size": (64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
-            "digest": DIGESTS,
-            "content": ("random",),
-            "files": (1,),
-        },
-        reps=20,
-        blocks=10,
-        omit=_digested,
-    ),
-    quick=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile", "splice"),
-            "receiver": ("readwrite", "mmap", "splice"),
-            "size": (10 * MEBIBYTE,),
-            "digest": ("blake3", "none"),
-            "content": ("random",),
-            "files": (1,),
-        },
+    full=_COPY,
+    quick=_COPY.replace(
         reps=5,
         blocks=5,
         omit=_few_pairs,
+        sender=SENDERS[:4],
+        receiver=RECEIVERS[:3],
+        size=(10 * MEBIBYTE,),
+        digest=("blake3", "none"),
     ),
     quick_share="about 2 s: 7 points, 10 MiB 5 times each",
     metrics=("bytes_per_s", *(each for each in _TOLD if each != "bytes_per_s")),
 )
 
+_FEW = Design(
+    factors={
+        "sender": ("readwrite", "mmap", "sendfile"),
+        "receiver": ("readwrite", "mmap"),
+        "sizes": ("equal", "document"),
+        "files": EXECUTIONS,
+        "size": (*SMALL, TARGET),
+        "content": ("random",),
+    },
+    reps=20,
+    blocks=10,
+    omit=_executions,
+)
 FEW = Experiment(
     name="transfer.small",
     workload="transfer.copy",
     title="Small files, 1, 5 and 10 at a time",
-    question="How long do the document's small files take, one, five and ten an execution?",
-    full=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile"),
-            "receiver": ("readwrite", "mmap"),
-            "sizes": ("equal", "document"),
-            "files": EXECUTIONS,
-            "size": (*SMALL, TARGET),
-            "content": ("random",),
-        },
-        reps=20,
-        blocks=10,
-        omit=_executions,
-    ),
-    quick=Design(
-        factors={
-            "sender": ("readwrite", "mmap"),
-            "receiver": ("readwrite", "mmap"),
-            "sizes": ("equal", "document"),
-            "files": EXECUTIONS,
-            "size": (SMALL[0], SMALL[-1], TARGET),
-            "content": ("random",),
-        },
-        reps=10,
-        blocks=5,
-        omit=_executions,
-    ),
+    question="How long do the original's small files take, one, five and ten an execution?",
+    full=_FEW,
+    quick=_FEW.replace(reps=10, blocks=5, sender=("readwrite", "mmap"), size=(SMALL[0], SMALL[-1], TARGET)),
     quick_share="about 1 s: 10 points, 10 times each",
     metrics=_TOLD,
 )
 
+_LARGE = Design(
+    factors={
+        "sender": ("readwrite", "mmap", "sendfile", "splice"),
+        "receiver": ("readwrite", "mmap", "splice"),
+        "size": SIZES,
+        "content": CONTENTS,
+        "files": (1,),
+    },
+    reps=20,
+    blocks=10,
+    omit=_crossed,
+)
 LARGE = Experiment(
     name="transfer.large",
     workload="transfer.copy",
     title="From 1 KiB to 100 MiB, zeros and random",
     question="From which size on is mmap faster, does the content matter, and where does the time go?",
-    full=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile", "splice"),
-            "receiver": ("readwrite", "mmap", "splice"),
-            "size": SIZES,
-            "content": CONTENTS,
-            "files": (1,),
-        },
-        reps=20,
-        blocks=10,
-        omit=_crossed,
-    ),
-    quick=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile"),
-            "receiver": ("readwrite", "mmap"),
-            "size": (KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE),
-            "content": CONTENTS,
-            "files": (1,),
-        },
+    full=_LARGE,
+    quick=_LARGE.replace(
         reps=10,
         blocks=5,
-        omit=_crossed,
+        sender=SENDERS[:3],
+        receiver=RECEIVERS[:2],
+        size=(KIBIBYTE, MEBIBYTE, 10 * MEBIBYTE),
     ),
     quick_share="about 5 s: 18 points, up to 10 MiB 10 times each",
     metrics=_TOLD,
@@ -210,7 +188,7 @@ INPUTS = Experiment(
     name="transfer.inputs",
     workload="transfer.copy",
     title="Five large inputs in one execution",
-    question="How long do the document's five large inputs take in one execution, zeros and random bytes?",
+    question="How long do the original's five large inputs take in one execution, zeros and random bytes?",
     full=Design(
         factors={
             "sender": ("readwrite", "mmap", "sendfile", "splice"),
@@ -228,71 +206,49 @@ INPUTS = Experiment(
     metrics=_TOLD,
 )
 
+_NETWORK = Design(
+    factors={
+        "where": ("namespaces",),
+        "rate": (0, 100 * MEGABIT_S, 1000 * MEGABIT_S),
+        "delay": (0, 0.001, 0.01, 0.05),
+        "loss": (0, 1, 10),
+        "size": (4 * MEBIBYTE,),
+        "content": ("random",),
+    },
+    reps=5,
+    blocks=5,
+)
 NETWORK = Experiment(
     name="transfer.network",
     workload="transfer.copy",
     title="Over a line with rate, delay and loss",
     question="How much of a line's rate does a transfer get, by its delay and its losses?",
-    full=Design(
-        factors={
-            "where": ("namespaces",),
-            "rate": (0, 100 * MEGABIT_S, 1000 * MEGABIT_S),
-            "delay": (0, 0.001, 0.01, 0.05),
-            "loss": (0, 1, 10),
-            "size": (4 * MEBIBYTE,),
-            "content": ("random",),
-        },
-        reps=5,
-        blocks=5,
-        omit=_slow_lines,
-    ),
-    quick=Design(
-        factors={
-            "where": ("namespaces",),
-            "rate": (0, 100 * MEGABIT_S),
-            "delay": (0, 0.01),
-            "loss": (0,),
-            "size": (MEBIBYTE,),
-            "content": ("random",),
-        },
-        reps=5,
-        blocks=5,
-    ),
+    full=_NETWORK.replace(omit=_slow_lines),
+    quick=_NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=(0,), size=(MEBIBYTE,)),
     quick_share="about 3 s: 4 points, 1 MiB 5 times each",
     metrics=("bytes_per_s", "time_ns", "receiver_time_ns", "calls", "receiver_calls"),
 )
 
+_MEETING = Design(
+    factors={
+        "meeting": MEETINGS,
+        "late": (LATE_S, 0.3, 0.5, 0.9),
+        "writes": ("whole", "small", "nodelay"),
+        "files": (5,),
+        "sizes": ("equal",),
+        "size": (KIBIBYTE,),
+    },
+    reps=10,
+    blocks=5,
+    omit=_met,
+)
 MEETING = Experiment(
     name="transfer.meeting",
     workload="transfer.copy",
     title="How both ends meet, and small writes",
     question="What makes a step of 900 ms, and is it gone where both ends meet by themselves?",
-    full=Design(
-        factors={
-            "meeting": MEETINGS,
-            "late": (LATE_S, 0.3, 0.5, 0.9),
-            "writes": ("whole", "small", "nodelay"),
-            "files": (5,),
-            "sizes": ("equal",),
-            "size": (KIBIBYTE,),
-        },
-        reps=10,
-        blocks=5,
-        omit=_met,
-    ),
-    quick=Design(
-        factors={
-            "meeting": MEETINGS,
-            "late": (LATE_S,),
-            "writes": ("whole", "small", "nodelay"),
-            "files": (5,),
-            "sizes": ("equal",),
-            "size": (KIBIBYTE,),
-        },
-        reps=5,
-        blocks=5,
-        omit=_met,
-    ),
+    full=_MEETING,
+    quick=_MEETING.replace(reps=5, late=(LATE_S,)),
     quick_share="about 12 s: 5 points 5 times each, two of which wait a second",
     metrics=("receiver_time_ns", "time_ns", "wait_ns", "calls", "receiver_calls"),
 )
@@ -348,7 +304,7 @@ DEVICE_INPUTS = Experiment(
     name="transfer.device-inputs",
     workload="transfer.device",
     title="Five large inputs in one execution, through a device",
-    question="How long do the document's five large inputs take in one execution through the devices?",
+    question="How long do the original's five large inputs take in one execution through the devices?",
     full=Design(
         factors={
             "method": ("fcntl", "mmap"),
@@ -366,13 +322,6 @@ DEVICE_INPUTS = Experiment(
 )
 
 
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since statistics are heavy."""
-    from oscope.labs.transfer.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
-
-
 LAB = Lab(
     name="transfer",
     title="Transfer",
@@ -381,6 +330,19 @@ LAB = Lab(
         "read and write and by mmap"
     ),
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
-    sections=_sections,
+    sections=late(
+        "transfer",
+        "large",
+        "inputs",
+        "small",
+        "content",
+        "time_breakdown",
+        "traced",
+        "rendezvous",
+        "device",
+        "pairs",
+        "network",
+        "integrity",
+    ),
     notebook="notebooks/transfer.ipynb",
 )

@@ -1,52 +1,34 @@
-"""The document's second test: its five large inputs in one execution, by user space and by the devices."""
+"""The original's second test: its five large inputs in one execution, by user space and by the devices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from oscope.figures import plots
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import row_scale, shared_scale
-from oscope.labs.curve import cells
-from oscope.labs.kernel.clocked import EMULATED, emulated
+from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, ratio, stat, text
+from oscope.labs.engine.words import cautions, judged, reasons, times
 from oscope.labs.transfer import SIZES, large, reference
-from oscope.labs.transfer.points import (
-    CALLS,
-    COPIED,
-    DEVICE,
-    MAPPED,
-    Sides,
-    dots,
-    known,
-    missing,
-    spread_cells,
-    summary,
-    times,
-    verdict,
-    way,
-)
+from oscope.labs.transfer.points import CALLS, COPIED, DEVICE, MAPPED, Sides, way, way_dots
 from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_count
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.formatting import format_count
 from oscope.statistics import ComparedMetric
 
 TITLE = "Five large inputs in one execution"
 WHAT = (
     f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection. The "
-    "document ran this ten times and gave averages, of which it left out the first where that was started by "
+    "original report ran this ten times and gave averages, and left out the first where that was started by "
     "hand. Here nothing is started by hand, and every execution counts."
 )
-
-
-Compared = Mapping[str, Sequence[ComparedMetric]]
-"""Of each way but the first, how it compares with that."""
+APART = "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
 
 
 @dataclass(frozen=True)
 class Through:
-    """One of the two ways between the processes, with the document's two methods there."""
+    """One of the two ways between the processes, with the original report's two methods there."""
 
     experiment: str
     name: str
@@ -62,118 +44,100 @@ KINDS = (
 
 def section(results: Analysed) -> Section | None:
     """Answer D5 and D7 for five files an execution."""
-    run = [(kind, found) for kind in KINDS if (found := results.get(kind.experiment)) is not None]
+    run = [(kind, found) for kind in KINDS if (found := Run.of(results, kind.experiment)) is not None]
     if not run:
         return None
-    gaps = missing(*(experiment for _, experiment in run))
-    shown = [(kind, experiment) for kind, experiment in run if known(experiment, kind.sides.receiver)]
+    missing = " ".join(dict.fromkeys(filter(None, (reasons(each.experiment) for _, each in run))))
+    shown = [(kind, each, points) for kind, each in run if (points := each.points(kind.sides.receiver))]
     if not shown:
-        return Section(TITLE, "", text=[WHAT], missing=gaps)
+        return Section(TITLE, "", text=[WHAT], missing=missing)
     compared = [
-        (kind, large.compared_ways(experiment, kind.sides.receiver, kind.methods[0]))
-        for kind, experiment in shown
+        (kind, large.compared_ways(each, kind.sides.receiver, kind.methods[0])) for kind, each, _ in shown
     ]
+    pairs = [(kind, row) for kind, rows in compared for row in rows.get(kind.methods[1], ())]
     return Section(
         title=TITLE,
-        answer=" ".join(text for kind, rows in compared for text in _answer(kind, rows)),
-        text=[WHAT, *(_apart(experiment) for kind, experiment in shown if kind is KINDS[1])],
+        answer=_headline(pairs),
+        text=[
+            *(_said(kind, row) for kind, row in pairs),
+            WHAT,
+            *([APART] if any(kind is KINDS[1] for kind, *_ in shown) else []),
+            *dict.fromkeys(text for _, each, _ in shown for text in cautions(each.experiment)),
+        ],
         tables=[
-            *(_times(results, kind, experiment) for kind, experiment in shown),
+            *(_times(kind, points) for kind, _, points in shown),
             *(_verdicts(kind, rows) for kind, rows in compared if rows),
         ],
-        figures=[_figure(results, kind, experiment) for kind, experiment in shown],
-        missing=gaps,
+        figures=[_figure(kind, points) for kind, _, points in shown],
+        missing=missing,
     )
 
 
-def _answer(kind: Through, compared: Compared) -> list[str]:
-    """Say for each content how mmap compares with read and write."""
-    calls, mapped = kind.methods
-    return [
-        f"Through {kind.name}, with {large.WORDS.get(content, content)}, the receiver takes by {mapped} "
-        f"{times(row, f'its time by {calls}')}."
-        for row in compared.get(mapped, ())
-        for content in [str(row.factors.get("content", ""))]
-    ]
+def _headline(pairs: Sequence[tuple[Through, ComparedMetric]]) -> str:
+    if not pairs:
+        return "The original report's two methods were not both measured."
+    kind, row = max(pairs, key=lambda pair: pair[1].factors.get("content") == "random")
+    what = f"the time of {kind.methods[0]} through {kind.name}"
+    ratio_of = f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
+    return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
 
 
-def _apart(experiment: ExperimentResults) -> str:
-    text = (
-        "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
+def _said(kind: Through, row: ComparedMetric) -> str:
+    """Say for a content how mmap compares with read and write."""
+    content = str(row.factors.get("content", ""))
+    own = judged(row, f"its time by {kind.methods[0]}")
+    what = large.WORDS.get(content, content)
+    return f"Through {kind.name}, with {what}, the receiver takes by {kind.methods[1]} {own}."
+
+
+def _times(kind: Through, points: Sequence[Point]) -> Table:
+    """Return averages and medians of both sides, beside the original report's averages."""
+    table: TableOf[Point] = TableOf(
+        f"Five large inputs through {kind.name}",
+        (
+            text("content", lambda each: str(each.samples.factors.get("content", ""))),
+            text("method", lambda each: way(each.samples.factors)),
+            count("bytes", lambda each: None if (moved := each.of("bytes")) is None else moved.median),
+            count("n", lambda each: each.summary.n),
+            stat("sender, {}", lambda each: each.of(kind.sides.sender), "ns", *large.SPREAD),
+            stat("receiver, {}", lambda each: each.summary, "ns", *large.SPREAD),
+            text(
+                "original report's sender, mean [ms]",
+                lambda each: _cited(each, reference.SENDER),
+                numeric=True,
+            ),
+            text("its receiver, mean [ms]", lambda each: _cited(each, reference.RECEIVER), numeric=True),
+        ),
+        f"The average of all executions, and the median with its interval. {reference.WHERE}",
     )
-    return f"{text} The guest was emulated: {EMULATED}." if emulated(experiment) else text
+    return table.of(points)
 
 
-def _times(results: Analysed, kind: Through, experiment: ExperimentResults) -> Table:
-    """Return averages and medians of both sides, beside the document's averages."""
-    points = known(experiment, kind.sides.receiver)
-    found = [
-        [summary(results, experiment, point, name) for name in (kind.sides.sender, kind.sides.receiver)]
-        for point in points
-    ]
-    every = [one for pair in found for one in pair if one is not None]
-    scale = shared_scale(every, experiment.metrics[kind.sides.receiver].unit)
-    rows = []
-    for point, pair in zip(points, found, strict=True):
-        moved = summary(results, experiment, point, "bytes")
-        sides = [
-            cell
-            for one in pair
-            for cell in (
-                *spread_cells(one, scale.text if one is None else row_scale(scale, one).text),
-                *cells(one, scale),
-            )
-        ]
-        rows.append(
-            [
-                str(point.factors.get("content", "")),
-                way(point.factors),
-                MISSING if moved is None else format_count(moved.median),
-                str(next((one.n for one in pair if one), 0)),
-                *sides,
-                *_cited(point),
-            ]
-        )
-    columns = ["content", "method", "bytes", "n"]
-    for side in ("sender", "receiver"):
-        columns += [f"{side}, {name} [{scale.unit}]" for name in ("mean", "std. dev.", "median", "95 %")]
-    columns += ["document's sender, mean [ms]", "its receiver, mean [ms]"]
-    numbers = frozenset({2, 3, 4, 5, 6, 8, 9, 10, 12, 13})
-    note = f"The average of all executions, and the median with its interval. {reference.WHERE}"
-    return Table(f"Five large inputs through {kind.name}", columns, rows, numbers, note)
+def _cited(point: Point, side: reference.Inputs) -> str | None:
+    """Return the average of the original report's ten executions by this method."""
+    factors = point.samples.factors
+    values = side.get((reference.own_name(way(factors)) or "", str(factors.get("content"))))
+    return None if values is None else f"{mean(values):.1f}"
 
 
-def _cited(point: PointSamples) -> list[str]:
-    """Return the averages of the document's ten executions by this method, of sender and receiver."""
-    name = next((n for n, ours in reference.METHODS.items() if way(point.factors) in (n, ours)), "")
-    found = (
-        side.get((name, str(point.factors.get("content")))) for side in (reference.SENDER, reference.RECEIVER)
-    )
-    return [MISSING if values is None else f"{mean(values):.1f}" for values in found]
-
-
-def _verdicts(kind: Through, compared: Compared) -> Table:
+def _verdicts(kind: Through, compared: large.Compared) -> Table:
     base = kind.methods[0]
-    lines = [
-        [str(row.factors.get("content", "")), name, *verdict(row)]
-        for name, rows in compared.items()
-        for row in rows
-    ]
-    columns = ["content", "method", f"time / {base}'s (95 %)", "different", "matters"]
-    note = "Paired by block, p corrected (Holm) for both contents of a method."
-    return Table(
-        f"Against {base} through {kind.name}, the receiver's time", columns, lines, frozenset(), note
+    table: TableOf[tuple[str, ComparedMetric]] = TableOf(
+        f"Against {base} through {kind.name}, the receiver's time",
+        (
+            text("content", lambda row: str(row[1].factors.get("content", ""))),
+            text("method", lambda row: row[0]),
+            ratio(f"time / {base}'s", lambda row: row[1], "different", "matters"),
+        ),
+        "Paired by block, p corrected (Holm) for both contents of a method.",
     )
+    return table.of((name, row) for name, rows in compared.items() for row in rows)
 
 
-def _figure(results: Analysed, kind: Through, experiment: ExperimentResults) -> Figure:
+def _figure(kind: Through, points: Sequence[Point]) -> Figure:
     """Draw the receiver's time of each content, a colour for each way."""
-    metric = kind.sides.receiver
-    points = known(experiment, metric)
-    series, unit = dots(results, experiment, points, metric, _row)
+    rows = way_dots(
+        points, lambda each: f"{each.samples.factors.get('content', '')}, {way(each.samples.factors)}"
+    )
     title = f"Time of the receiver, five large inputs through {kind.name}"
-    return plots.dots(title, f"receiver's time [{unit}]", series, "Medians with their 95 % intervals.")
-
-
-def _row(point: PointSamples) -> str:
-    return f"{point.factors.get('content', '')}, {way(point.factors)}"
+    return dots(title, "receiver's time", rows, "ns")

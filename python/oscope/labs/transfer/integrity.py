@@ -10,9 +10,9 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import counted
+from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.transfer import LAB
-from oscope.model.document import Section, Table
-from oscope.model.formatting import format_count
+from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
 
 TITLE = "Every file is equal to its source"
@@ -42,13 +42,13 @@ def section(results: Analysed) -> Section | None:
         answer=_answer(rows),
         text=[
             (
-                "Each received file is read again after the clock has stopped and held against its source: "
+                "Each received file is read again after the clock has stopped and compared with its source: "
                 "by transfer.copy byte by byte, with its mode and time of modification, by transfer.device "
                 "by sha512. A transfer that fails this, or anything else, is a failed sample "
                 "and never a time."
             )
         ],
-        tables=[_table(rows)],
+        tables=[TABLE.of(rows)],
     )
 
 
@@ -73,15 +73,17 @@ def _answer(rows: Sequence[Checked]) -> str:
     text += "sources"
     if not failed:
         return f"All {text}."
-    return f"{text}; {counted(failed, 'transfer')} failed, of which no time is used."
+    return f"{text}; {counted(failed, 'transfer')} failed, and no time of theirs is used."
 
 
-def _table(rows: Sequence[Checked]) -> Table:
-    lines = []
-    for row in rows:
-        reasons = "; ".join(f"{reason} ({count})" for reason, count in row.failed.most_common())
-        failed = row.failed.total()
-        counts = [format_count(each) for each in (row.transfers, row.files, failed)]
-        lines.append([row.name, row.how, *counts, reasons or "none"])
-    columns = ["experiment", "compared", "transfers", "files equal", "failed", "why"]
-    return Table("Files compared with their sources", columns, lines, frozenset({2, 3, 4}))
+TABLE: TableOf[Checked] = TableOf(
+    "Files compared with their sources",
+    (
+        text("experiment", lambda row: row.name),
+        text("compared", lambda row: row.how),
+        count("transfers", lambda row: row.transfers),
+        count("files equal", lambda row: row.files),
+        count("failed", lambda row: row.failed.total()),
+        text("why", lambda row: "; ".join(f"{why} ({n})" for why, n in row.failed.most_common()) or "none"),
+    ),
+)

@@ -8,19 +8,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import counted, listed, median
-from oscope.labs.curve import bytes_text, cells, derived, metric, ratio_text
-from oscope.labs.kernel.clocked import EMULATED, emulated
-from oscope.labs.transfer.points import RATE, TIME, known, levels_compared, missing
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_share, format_value
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.figures.words import counted, listed
+from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.drawing import INTERVALS, dot
+from oscope.labs.engine.quantity import derived, metric
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, count, share, stat, text
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import bytes_text, ratio_text, value
+from oscope.labs.transfer.points import RATE, TIME
+from oscope.model.document import Figure
+from oscope.model.formatting import format_share
+from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Summary
 
-TITLE = "Over a line with a rate, a delay and losses"
 NS = 1e9
 
 
@@ -78,54 +82,24 @@ class OnLine:
         return ", ".join([*parts, *([f"{self.loss / 10:g} % lost"] if self.loss else [])])
 
 
-def section(results: Analysed) -> Section | None:
-    """Tell what share of a line's rate a transfer gets."""
-    experiment = results.get("transfer.network")
-    if experiment is None:
-        return None
-    found = _found(results, experiment)
-    if not found:
-        gaps = missing(experiment)
-        return Section(TITLE, "", missing=gaps) if gaps else None
-    return Section(
-        title=TITLE,
-        answer=" ".join([*_filled(experiment, found), *_delayed(found), *_lossy(experiment)]),
-        text=[
-            (
-                "Two network namespaces joined by a veth, with netem at both ends, or a token bucket for the "
-                "rate alone where the kernel has no netem. The bandwidth-delay product is what is under way "
-                "when the line is full: a connection begins with ten packets and needs some round trips "
-                "until as much is. The bound of a line is its bytes over the time that the rate needs for "
-                "them and one round trip for the answer."
-            ),
-            *_shaped(found),
-            *([f"The guest was emulated: {EMULATED}."] if emulated(experiment) else []),
-        ],
-        tables=[_table(experiment, found)],
-        figures=_figures(found),
-        missing=missing(experiment),
-    )
-
-
-def _shaped(found: Sequence[OnLine]) -> list[str]:
+def _shaped(_: Run, found: Sequence[OnLine]) -> list[str]:
     """Say what shaped the lines, as the probe noted it."""
     notes = [" ".join(each.point.notes) for each in found]
     kinds = (("netem", "(netem)"), ("a token bucket", "tbf"))
-    told = [
+    said = [
         f"{name} at {counted(number, 'point')}"
         for name, mark in kinds
         if (number := sum(mark in note for note in notes))
     ]
-    return [f"The line was shaped by {listed(told)}."] if told else []
+    return [f"The line was shaped by {listed(said)}."] if said else []
 
 
-def _found(results: Analysed, experiment: ExperimentResults) -> list[OnLine]:
+def _rows(run: Run) -> list[OnLine]:
     found = []
-    for point in known(experiment, RATE):
-        summary = results.summary(experiment, point, RATE)
-        if summary is not None:
-            delayed = float(point.factors.get("delay", 0.0)) > 0
-            found.append(OnLine(point, summary, derived(experiment, point, _rounds) if delayed else None))
+    for each in run.points(RATE):
+        delayed = float(each.samples.factors.get("delay", 0.0)) > 0
+        rounds = derived(run.experiment, each.samples, _rounds) if delayed else None
+        found.append(OnLine(each.samples, each.summary, rounds))
     return sorted(found, key=lambda each: (each.rate or float("inf"), each.round_trip_s, each.loss))
 
 
@@ -139,39 +113,20 @@ def _rate_name(rate: float) -> str:
     return f"{rate * 8 / 1e6:g} Mbit/s" if rate else "no limit"
 
 
-def _filled(experiment: ExperimentResults, found: Sequence[OnLine]) -> list[str]:
-    """Give the share of each rate without delay and loss."""
-    unit = experiment.metrics[RATE].unit
-    parts = []
-    for each in found:
-        if each.round_trip_s or each.loss:
-            continue
-        share = f", {format_share(each.summary.median / each.rate, 0.01)} of it" if each.rate else ""
-        parts.append(f"{median(each.summary, unit)} with {_rate_name(each.rate)}{share}")
-    return [f"Without delay and losses a transfer gets {listed(parts)}."] if parts else []
+def _headline(_: Run, found: Sequence[OnLine]) -> str:
+    """Give what a transfer gets of the slowest line without delay and losses."""
+    plain = [each for each in found if not each.round_trip_s and not each.loss] or found
+    each = plain[0]
+    share = f", {format_share(each.summary.median / each.rate, 0.01)} of the rate" if each.rate else ""
+    return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name}{share}."
 
 
-def _delayed(found: Sequence[OnLine]) -> list[str]:
-    """Say how many round trips the longest delay of each rate costs."""
-    parts = []
-    for rate in dict.fromkeys(each.rate for each in found):
-        here = [each for each in found if each.rate == rate and each.rounds is not None and not each.loss]
-        if here:
-            last = max(here, key=lambda each: each.round_trip_s)
-            if last.rounds is not None:
-                rounds = format_value(last.rounds.median, last.rounds.median / 20, "")
-                parts.append(f"{rounds} at {last.name}")
-    if not parts:
-        return []
-    return [f"A delay costs round trips beyond what the rate needs for the bytes: {listed(parts)}."]
-
-
-def _lossy(experiment: ExperimentResults) -> list[str]:
+def _lossy(run: Run, found: Sequence[OnLine]) -> list[str]:
     """Say what the highest loss does to the time, where it was measured beside none."""
-    levels = sorted({int(point.factors.get("loss", 0)) for point in known(experiment, RATE)})
+    levels = sorted({each.loss for each in found})
     if len(levels) < 2 or levels[0] != 0:
         return []
-    rows = levels_compared(experiment, (TIME,), "loss", (0, levels[-1]))
+    rows = compared(run.experiment, (TIME,), "loss", (0, levels[-1]))
     if not rows:
         return []
     slower = [row for row in rows if row.different == "yes" and row.ratio > 1]
@@ -188,63 +143,68 @@ def _lossy(experiment: ExperimentResults) -> list[str]:
     ]
 
 
-def _table(experiment: ExperimentResults, found: Sequence[OnLine]) -> Table:
-    scale = shared_scale([each.summary for each in found], experiment.metrics[RATE].unit)
-    rows = []
-    for each in found:
-        rows.append(
-            [
-                _rate_name(each.rate),
-                format_duration(each.round_trip_s / 2),
-                f"{each.loss / 10:g} %",
-                each.content,
-                str(each.summary.n),
-                *cells(each.summary, scale),
-                format_share(each.summary.median / each.rate, 0.01) if each.rate else MISSING,
-                format_bytes(round(each.product)) if each.product else MISSING,
-                format_share(each.summary.median / each.bound, 0.01) if np.isfinite(each.bound) else MISSING,
-                MISSING if each.rounds is None else median(each.rounds, ""),
-            ]
-        )
-    columns = [
-        "rate",
-        "delay, one way",
-        "lost",
-        "sent",
-        "n",
-        f"throughput [{scale.unit}]",
-        f"95 % [{scale.unit}]",
-        "of the rate",
-        "bandwidth × delay",
-        "of the bound",
-        "round trips (95 %)",
-    ]
-    note = "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones."
-    return Table("Throughput over the line", columns, rows, frozenset({4, 5}), note)
+TABLE: TableOf[OnLine] = TableOf(
+    "Throughput over the line",
+    (
+        text("rate", lambda each: _rate_name(each.rate)),
+        text("delay, one way", lambda each: format_duration(each.round_trip_s / 2)),
+        text("lost", lambda each: f"{each.loss / 10:g} %"),
+        text("sent", lambda each: each.content),
+        count("n", lambda each: each.summary.n),
+        stat("throughput", lambda each: each.summary, "B/s"),
+        share("of the rate", lambda each: each.summary.median / each.rate if each.rate else None),
+        text("bandwidth × delay", lambda each: format_bytes(round(each.product)) if each.product else None),
+        share(
+            "of the bound", lambda each: each.summary.median / each.bound if np.isfinite(each.bound) else None
+        ),
+        value_of("round trips (95 %)", lambda each: each.rounds, ""),
+    ),
+    "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones.",
+)
 
 
-def _figures(found: Sequence[OnLine]) -> list[Figure]:
+def _figures(_: Run, found: Sequence[OnLine]) -> list[Figure]:
     """Draw throughput over the round trip for each rate without losses, and each rate's bound."""
     plain = [each for each in found if not each.loss]
-    scale = shared_scale([each.summary for each in plain], "B/s") if plain else None
-    if scale is None or len({each.round_trip_s for each in plain}) < 2:
+    if len({each.round_trip_s for each in plain}) < 2:
         return []
+    scale = shared_scale([each.summary for each in plain], "B/s")
     lines = []
     for colour, rate in enumerate(dict.fromkeys(each.rate for each in plain)):
-        here = [each for each in plain if each.rate == rate]
-        measured, bounds = [], []
-        for each in here:
-            ends = each.summary.ci95
-            interval = ends and (ends[0] / scale.factor, ends[1] / scale.factor)
-            place = each.round_trip_s * 1e3
-            dot = plots.Dot(each.name, each.summary.median / scale.factor, interval, np.zeros(0))
-            measured.append((place, dot))
-            if np.isfinite(each.bound):
-                bounds.append((place, plots.Dot("bound", each.bound / scale.factor, None, np.zeros(0))))
-        name = _rate_name(rate)
-        lines.append(plots.Line(name, measured, colour))
-        if len(bounds) > 1:
-            lines.append(plots.Line(f"{name}, bound", bounds, colour, "dash"))
+        here = [(each.round_trip_s * 1e3, each) for each in plain if each.rate == rate]
+        measured = [(place, dot(each.name, each.summary, scale.factor)) for place, each in here]
+        bounds = [
+            (place, plots.Dot("bound", each.bound / scale.factor, None, np.zeros(0)))
+            for place, each in here
+            if np.isfinite(each.bound)
+        ]
+        lines.append(plots.Line(_rate_name(rate), measured, colour))
+        lines += [plots.Line(f"{_rate_name(rate)}, bound", bounds, colour, "dash")] if len(bounds) > 1 else []
     axes = (plots.axis("round trip [ms]"), plots.axis(f"[{scale.unit}]", scale="log"))
-    note = "Medians with their 95 % intervals. Dashed: bytes over (bytes / rate + one round trip)."
+    note = f"{INTERVALS} Dashed: bytes over (bytes / rate + one round trip)."
     return [plots.lines("Throughput over the line's round trip", axes, lines, note)]
+
+
+section = Question(
+    title="Over a line with a rate, a delay and losses",
+    experiment="transfer.network",
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _lossy,
+        (
+            "Two network namespaces joined by a veth, with netem at both ends, or a token bucket for the "
+            "rate "
+            "alone where the kernel has no netem. The bandwidth-delay product is what is under way when the "
+            "line "
+            "is full: a connection begins with ten packets and needs some round trips until as much is. The "
+            "bound of a line is its bytes over the time that the rate needs for them and one round trip for "
+            "the "
+            "answer."
+        ),
+        _shaped,
+    ),
+    tables=(TABLE,),
+    figures=(_figures,),
+    timed=True,
+)

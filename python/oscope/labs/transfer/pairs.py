@@ -2,71 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-from oscope.figures.analysed import Analysed
 from oscope.figures.tables import row_scale, shared_scale
 from oscope.figures.words import listed, median
-from oscope.labs.curve import At, best, narrowing, over_sizes, ratio_text
+from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.curves import At, best, several
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Point, Run, narrowed
+from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.words import bounded_share, ratio_text, value
 from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.points import (
-    PLAIN_WAY,
-    RATE,
-    against,
-    curves,
-    known,
-    levels_compared,
-    missing,
-    narrowed,
-    sizes,
-    untraced,
-    way,
-)
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.transfer.points import PLAIN_WAY, RATE, against, curves, sizes, way
+from oscope.model.document import Figure, Table
 from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_share
+from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric, Summary
+from oscope.statistics import ComparedMetric
 
-TITLE = "Every way of sending and receiving"
 DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
 OWN = ("sender", "receiver", "size", "digest", "tracer")
-"""Factors that the section tells apart; of any other the first level is shown."""
+"""Factors that the section names; of any other the first level is shown."""
 
 
-def section(results: Analysed) -> Section | None:
-    """Name the fastest pair at each size, and tell what verification costs."""
-    experiment = results.get("transfer.copy")
-    if experiment is None:
-        return None
-    told = narrowing(experiment, OWN)
-    experiment = narrowed(experiment, *OWN)
-    points = known(experiment, RATE)
-    if not points:
-        gaps = missing(experiment)
-        return Section(TITLE, "", missing=gaps) if gaps else None
-    levels: dict[str, Level] = {"digest": _digest(experiment)}
-    found = curves(results, experiment, RATE, **levels)
-    digests = {name: _digests(experiment, name) for name in DIGESTS if name != NONE}
-    return Section(
-        title=TITLE,
-        answer=" ".join([*_fastest(experiment, found), *_cost(digests)]),
-        text=[
-            (
-                "Over loopback, from the page cache to a tmpfs, one file. The wire is the same for all "
-                "methods, so that any sender meets any receiver. What the digest costs is the throughput "
-                "with it over that without, at the same pair of methods."
-            ),
-            *told,
-        ],
-        tables=[
-            *(_matrix(results, experiment, size, levels) for size in reversed(sizes(points))),
-            *_digest_table(digests),
-        ],
-        figures=_figures(found, experiment),
-        missing=missing(experiment),
-    )
+def _narrow(run: Run) -> Run:
+    return Run(run.results, narrowed(run.experiment, *OWN))
+
+
+def _found(run: Run) -> dict[str, list[At]]:
+    """Return the throughput of each pair over the size, with one digest."""
+    own = _narrow(run)
+    return curves(own, RATE, digest=_digest(own.experiment))
 
 
 def _digest(experiment: ExperimentResults) -> str:
@@ -75,82 +43,94 @@ def _digest(experiment: ExperimentResults) -> str:
     return DEFAULT if DEFAULT in names else names[0]
 
 
-def _fastest(experiment: ExperimentResults, found: dict[str, list[At]]) -> list[str]:
-    """Name the fastest pair at the smallest and the largest size, and those that cannot be told from it."""
-    every = sorted({each.size for row in found.values() for each in row})
+def _top(run: Run, last: int) -> tuple[At, list[At]]:
+    """Return the fastest pair at the smallest or the largest size, and those not distinguished from it."""
+    every = [each for row in _found(run).values() for each in row]
+    size = sorted({each.size for each in every})[last]
+    return best([each for each in every if each.size == size], run.experiment, RATE)
+
+
+def _headline(run: Run, _: Sequence[Point]) -> str:
+    top, _alike = _top(run, -1)
+    return f"{way(top.point.factors)} is the fastest at {top.name}: {value(top.summary, 'B/s')}."
+
+
+def _fastest(run: Run, _: Sequence[Point]) -> list[str]:
+    """Name the fastest pair at both ends of the sizes, and those that are not distinguished from it."""
     said = []
-    for size in dict.fromkeys((every[0], every[-1])) if every else ():
-        here = [each for row in found.values() for each in row if each.size == size]
-        top, alike = best(here, experiment, RATE)
-        text = f"{way(top.point.factors)} at {format_bytes(size)}, {_rate(experiment, top.summary)}"
-        if alike:
-            text += f" (not to be told from {listed([way(each.point.factors) for each in alike])})"
-        said.append(text + _over_plain(experiment, top))
-    return [f"Fastest is {listed(said)}."] if said else []
+    for last in (0, -1):
+        top, alike = _top(run, last)
+        text = f"{way(top.point.factors)} at {top.name}, {median(top.summary, 'B/s')}"
+        names = listed([way(each.point.factors) for each in alike])
+        said.append(f"{text}{f' (not distinguished from {names})' if alike else ''}{_over_plain(run, top)}")
+    return [f"Fastest is {listed(list(dict.fromkeys(said)))}."]
 
 
-def _over_plain(experiment: ExperimentResults, top: At) -> str:
+def _over_plain(run: Run, top: At) -> str:
     name = way(top.point.factors)
     if name == PLAIN_WAY:
         return ""
-    rows = against(experiment, (RATE,), PLAIN_WAY, name, size=top.size)
+    rows = against(_narrow(run).experiment, (RATE,), PLAIN_WAY, name, size=top.size)
     return f", {ratio_text(rows[0])} times {PLAIN_WAY}" if rows else ""
 
 
-def _rate(experiment: ExperimentResults, summary: Summary) -> str:
-    return median(summary, experiment.metrics[RATE].unit)
+def _digests(run: Run) -> list[tuple[str, int, ComparedMetric]]:
+    """Return for each digest and size the throughput over that without, at the plain pair."""
+    own = _narrow(run).experiment
+    points = tuple(point for point in own.points if pair(point.factors) == PLAIN)
+    found = []
+    for name in DIGESTS[:-1]:
+        rows = compared(replace(own, points=points), (RATE,), "digest", (NONE, name))
+        found += [(name, int(row.factors["size"]), row) for row in rows]
+    return sorted(found, key=lambda each: (DIGESTS.index(each[0]), each[1]))
 
 
-def _digests(experiment: ExperimentResults, name: str) -> dict[int, ComparedMetric]:
-    """Return for each size the throughput with a digest over that without, at the plain pair."""
-    points = tuple(point for point in untraced(experiment) if pair(point.factors) == PLAIN)
-    rows = levels_compared(replace(experiment, points=points), (RATE,), "digest", (NONE, name))
-    return {int(row.factors["size"]): row for row in rows}
-
-
-def _cost(digests: dict[str, dict[int, ComparedMetric]]) -> list[str]:
-    """Tell what each digest takes of the throughput at the largest size."""
+def _cost(run: Run, _: Sequence[Point]) -> list[str]:
+    """Say what each digest takes of the throughput at the largest size."""
     parts = []
-    for name, rows in digests.items():
-        if rows:
-            size = max(rows)
-            row = rows[size]
-            if row.different == "yes" and row.ratio > 1:
-                more = f"{ratio_text(row)} times that without"
-                parts.append(f"{name} has a throughput of {more} at {format_bytes(size)}")
-            elif row.different == "yes":
-                share, ends = 1 - row.ratio, [1 - end for end in reversed(row.ci95)]
-                half = (ends[1] - ends[0]) / 2
-                low, high = (format_share(end, half) for end in ends)
-                text = f"{format_share(share, half)} ({low.removesuffix(' %')} to {high})"
-                parts.append(f"{name} takes {text} of the throughput at {format_bytes(size)}")
-            else:
-                parts.append(f"{name} was not found to cost throughput at {format_bytes(size)}")
+    for name, (size, row) in {name: (size, row) for name, size, row in _digests(run)}.items():
+        at = f"at {format_bytes(size)}"
+        if row.different != "yes":
+            parts.append(f"{name} was not found to cost throughput {at}")
+        elif row.ratio > 1:
+            parts.append(f"{name} has a throughput of {ratio_text(row)} times that without {at}")
+        else:
+            low, high = (1 - end for end in reversed(row.ci95))
+            taken = bounded_share(1 - row.ratio, low, high, finest=0.0)
+            parts.append(f"{name} takes {taken} of the throughput {at}")
     return [f"Of the digests, {listed(parts)}."] if parts else []
 
 
-def _matrix(results: Analysed, experiment: ExperimentResults, size: int, levels: dict[str, Level]) -> Table:
+def _matrices(run: Run, found: Sequence[Point]) -> list[Table]:
+    own = _narrow(run)
+    levels: dict[str, Level] = {"digest": _digest(own.experiment)}
+    return [_matrix(own, size, levels) for size in reversed(sizes([each.samples for each in found]))]
+
+
+def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
     """Return the throughput of each sender (rows) with each receiver, beside the plain pair."""
-    points = known(experiment, RATE, size=size, **levels)
-    by_pair = {pair(point.factors): point for point in points}
+    by_pair = {pair(each.samples.factors): each for each in run.points(RATE, size=size, **levels)}
     senders = [name for name in ("auto", *SENDERS) if any(name == each for each, _ in by_pair)]
     receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
-    summaries = {key: results.summary(experiment, point, RATE) for key, point in by_pair.items()}
-    scale = shared_scale([one for one in summaries.values() if one], experiment.metrics[RATE].unit)
+    scale = shared_scale([each.summary for each in by_pair.values()], "B/s")
     ratios = {
         key: row
         for key, point in by_pair.items()
         if key != PLAIN
-        for row in against(experiment, (RATE,), PLAIN_WAY, way(point.factors), size=size, **levels)
+        for name in [way(point.samples.factors)]
+        for row in against(run.experiment, (RATE,), PLAIN_WAY, name, size=size, **levels)
     }
     rows = []
     for sender in senders:
         line = [sender]
         for receiver in receivers:
-            one = summaries.get((sender, receiver))
-            row = ratios.get((sender, receiver))
+            one, row = by_pair.get((sender, receiver)), ratios.get((sender, receiver))
             beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
-            line.append(MISSING if one is None else f"{row_scale(scale, one).text(one.median)}{beside}")
+            line.append(
+                MISSING
+                if one is None
+                else f"{row_scale(scale, one.summary).text(one.summary.median)}{beside}"
+            )
         rows.append(line)
     note = (
         f"Rows: sender. Columns: receiver. ×: over {PLAIN_WAY}, paired by block; ?: not found different. "
@@ -160,23 +140,44 @@ def _matrix(results: Analysed, experiment: ExperimentResults, size: int, levels:
     return Table(title, ["sender", *(f"→ {name}" for name in receivers)], rows, frozenset(), note)
 
 
-def _digest_table(digests: dict[str, dict[int, ComparedMetric]]) -> list[Table]:
-    lines = [
-        [name, format_bytes(size), ratio_text(row), row.different, row.matters]
-        for name, rows in digests.items()
-        for size, row in sorted(rows.items())
-    ]
-    columns = ["digest", "size", "throughput / that without (95 %)", "different", "matters"]
-    note = f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest."
-    return [Table("What verification costs", columns, lines, frozenset(), note)] if lines else []
+DIGEST_COSTS: TableOf[tuple[str, int, ComparedMetric]] = TableOf(
+    "What verification costs",
+    (
+        text("digest", lambda row: row[0]),
+        text("size", lambda row: format_bytes(row[1])),
+        ratio("throughput / that without", lambda row: row[2], "different", "matters"),
+    ),
+    f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
+)
 
 
-def _figures(found: dict[str, list[At]], experiment: ExperimentResults) -> list[Figure]:
-    senders = {name: row for name, row in found.items() if pair(row[0].point.factors)[1] == PLAIN[1]}
-    receivers = {name: row for name, row in found.items() if pair(row[0].point.factors)[0] == PLAIN[0]}
-    unit = experiment.metrics[RATE].unit
+def _figures(run: Run, _: Sequence[Point]) -> list[Figure]:
+    found = _found(run)
+    ends = (("Ways to send", 1), ("Ways to receive", 0))
     drawn = []
-    for title, rows in (("Ways to send", senders), ("Ways to receive", receivers)):
-        if rows and max(len(each) for each in rows.values()) > 1:
-            drawn.append(over_sizes(f"{title}, throughput", rows, unit, name="size of the file"))
+    for title, side in ends:
+        rows = {name: row for name, row in found.items() if pair(row[0].point.factors)[side] == PLAIN[side]}
+        drawn += several(f"{title}, throughput", rows, "B/s", "size of the file")
     return drawn
+
+
+section = Question(
+    title="Every way of sending and receiving",
+    experiment="transfer.copy",
+    rows=lambda run: _narrow(run).points(RATE),
+    headline=_headline,
+    text=(
+        _fastest,
+        _cost,
+        (
+            "Over loopback, from the page cache to a tmpfs, one file. The wire is the same for all methods, "
+            "so "
+            "that any sender meets any receiver. What the digest costs is the throughput with it over that "
+            "without, at the same pair of methods."
+        ),
+    ),
+    tables=(_matrices, lambda run, _: [DIGEST_COSTS.of(rows)] if (rows := _digests(run)) else []),
+    figures=(_figures,),
+    factors=OWN,
+    timed=True,
+)

@@ -1,4 +1,4 @@
-"""Figures of the document, cited as its: for shape and order of magnitude, never targets.
+"""Figures of the original report, cited as its own: for shape and order of magnitude, never targets.
 
 Times of its receiver and its sender in ms, one an execution, on Linux 4.15 and an i5-3210M. A line that is
 repeated where a page turns is one line: only so do its averages come out.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from statistics import median as middle
 
 METHODS = {"fcntl": "readwrite", "mmap": "mmap"}
-"""The document's names of its methods, and ours."""
-WHERE = "The document's figures are of its devices, another machine and Linux 4.15: for their shape."
+"""The original report's names of its methods, and ours."""
+WHERE = "The original report's figures are of its devices, another machine and Linux 4.15: for their shape."
 
 SMALL_FILES: Mapping[str, Sequence[float]] = {
     "fcntl": (0.165, 0.0857, 0.1217, 0.0669, 0.0915, 0.084, 0.0551, 0.0566, 0.0443, 0.0587),
@@ -81,7 +82,7 @@ SENDER: Inputs = {
         *(1955.157, 1045.3011, 1950.5229, 1052.6168, 1054.3627),
     ),
 }
-"""The same at the sender, which was started by hand: the document leaves out a first one that waited."""
+"""The same at the sender, started by hand: the original report leaves out a first one that waited."""
 
 PRINTED_BYTES = 14_549_760
 """The bytes it prints for its five large inputs."""
@@ -99,3 +100,13 @@ def groups(values: Sequence[float], gap: float = GAP_MS) -> list[list[float]]:
             found.append([])
         found[-1].append(high)
     return [each for each in found if each]
+
+
+def groups_text(values: Sequence[float]) -> str:
+    """Return the median in ms of each group, and how many values it has."""
+    return ", ".join(f"{middle(part):.1f} ({len(part)})" for part in groups(values))
+
+
+def own_name(way: str) -> str | None:
+    """Return the original report's name of a method; None for one that it does not have."""
+    return next((theirs for theirs, ours in METHODS.items() if way in (theirs, ours)), None)

@@ -1,39 +1,34 @@
-"""What could make the document's times fall in groups 900 ms apart: how both ends meet, and small writes."""
+"""What could make the original's times fall in groups 900 ms apart: how both ends meet, and small writes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median as middle
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed, paired_difference
-from oscope.figures.experiments import dot
-from oscope.figures.tables import shared_scale
+from oscope.figures.analysed import paired_difference
 from oscope.figures.words import counted, excludes_zero, listed, median
-from oscope.labs.curve import ratio_text
+from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.drawing import dot, strips
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import judged, ratio_text, value
 from oscope.labs.transfer import CONTENTS, RETRY_S, reference
-from oscope.labs.transfer.points import (
-    RECEIVER_TIME,
-    TIME,
-    known,
-    levels_compared,
-    missing,
-    summary,
-    times,
-    untraced,
-)
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_value
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.labs.transfer.large import CITED, Cited
+from oscope.labs.transfer.points import RECEIVER_TIME, TIME
+from oscope.model.document import Figure
+from oscope.model.formatting import format_value
+from oscope.model.samples import PointSamples
 from oscope.model.units import format_duration
 from oscope.statistics import Summary
 
-TITLE = "The document’s jumps of 900 ms"
 WAIT = "wait_ns"
 NS = 1e9
 RETRY, RECEIVER_RETRY = "retry", "receiver-retry"
@@ -58,6 +53,7 @@ class Met:
     step: Summary | None
     """The receiver's time beyond that where both are ready, a difference a block. Of points at which one side
     is late."""
+    measured: Point
 
     @property
     def meeting(self) -> str:
@@ -102,53 +98,16 @@ class Met:
         return f"both ready{WRITES.get(self.writes, '')}"
 
 
-def section(results: Analysed) -> Section | None:
-    """Reproduce a step by each mechanism, show it gone, and say what the document's times leave open."""
-    experiment = results.get("transfer.meeting")
-    if experiment is None:
-        return None
-    found = _met(results, experiment)
-    if not found:
-        gaps = missing(experiment)
-        return Section(TITLE, "", missing=gaps) if gaps else None
-    return Section(
-        title=TITLE,
-        answer=" ".join([*_step(found), *_gone(experiment, found), *_small(experiment, found)]),
-        text=[
-            (
-                f"Who connects and is refused, since the other does not listen yet, sleeps {RETRY_S:g} s and "
-                "tries again. Where that is the receiver, whose clock runs from its first try, it takes "
-                "longer by whole retry intervals, however late the sender is within one; a clock that "
-                "begins later gains less by as much. Where it is the sender, as in oscope's own transfer, a "
-                "receiver that comes meanwhile waits for the rest of that sleep: the retry interval less "
-                "its lateness. Who is there in time waits for nothing."
-            ),
-            _document(),
-            (
-                "Small writes are the other candidate: with Nagle's algorithm on, a second small write waits "
-                "until the first is acknowledged, and the receiver delays its acknowledgement by up to 40 "
-                "ms. The same exchange without Nagle's algorithm is what it is held against. Such a step "
-                "comes with each file and grows with their number."
-            ),
-        ],
-        tables=[_table(found), _document_table()],
-        figures=[*_step_figure(found), _strips(results, experiment, found), _document_figure()],
-        missing=missing(experiment),
-    )
-
-
-def _met(results: Analysed, experiment: ExperimentResults) -> list[Met]:
-    points = known(experiment, RECEIVER_TIME)
-    ready = next((point for point in points if _plainly_ready(point)), None)
+def _met(run: Run) -> list[Met]:
+    points = run.points(RECEIVER_TIME)
+    ready = next((each.samples for each in points if _plainly_ready(each.samples)), None)
     found = []
-    for point in points:
-        time = results.summary(experiment, point, RECEIVER_TIME)
-        if time is None:
-            continue
-        late = point.factors.get("meeting") in LATE and ready is not None
-        step = paired_difference(experiment, ready, point, RECEIVER_TIME) if late and ready else None
-        others = [summary(results, experiment, point, name) for name in (TIME, WAIT)]
-        found.append(Met(point, time, others[0], others[1], step))
+    for each in points:
+        late = each.samples.factors.get("meeting") in LATE and ready is not None
+        step = (
+            paired_difference(run.experiment, ready, each.samples, RECEIVER_TIME) if late and ready else None
+        )
+        found.append(Met(each.samples, each.summary, each.of(TIME), each.of(WAIT), step, each))
     return sorted(found, key=lambda each: (each.retried, each.meeting, each.late_s))
 
 
@@ -156,19 +115,29 @@ def _plainly_ready(point: PointSamples) -> bool:
     return point.factors.get("meeting") == "ready" and point.factors.get("writes", "whole") == "whole"
 
 
-def _step(found: Sequence[Met]) -> list[str]:
-    """Give the receiver's step by each mechanism and lateness, with what is expected, and the document's."""
-    told = [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
-    if not told:
-        return []
+def _headline(run: Run, found: Sequence[Met]) -> str:
+    """Give the greatest step of a side that tries again, and the time without."""
+    steps_found = [each for each in found if each.stepped and each.step is not None]
+    ready = next((each for each in found if _plainly_ready(each.point)), None)
+    if not steps_found:
+        gone = _gone(run, found)
+        return gone[0] if gone else "No step is found."
+    most = max(steps_found, key=lambda each: each.step.median if each.step else 0.0)
+    late = f"the {LATE[most.meeting]} is {format_duration(most.late_s)} late"
+    late += f" and the {AGAIN[most.meeting]} tries again"
+    step = "" if most.step is None else value(most.step, "ns")
+    text = f"Where {late}, the receiver takes longer by {step}"
+    return (
+        f"{text}." if ready is None else f"{text}; where both are ready it takes {value(ready.time, 'ns')}."
+    )
+
+
+def _step(_: Run, found: Sequence[Met]) -> list[str]:
+    """Give the receiver's step by each mechanism and lateness, with what is expected, and the original's."""
+    said = [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
     apart = steps(reference.RECEIVER)
-    return [
-        *told,
-        (
-            f"In the document, whose receiver is the one that connects, it is {min(apart):.0f} to "
-            f"{max(apart):.0f} ms."
-        ),
-    ]
+    theirs = "In the original report, whose receiver is the one that connects, it is "
+    return [*said, f"{theirs}{min(apart):.0f} to {max(apart):.0f} ms."] if said else []
 
 
 def _late(each: Met, meeting: str) -> bool:
@@ -194,7 +163,7 @@ def _by(meeting: str, late: Sequence[Met]) -> str:
     )
 
 
-def _gone(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
+def _gone(run: Run, found: Sequence[Met]) -> list[str]:
     """Say what is left of the wait where both ends meet by themselves, with the verdicts."""
     ready = next((each for each in found if _plainly_ready(each.point)), None)
     if ready is None:
@@ -203,30 +172,26 @@ def _gone(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
     text = f"Where both meet by themselves the receiver takes {median(ready.time, 'ns')}{waited}"
     parts = []
     for meeting in LATE:
-        rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "meeting", ("ready", meeting))
+        rows = compared(run.experiment, (RECEIVER_TIME,), "meeting", ("ready", meeting))
         for row in rows[:1]:
-            gone = "is gone" if row.different == "yes" and row.ratio > 1 else "cannot be told"
+            gone = "is gone" if row.different == "yes" and row.ratio > 1 else "is not decided"
             who = f"the step of a {AGAIN[meeting]} that tries again"
             parts.append(f"{who} {gone} (with it, {ratio_text(row)} times as long)")
     return [f"{text}: {listed(parts)}." if parts else f"{text}."]
 
 
-def _whole(experiment: ExperimentResults) -> ExperimentResults:
-    return replace(experiment, points=tuple(untraced(experiment)))
-
-
-def _small(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
+def _small(run: Run, found: Sequence[Met]) -> list[str]:
     """Give what Nagle's algorithm and delayed acknowledgements make of small writes, whole and a file."""
     by_writes = {each.writes: each for each in found if not each.retried}
     without, small = by_writes.get("nodelay"), by_writes.get("small")
     if without is None or small is None:
         return []
-    rows = levels_compared(_whole(experiment), (RECEIVER_TIME,), "writes", ("nodelay", "small"))
-    more = paired_difference(experiment, without.point, small.point, RECEIVER_TIME)
+    rows = compared(run.experiment, (RECEIVER_TIME,), "writes", ("nodelay", "small"))
+    more = paired_difference(run.experiment, without.point, small.point, RECEIVER_TIME)
     if not rows or more is None:
         return []
     if rows[0].different != "yes":
-        return [f"With Nagle's algorithm small writes take {times(rows[0], 'the time without')}."]
+        return [f"With Nagle's algorithm small writes take {judged(rows[0], 'the time without')}."]
     files = int(small.point.factors.get("files", 1))
     return [
         (
@@ -236,37 +201,27 @@ def _small(experiment: ExperimentResults, found: Sequence[Met]) -> list[str]:
     ]
 
 
-def _table(found: Sequence[Met]) -> Table:
-    rows = [
-        [
-            each.name,
-            str(each.time.n),
-            *(
-                MISSING if one is None else median(one, "ns")
-                for one in (each.time, each.sender, each.wait, each.step)
-            ),
-            format_value(each.expected_ns, None, "ns") if each.retried else MISSING,
-        ]
-        for each in found
-    ]
-    columns = [
-        "how both ends meet",
-        "n",
-        "receiver's time (95 %)",
-        "sender's time (95 %)",
-        "sender, until they met",
-        "receiver's step (95 %)",
-        "step expected",
-    ]
-    note = (
-        "The receiver's clock runs from its own coming, or its first try. Expected: the retry interval, less "
-        "the lateness where the receiver is the late one. Medians with their 95 % intervals; the step is the "
-        "difference from both ready, a block each."
-    )
-    return Table("Times by how both ends meet", columns, rows, frozenset({1}), note)
+TABLE: TableOf[Met] = TableOf(
+    "Times by how both ends meet",
+    (
+        text("how both ends meet", lambda each: each.name),
+        count("n", lambda each: each.time.n),
+        value_of("receiver's time (95 %)", lambda each: each.time, "ns"),
+        value_of("sender's time (95 %)", lambda each: each.sender, "ns"),
+        value_of("sender, until they met", lambda each: each.wait, "ns"),
+        value_of("receiver's step (95 %)", lambda each: each.step, "ns"),
+        text(
+            "step expected", lambda each: format_value(each.expected_ns, None, "ns") if each.retried else None
+        ),
+    ),
+    "The receiver's clock runs from its own coming, or its first try. Expected: the retry interval, less the "
+    "lateness where the receiver is the late one. Medians with their 95 % intervals; the step is the "
+    "difference "
+    "from both ready, a block each.",
+)
 
 
-def _step_figure(found: Sequence[Met]) -> list[Figure]:
+def _step_figure(_: Run, found: Sequence[Met]) -> list[Figure]:
     """Draw the receiver's step over the lateness of whoever is late, where several were measured."""
     lines = []
     for colour, meeting in enumerate(LATE):
@@ -274,8 +229,7 @@ def _step_figure(found: Sequence[Met]) -> list[Figure]:
         for each in found:
             if each.step is None or each.meeting != meeting:
                 continue
-            interval = each.step.ci95 and (each.step.ci95[0] / NS, each.step.ci95[1] / NS)
-            measured.append((each.late_s, plots.Dot("step", each.step.median / NS, interval, np.zeros(0))))
+            measured.append((each.late_s, dot("step", each.step, NS)))
             expected.append((each.late_s, plots.Dot("expected", each.expected_ns / NS, None, np.zeros(0))))
         if len(measured) > 1:
             lines.append(plots.Line(f"the {AGAIN[meeting]} tries again", measured, colour))
@@ -287,18 +241,22 @@ def _step_figure(found: Sequence[Met]) -> list[Figure]:
     return [plots.lines("The receiver's step over the lateness", axes, lines, note)]
 
 
-def _strips(results: Analysed, experiment: ExperimentResults, found: Sequence[Met]) -> Figure:
-    scale = shared_scale([each.time for each in found], "ns")
-    dots = [
-        dot(results, experiment, (each.point, RECEIVER_TIME), scale, name=each.name, colour=int(each.retried))
-        for each in found
+def _strips(_: Run, found: Sequence[Met]) -> list[Figure]:
+    names = {id(each.measured): each for each in found}
+    return [
+        strips(
+            "Time of the receiver",
+            "time",
+            [each.measured for each in found],
+            lambda point: names[id(point)].name,
+            lambda point: int(names[id(point)].retried),
+            "Faint: single executions. Diamond: median with its 95 % interval.",
+        )
     ]
-    note = "Faint: single executions. Diamond: median with its 95 % interval."
-    return plots.strips("Time of the receiver", f"time [{scale.unit}]", dots, note)
 
 
 def steps(side: reference.Inputs) -> list[float]:
-    """Return the distances in ms between neighbouring groups of the document's times, by their medians."""
+    """Return the distances in ms between neighbouring groups of the original's times, by their medians."""
     found = []
     for values in side.values():
         middles = [middle(part) for part in reference.groups(values)]
@@ -306,8 +264,8 @@ def steps(side: reference.Inputs) -> list[float]:
     return found
 
 
-def _document() -> str:
-    """Tell what the document's own times say of its step, and what they leave open."""
+def _original(*_: object) -> list[str]:
+    """Say what the original report's own times say of its step, and what they leave open."""
     apart = steps(reference.RECEIVER)
     # An execution that waited for a hand is a group of its own, further away.
     sender = [step for step in steps(reference.SENDER) if step < 2 * max(apart)]
@@ -316,52 +274,93 @@ def _document() -> str:
     late = [groups[-1] for groups in parts.values()]
     width, count = max(max(each) - min(each) for each in late), sum(map(len, late))
     fast = {method: middle(parts[method, CONTENTS[0]][0]) for method in reference.METHODS}
-    return (
-        f"The document's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} ms apart, in "
-        f"{len(parts) - len(alone)} of {len(parts)} series; {listed(alone)} has the late group alone. The "
-        f"distance is the same by both methods, though the early groups are near {fast['fcntl']:.0f} ms by "
-        f"fcntl and {fast['mmap']:.0f} ms by mmap: so it would be with a wait, and not with work. Its sender "
-        f"has steps of {min(sender):.0f} to {max(sender):.0f} ms. Its receiver (slave) is given an address "
-        "and connects, and its sender (master) listens, so that of the two it is the receiver that can be "
-        "refused. But whether its programs sleep and try again, for how long, and where their clocks begin, "
-        f"it does not show. With an interval of {RETRY_S:g} s either mechanism leaves some 100 ms to "
-        "account for, by a lateness or a clock that begins later, and open why they would be the same each "
-        f"time: the {count} late executions lie within {width:.0f} ms of one another in each series. Which "
-        "mechanism it was, if it was one of these, cannot be decided from the document."
-    )
+    return [
+        (
+            f"The original report's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} "
+            "ms "
+            "apart, in "
+            f"{len(parts) - len(alone)} of {len(parts)} series; {listed(alone)} has the late group alone. "
+            "The "
+            f"distance is the same by both methods, though the early groups are near {fast['fcntl']:.0f} ms "
+            "by "
+            f"fcntl and {fast['mmap']:.0f} ms by mmap: so it would be with a wait, and not with work. Its "
+            "sender "
+            f"has steps of {min(sender):.0f} to {max(sender):.0f} ms. Its receiver (slave) is given an "
+            "address "
+            "and connects, and its sender (master) listens, so that of the two it is the receiver that can "
+            "be "
+            "refused. But whether its programs sleep and try again, for how long, and where their clocks "
+            "begin, "
+            f"it does not show. With an interval of {RETRY_S:g} s either mechanism leaves some 100 ms to "
+            "account for, by a lateness or a clock that begins later, and open why they would be the same "
+            "each "
+            f"time: the {count} late executions lie within {width:.0f} ms of one another in each series. "
+            "Which "
+            "mechanism it was, if it was one of these, cannot be decided from the report."
+        )
+    ]
 
 
-def _document_table() -> Table:
-    rows = []
-    for side, inputs in (("receiver", reference.RECEIVER), ("sender", reference.SENDER)):
-        for (method, content), values in inputs.items():
-            parts = reference.groups(values)
-            middles = [middle(part) for part in parts]
-            rows.append(
-                [
-                    side,
-                    method,
-                    content,
-                    ", ".join(
-                        f"{value:.1f} ({len(part)})" for value, part in zip(middles, parts, strict=True)
-                    ),
-                    ", ".join(f"{b - a:.1f}" for a, b in pairwise(middles)) or MISSING,
-                ]
-            )
-    columns = ["side", "method", "content", "groups: median [ms] (n)", "steps [ms]"]
-    note = (
-        f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several "
-        "seconds at the sender are of the two executions that the document leaves out, since they waited for "
-        f"a hand. {reference.WHERE}"
-    )
-    return Table("The steps in the document's times", columns, rows, frozenset(), note)
+ORIGINAL: TableOf[Cited] = TableOf(
+    "The steps in the original report's times",
+    (
+        text("side", lambda row: row[0]),
+        text("method", lambda row: row[1]),
+        text("content", lambda row: row[2]),
+        text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
+        text(
+            "steps [ms]", lambda row: ", ".join(f"{step:.1f}" for step in steps({("", ""): row[3]})) or None
+        ),
+    ),
+    f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several seconds "
+    "at the "
+    "sender are of the two executions that the original report leaves out, since they waited for a hand. "
+    f"{reference.WHERE}",
+)
 
 
-def _document_figure() -> Figure:
+def _original_figure(*_: object) -> list[Figure]:
     dots = [
         plots.Dot(f"{method}, {content}", middle(values), None, np.array(values), colour)
         for (method, content), values in reference.RECEIVER.items()
         for colour in [list(reference.METHODS).index(method)]
     ]
     note = "Faint: single executions, cited. Diamond: their median, which may lie between two groups."
-    return plots.strips("Time of the document's receiver", "time [ms]", dots, note)
+    return [plots.strips("Time of the original report's receiver", "time [ms]", dots, note)]
+
+
+section = Question(
+    title="The original report’s jumps of 900 ms",
+    experiment="transfer.meeting",
+    rows=_met,
+    headline=_headline,
+    text=(
+        _step,
+        _gone,
+        _small,
+        (
+            f"Who connects and is refused, since the other does not listen yet, sleeps {RETRY_S:g} s and "
+            "tries "
+            "again. Where that is the receiver, whose clock runs from its first try, it takes longer by "
+            "whole "
+            "retry intervals, however late the sender is within one; a clock that begins later gains less "
+            "by as "
+            "much. Where it is the sender, as in oscope's own transfer, a receiver that comes meanwhile "
+            "waits "
+            "for the rest of that sleep: the retry interval less its lateness. Who is there in time waits "
+            "for "
+            "nothing."
+        ),
+        _original,
+        (
+            "Small writes are the other candidate: with Nagle's algorithm on, a second small write waits "
+            "until "
+            "the first is acknowledged, and the receiver delays its acknowledgement by up to 40 ms. It is "
+            "compared with the same exchange without Nagle's algorithm. Such a step comes with each file and "
+            "grows with their number."
+        ),
+    ),
+    tables=(TABLE, lambda *_: [ORIGINAL.of(CITED)]),
+    figures=(_step_figure, _strips, _original_figure),
+    timed=True,
+)

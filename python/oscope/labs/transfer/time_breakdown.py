@@ -2,45 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed, measured
-from oscope.figures.tables import shared_scale
+from oscope.figures.analysed import measured
 from oscope.figures.words import counted, listed, median
-from oscope.labs.curve import At, best, cells, derived, metric, narrowing, ratio_text
-from oscope.labs.transfer.points import (
-    CALLS,
-    COPIED,
-    GIBIBYTE,
-    MAPPED,
-    MEBIBYTE,
-    against,
-    at,
-    known,
-    missing,
-    narrowed,
-    sizes,
-    verdict,
-    way,
-    ways,
-)
-from oscope.model.document import Figure, Section, Table
-from oscope.model.formatting import MISSING, format_share, format_value
+from oscope.labs.engine.contrast import row_of
+from oscope.labs.engine.curves import At, best
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import derived, metric
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, known, narrowed
+from oscope.labs.engine.table import TableOf, share, stat, text
+from oscope.labs.engine.words import ratio_text
+from oscope.labs.transfer.points import CALLS, COPIED, GIBIBYTE, MAPPED, MEBIBYTE, against, sizes, way
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import format_share, format_value
 from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.compare import THRESHOLD
 
-TITLE = "Where the time goes"
 CONTENT = "random"
 BOTH = "cpu_s_per_gib of both sides"
 COMPARED = ("cpu_s_per_gib", "receiver_cpu_s_per_gib", "calls", "receiver_calls")
 OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
-"""Factors that the section tells apart; of any other the first level is shown."""
+"""Factors that the section names; of any other the first level is shown."""
 
 
 @dataclass(frozen=True)
@@ -87,49 +77,29 @@ class Row:
         """How the file is moved."""
         return way(self.point.factors)
 
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return int(self.point.factors["size"])
 
-def section(results: Analysed) -> Section | None:
-    """Tell calls, switches, CPU time and what is left of the time of both sides at the largest size."""
-    experiment = results.get("transfer.large") or results.get("transfer.copy")
-    if experiment is None:
-        return None
-    told = narrowing(experiment, OWN)
-    experiment = narrowed(experiment, *OWN)
-    points = _largest(experiment)
-    rows = [_row(experiment, side, point) for point in points for side in SIDES]
-    if not any(row.cpu for row in rows):
-        gaps = missing(experiment)
-        return Section(TITLE, "", missing=gaps) if gaps else None
-    size = int(points[0].factors["size"])
-    compared = {name: against(experiment, COMPARED, CALLS, name) for name in ways(points) if name != CALLS}
-    mapped = compared.get(MAPPED, [])
-    return Section(
-        title=TITLE,
-        answer=" ".join([_calls(rows, size), *_cpu(experiment, rows, mapped, size), *_idle(rows)]),
-        text=[
-            (
-                "System calls are those made for the moving, counted by the engine where it makes them; CPU "
-                "time and switches are each process's own (getrusage). Over loopback the receiving half of "
-                "TCP is done in the sender's call, and its CPU time is charged to the sender."
-            ),
-            (
-                "A side is on no CPU while it waits: the sender for room in the socket and for the receipt, "
-                "the receiver for data, either for a CPU where there are fewer than threads. For files of 1 "
-                "MiB or more a second thread computes the digest, and CPU time is that of both: 1 - CPU time "
-                "/ time is the least share in which neither was on a CPU, more where both were at once. "
-                "Below 0 it says nothing of waiting."
-            ),
-            (
-                "Read and write copy each byte between kernel and user space, at both ends; mmap pays with "
-                "page faults for what it saves in calls; sendfile and splice hand pages on without bringing "
-                "them to user space, but the digest reads them there all the same."
-            ),
-            *told,
-        ],
-        tables=[_table(rows, size), _verdicts(compared, points, size)],
-        figures=[_figure(rows, size)],
-        missing=missing(experiment),
-    )
+    @property
+    def faults(self) -> str | None:
+        """The sender's minor faults for a MiB."""
+        found = faults_a_mebibyte(self.point) if self.side is SIDES[0] else float("nan")
+        return format_value(found, found / 50, "") if np.isfinite(found) else None
+
+
+def _rows(run: Run) -> list[Row]:
+    own = narrowed(run.experiment, *OWN)
+    rows = [_row(own, side, point) for point in _largest(own) for side in SIDES]
+    return rows if any(row.cpu for row in rows) else []
+
+
+def _over_calls(run: Run, rows: Sequence[Row]) -> dict[str, list[ComparedMetric]]:
+    """Return how each other way compares with read and write."""
+    own = narrowed(run.experiment, *OWN)
+    names = [name for name in dict.fromkeys(row.way for row in rows) if name != CALLS]
+    return {name: against(own, COMPARED, CALLS, name) for name in names}
 
 
 def _largest(experiment: ExperimentResults) -> list[PointSamples]:
@@ -155,47 +125,49 @@ def _row(experiment: ExperimentResults, side: Side, point: PointSamples) -> Row:
     )
 
 
-def _calls(rows: Sequence[Row], size: int) -> str:
+def _headline(run: Run, rows: Sequence[Row]) -> str:
     """Give the fewest and the most calls of the sender."""
     sending = [(row.calls.median, row) for row in rows if row.side is SIDES[0] and row.calls]
     if not sending:
-        return ""
+        return " ".join(_cheapest(run, rows))
     (few, least), (many, most) = (end(sending, key=lambda pair: pair[0]) for end in (min, max))
-    text = f"At {format_bytes(size)} the sender makes {format_value(few, None, '')} system calls a MiB by "
+    text = (
+        f"At {format_bytes(least.size)} the sender makes {format_value(few, None, '')} system calls a MiB by "
+    )
     text += least.way
     return f"{text}." if least is most else f"{text} and {format_value(many, None, '')} by {most.way}."
 
 
-def _cpu(
-    experiment: ExperimentResults, rows: Sequence[Row], mapped: Sequence[ComparedMetric], size: int
-) -> list[str]:
-    """Name the way with the least CPU time of both sides, and hold mmap against read and write."""
-    said = _cheapest(experiment, [row.point for row in rows if row.side is SIDES[0]], size)
-    parts = []
+def _cpu(run: Run, rows: Sequence[Row]) -> list[str]:
+    """Name the way with the least CPU time of both sides, and compare mmap with read and write."""
+    mapped, parts = _over_calls(run, rows).get(MAPPED, []), []
     for side in SIDES:
-        ratio = at(mapped, f"{side.prefix}cpu_s_per_gib", size=size, content=CONTENT)
-        if ratio is not None:
-            alike = "" if ratio.different == "yes" else " (not found different)"
-            parts.append(f"{ratio_text(ratio)} times at the {side.name}{alike}")
-    return [*said, f"By mmap it is, over that by read and write, {listed(parts)}."] if parts else said
+        ratio_of = row_of(mapped, f"{side.prefix}cpu_s_per_gib", size=rows[0].size, content=CONTENT)
+        if ratio_of is not None:
+            alike = "" if ratio_of.different == "yes" else " (not found different)"
+            parts.append(f"{ratio_text(ratio_of)} times at the {side.name}{alike}")
+    by_mmap = [f"By mmap it is, over that by read and write, {listed(parts)}."] if parts else []
+    return [*_cheapest(run, rows), *by_mmap]
 
 
-def _cheapest(experiment: ExperimentResults, points: Sequence[PointSamples], size: int) -> list[str]:
-    """Name the way with the least CPU time of both sides, and those that cannot be told from it."""
+def _cheapest(run: Run, rows: Sequence[Row]) -> list[str]:
+    """Name the way with the least CPU time of both sides, and those not distinguished from it."""
 
     def both(point: PointSamples) -> Floats:
         return np.asarray(sum(side.cpu(point) for side in SIDES), dtype=float)
 
     found = []
-    for point in points:
-        one = derived(experiment, point, both)
+    for point in (row.point for row in rows if row.side is SIDES[0]):
+        one = derived(run.experiment, point, both)
         if one is not None:
-            found.append(At(size, replace(point, metrics={BOTH: both(point)}), one))
+            found.append(At(rows[0].size, replace(point, metrics={BOTH: both(point)}), one))
     if not found:
         return []
     column = Column(BOTH, "s/GiB", "CPU time of both sides", "less")
-    least, alike = best(found, replace(experiment, metrics={BOTH: column}), BOTH)
-    others = f" (not to be told from {listed([way(each.point.factors) for each in alike])})" if alike else ""
+    least, alike = best(found, replace(run.experiment, metrics={BOTH: column}), BOTH)
+    others = (
+        f" (not distinguished from {listed([way(each.point.factors) for each in alike])})" if alike else ""
+    )
     return [
         (
             f"Least CPU time of both sides has {way(least.point.factors)}: {median(least.summary, 's')} a "
@@ -204,53 +176,32 @@ def _cheapest(experiment: ExperimentResults, points: Sequence[PointSamples], siz
     ]
 
 
-def _idle(rows: Sequence[Row]) -> list[str]:
+def _idle(_: Run, rows: Sequence[Row]) -> list[str]:
     """Give the bounds of each side that say something, without a ranking of the ways."""
     parts = []
     for side in SIDES:
         here = [row.idle.median for row in rows if row.side is side and row.idle]
-        told = sorted(share for share in here if share > 0)
-        if told:
-            ends = _range(*(format_share(share, 0.01) for share in (told[0], told[-1])))
-            some = "" if len(told) == len(here) else f" (by {len(told)} of {counted(len(here), 'method')})"
+        above = sorted(part for part in here if part > 0)
+        if above:
+            ends = " to ".join(dict.fromkeys(format_share(part, 0.01) for part in (above[0], above[-1])))
+            some = "" if len(above) == len(here) else f" (by {len(above)} of {counted(len(here), 'method')})"
             parts.append(f"the {side.name} {ends} of its time{some}")
     return [f"On no CPU is, at least, {listed(parts)}."] if parts else []
 
 
-def _range(low: str, high: str) -> str:
-    """Return `12 % to 30 %`, or one of the two where they are the same."""
-    return low if low == high else f"{low} to {high}"
-
-
-def _table(rows: Sequence[Row], size: int) -> Table:
-    cpu = [row.cpu for row in rows if row.cpu]
-    scale = shared_scale(cpu, "s")
-    lines = []
-    for row in rows:
-        faults = faults_a_mebibyte(row.point) if row.side is SIDES[0] else float("nan")
-        lines.append(
-            [
-                row.way,
-                row.side.name,
-                _plain(row.calls),
-                _plain(row.switches),
-                *cells(row.cpu, scale),
-                MISSING if row.idle is None else format_share(row.idle.median, 0.01),
-                format_value(faults, faults / 50, "") if np.isfinite(faults) else MISSING,
-            ]
-        )
-    columns = [
-        "method",
-        "side",
-        "calls a MiB",
-        "switches a MiB",
-        f"CPU time a GiB [{scale.unit}]",
-        f"95 % [{scale.unit}]",
-        "on no CPU, at least",
-        "page faults a MiB",
-    ]
-    note = f"Medians at {format_bytes(size)}, random bytes. Page faults are counted of the sender alone."
-    return Table("What both sides do", columns, lines, frozenset({2, 3, 4, 7}), note)
+TABLE: TableOf[Row] = TableOf(
+    "What both sides do",
+    (
+        text("method", lambda row: row.way),
+        text("side", lambda row: row.side.name),
+        text("calls a MiB", lambda row: _plain(row.calls), numeric=True),
+        text("switches a MiB", lambda row: _plain(row.switches), numeric=True),
+        stat("CPU time a GiB", lambda row: row.cpu, "s"),
+        share("on no CPU, at least", lambda row: None if row.idle is None else row.idle.median),
+        text("page faults a MiB", lambda row: row.faults, numeric=True),
+    ),
+    "Medians at {size}, random bytes. Page faults are counted of the sender alone.",
+)
 
 
 def faults_a_mebibyte(point: PointSamples) -> float:
@@ -264,30 +215,24 @@ def faults_a_mebibyte(point: PointSamples) -> float:
     return float(np.median(kept)) if len(kept) else float("nan")
 
 
-def _plain(summary: Summary | None) -> str:
-    return MISSING if summary is None else format_value(summary.median, summary.median / 50, "")
+def _plain(summary: Summary | None) -> str | None:
+    return None if summary is None else format_value(summary.median, summary.median / 50, "")
 
 
-def _verdicts(
-    compared: Mapping[str, Sequence[ComparedMetric]], points: Sequence[PointSamples], size: int
-) -> Table:
-    lines = []
-    for name, rows in compared.items():
+def _verdicts(run: Run, rows: Sequence[Row]) -> list[Table]:
+    by_way, size, lines = {row.way: row.point for row in rows}, rows[0].size, []
+    for name, found in _over_calls(run, rows).items():
         for each in COMPARED:
-            row = at(rows, each, size=size, content=CONTENT)
+            row = row_of(found, each, size=size, content=CONTENT)
             if row is not None:
-                sides = [_point(points, way_name) for way_name in (CALLS, name)]
-                lines.append([name, each, *(_constant(each, *sides) or verdict(row))])
+                same = _constant(each, by_way[CALLS], by_way[name])
+                lines.append([name, each, *(same or (ratio_text(row), row.different, row.matters))])
     columns = ["method", "metric", f"over {CALLS}'s (95 %)", "different", "matters"]
     note = (
         f"At {format_bytes(size)}. Paired by block, p corrected (Holm) for all metrics and sizes of a "
         "method; counts that never change are compared as they are."
     )
-    return Table("CPU time and calls against read and write", columns, lines, frozenset(), note)
-
-
-def _point(points: Sequence[PointSamples], name: str) -> PointSamples:
-    return next(point for point in points if way(point.factors) == name)
+    return [Table("CPU time and calls against read and write", columns, lines, frozenset(), note)]
 
 
 def _constant(name: str, base: PointSamples, other: PointSamples) -> list[str]:
@@ -299,14 +244,50 @@ def _constant(name: str, base: PointSamples, other: PointSamples) -> list[str]:
     return [f"{ratio:.4g}", "no" if ratio == 1 else "yes", "yes" if abs(ratio - 1) > THRESHOLD else "no"]
 
 
-def _figure(rows: Sequence[Row], size: int) -> Figure:
+def _figure(_: Run, rows: Sequence[Row]) -> list[Figure]:
     names = list(dict.fromkeys(row.way for row in rows))
-    series = []
-    for side in SIDES:
-        here = {row.way: row.cpu for row in rows if row.side is side}
-        found = [here.get(name) for name in names]
-        values = [None if one is None else one.median for one in found]
-        series.append(plots.Bars(side.name, values, [None if one is None else one.ci95 for one in found]))
+    series = {
+        side.name: [{row.way: row.cpu for row in rows if row.side is side}.get(name) for name in names]
+        for side in SIDES
+    }
     axis = plots.axis("CPU time a GiB [s]", rangemode="tozero")
-    note = f"At {format_bytes(size)}; digests included."
-    return plots.bars("CPU time of both sides", axis, names, series, note)
+    note = f"At {format_bytes(rows[0].size)}; digests included."
+    return [bars("CPU time of both sides", axis, names, series, note)]
+
+
+section = Question(
+    title="Where the time goes",
+    experiment=("transfer.large", "transfer.copy"),
+    rows=_rows,
+    headline=_headline,
+    text=(
+        _cpu,
+        _idle,
+        (
+            "System calls are those made for the moving, counted by the engine where it makes them; CPU "
+            "time and "
+            "switches are each process's own (getrusage). Over loopback the receiving half of TCP is done "
+            "in the "
+            "sender's call, and its CPU time is charged to the sender."
+        ),
+        (
+            "A side is on no CPU while it waits: the sender for room in the socket and for the receipt, the "
+            "receiver for data, either for a CPU where there are fewer than threads. For files of 1 MiB or "
+            "more "
+            "a second thread computes the digest, and CPU time is that of both: 1 - CPU time / time is the "
+            "least "
+            "share in which neither was on a CPU, more where both were at once. Below 0 it says nothing of "
+            "waiting."
+        ),
+        (
+            "Read and write copy each byte between kernel and user space, at both ends; mmap pays with page "
+            "faults for what it saves in calls; sendfile and splice hand pages on without bringing them to "
+            "user "
+            "space, but the digest reads them there all the same."
+        ),
+    ),
+    tables=(lambda _, rows: [TABLE.of(rows, size=format_bytes(rows[0].size))], _verdicts),
+    figures=(_figure,),
+    factors=OWN,
+    timed=True,
+)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from oscope.labs.late import late
 from oscope.model.experiment import Inspection, Lab
 from oscope.model.factors import Profile
-
-if TYPE_CHECKING:
-    from oscope.model.document import Section
-    from oscope.model.samples import Results
 
 
 # Imported late, both: a list of names needs none.
@@ -27,18 +24,11 @@ def _calibrate(profile: Profile) -> Mapping[str, Any]:
 CALIBRATION = Inspection(
     name="trust.calibration",
     title="How often verdicts are wrong here",
-    question="How often are equal measurements told to differ, and how often is a true difference found?",
+    question="How often are equal measurements found to differ, and how often is a true difference found?",
     inspect=_calibrate,
     quick=False,
     quick_share="not in it: hundreds of runs, some minutes; oscope calibrate says how many and shows how far",
 )
-
-
-def _sections(results: Results) -> list[Section]:
-    """Draw the lab's answers from `results`; imported late, since reports are heavy."""
-    from oscope.labs.trust.answers import sections  # noqa: PLC0415 - a list of names needs none of it
-
-    return sections(results)
 
 
 LAB = Lab(
@@ -47,5 +37,5 @@ LAB = Lab(
     document="no laboratory report: they guess why their numbers vary, and none says how often it is wrong",
     experiments=(),
     inspections=(CALIBRATION,),
-    sections=_sections,
+    sections=late("trust", "answers"),
 )

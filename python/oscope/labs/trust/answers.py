@@ -1,4 +1,4 @@
-"""The answer of a calibration: rates of error with their doubt, beside those of common habits."""
+"""The answer of a calibration: rates of error with their intervals, beside those of common habits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def answer(found: Sequence[Trial]) -> str:
     """Tell the rates in a few sentences."""
     certified = entries(found)
     parts = [reach.sentence(certified)] if certified else []
-    parts.append(f"Equal sides were told to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
+    parts.append(f"Equal sides were found to differ in {trials.false_alarms(found)} pairs; {NOMINAL}.")
     if effects := trials.effects(found):
         parts.append(f"Intervals held a known difference in {trials.coverage(found)}.")
         parts += [
@@ -79,7 +79,7 @@ def _told(result: Mapping[str, Any], found: Sequence[Trial]) -> str:
     if wanted["load"] != "none":
         text += f" Meanwhile the machine was disturbed by oscope inject {wanted['load']}, in phases."
     if result["interrupted"]:
-        text += " It was interrupted, and tells of the pairs up to then."
+        text += " It was interrupted, and covers the pairs up to then."
     return text
 
 
@@ -181,7 +181,7 @@ def _method_row(rates: MethodRates, effects: Sequence[float]) -> list[str]:
 
 
 def _figure(found: Sequence[Trial]) -> Figure:
-    """Return the share of pairs told to differ, by how much they truly do: the power of each method."""
+    """Return the share of pairs found to differ, by how much they truly do: the power of each method."""
     series = []
     for rates in method_rates(found):
         name, colour = rates.method, _COLOURS[rates.method]

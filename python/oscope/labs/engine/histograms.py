@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import numpy as np
 
 from oscope.figures import plots
+from oscope.labs.engine.table import Column, text
 from oscope.model.document import Figure
 from oscope.model.formatting import MISSING, format_value
-from oscope.trace.reading import Histogram
+from oscope.trace.reading import Histogram, quantile
+
+Row = TypeVar("Row")
 
 
 def bin_text(ends: tuple[int, int] | None) -> str:
@@ -17,6 +21,17 @@ def bin_text(ends: tuple[int, int] | None) -> str:
     if ends is None:
         return MISSING
     return f"{_nanoseconds(ends[0])} to {_nanoseconds(ends[1] + 1)}"
+
+
+def columns(of: Callable[[Row], Histogram | None], median: str = "median") -> list[Column[Row]]:
+    """Return the columns median and 99th percentile of a histogram."""
+
+    def column(heading: str, share: float) -> Column[Row]:
+        return text(
+            heading, lambda row: None if (found := of(row)) is None else bin_text(quantile(found, share))
+        )
+
+    return [column(median, 0.5), column("99th percentile", 0.99)]
 
 
 def figure(title: str, axis_title: str, histograms: Mapping[str, Histogram], note: str) -> Figure:
@@ -32,8 +47,8 @@ def figure(title: str, axis_title: str, histograms: Mapping[str, Histogram], not
         if row:
             lines.append(plots.Line(name, row, colour))
     axes = (plots.axis(axis_title, scale="log"), plots.axis("share [%]", rangemode="tozero"))
-    told = f"Shares of each line's values by powers of two, drawn in the middle of each. {note}"
-    return plots.lines(title, axes, lines, told)
+    whole = f"Shares of each line's values by powers of two, drawn in the middle of each. {note}"
+    return plots.lines(title, axes, lines, whole)
 
 
 def _filled(histogram: Histogram) -> list[tuple[int, int, int]]:

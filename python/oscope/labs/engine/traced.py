@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from oscope.figures.traced import Traced
 from oscope.figures.words import listed
-from oscope.labs.curve import NOT_RUN, unmeasured
+from oscope.labs.engine.table import Column, text
+from oscope.labs.engine.words import NOT_RUN, reasons
 from oscope.model.samples import ExperimentResults
 from oscope.trace.tracer import Losses
+
+Row = TypeVar("Row")
+
+
+def effect_column(of: Callable[[Row], Traced | None]) -> Column[Row]:
+    """Return the column of probe effects."""
+    return text("probe effect (95 %)", lambda row: None if (found := of(row)) is None else found.effect_text)
 
 
 def effect_note(found: Iterable[Traced]) -> str:
@@ -17,34 +26,34 @@ def effect_note(found: Iterable[Traced]) -> str:
     if not known:
         return "Probe effect: not known, since no point was measured without the tracer as well."
     if len(known) <= 2:
-        told = listed([f"{each.effect_text} at {each.name}" for each, _ in known])
+        what = listed([f"{each.effect_text} at {each.name}" for each, _ in known])
     else:
         low, high = (end(known, key=lambda pair: pair[1].ratio)[0] for end in (min, max))
-        told = f"from {low.effect_text} at {low.name} to {high.effect_text} at {high.name}"
-    return f"Probe effect (time traced over untraced, 95 %): {told}."
+        what = f"from {low.effect_text} at {low.name} to {high.effect_text} at {high.name}"
+    return f"Probe effect (time traced over untraced, 95 %): {what}."
 
 
 def losses(found: Iterable[Traced]) -> list[str]:
-    """Tell what the tracers lost while attached, each loss once; nothing where nothing was lost."""
-    told: dict[str, list[str]] = {}
+    """Say what the tracers lost while attached, each loss once; nothing where nothing was lost."""
+    lost_at: dict[str, list[str]] = {}
     for each in found:
         lost = Losses.from_object(each.reading.get("losses", {}))
         if lost.any:
-            told.setdefault(lost.describe(), []).append(each.name)
-    if not told:
+            lost_at.setdefault(lost.describe(), []).append(each.name)
+    if not lost_at:
         return []
     rows = [
         f"{what} ({names[0] if len(names) == 1 else f'at each of {len(names)} points'})"
-        for what, names in told.items()
+        for what, names in lost_at.items()
     ]
     return [f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."]
 
 
-def untold(experiment: ExperimentResults | None, name: str, found: Sequence[Traced]) -> str:
-    """Say why there are no traces, or not at every point, with the remedy; empty where nothing is missing."""
+def missing_traces(experiment: ExperimentResults | None, name: str, found: Sequence[Traced]) -> str:
+    """Say why there are no traces, or not at every point, and how to fix it; empty if nothing is missing."""
     if experiment is None:
         return "" if found else f"{NOT_RUN.format(name, name)}."
-    why = unmeasured(experiment)
+    why = reasons(experiment)
     if found or why:
         return why
     return (

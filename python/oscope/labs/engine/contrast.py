@@ -1,0 +1,168 @@
+"""Two levels of a factor, compared: paired by block, all comparisons of a question one family (Holm)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from oscope.labs.engine.quantity import Quantity, figure, metric
+from oscope.labs.engine.run import Point, first, has, shown
+from oscope.labs.engine.words import ratio_text
+from oscope.model.document import Table
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import Column, ExperimentResults, PointSamples
+from oscope.statistics import ComparedMetric, Summary, compare_within
+
+Asked = str | Quantity
+"""A metric by its name, or what is made of several."""
+Ends = tuple[Level, Level]
+Ratios = Mapping[int, ComparedMetric]
+"""The comparison at each size."""
+
+
+def name_of(asked: Asked) -> str:
+    """Return the name under which a comparison has what was asked."""
+    return asked if isinstance(asked, str) else asked.name
+
+
+def _column(experiment: ExperimentResults, asked: Asked) -> Column:
+    if isinstance(asked, Quantity):
+        return Column(asked.name, asked.unit, asked.name, "less")
+    own = experiment.metrics[asked]
+    # Of what was done, such as calls, neither more nor less is better; it is compared all the same.
+    return replace(own, better=own.better or "less")
+
+
+def compared(
+    experiment: ExperimentResults, asked: Sequence[Asked], factor: str, ends: Ends, **levels: Level
+) -> list[ComparedMetric]:
+    """Return how the second level of `factor` compares with the first, paired by block.
+
+    There is a row for each quantity at each combination of the other factors that has it on both sides; p is
+    corrected (Holm) for all of them.
+    """
+    present = [each for each in asked if isinstance(each, Quantity) or each in experiment.metrics]
+    columns = {name_of(each): _column(experiment, each) for each in present}
+    points = []
+    for point in shown(experiment, **levels):
+        values = {
+            name_of(each): metric(point, each) if isinstance(each, str) else each.of(point)
+            for each in present
+        }
+        if any(np.isfinite(row).any() for row in values.values()):
+            points.append(replace(point, metrics=values))
+    narrow = replace(experiment, points=tuple(points), metrics=columns)
+    if not _comparable(narrow, factor, ends):
+        return []
+    return list(compare_within(narrow, factor, *ends).rows)
+
+
+def _comparable(narrow: ExperimentResults, factor: str, ends: Ends) -> bool:
+    """Say whether something is known at both levels, everything else being the same."""
+    for point in narrow.points:
+        other = narrow.point(**{**point.factors, factor: ends[1]})
+        if point.factors.get(factor) == ends[0] and other is not None:
+            pairs = ((point.metrics[name], other.metrics[name]) for name in narrow.metrics)
+            if any(np.isfinite(a).any() and np.isfinite(b).any() for a, b in pairs):
+                return True
+    return False
+
+
+def row_of(rows: Sequence[ComparedMetric], asked: Asked, **levels: Level) -> ComparedMetric | None:
+    """Return the comparison of one quantity at these levels of the other factors."""
+    name = name_of(asked)
+    for row in rows:
+        if row.metric == name and all(row.factors.get(factor) == level for factor, level in levels.items()):
+            return row
+    return None
+
+
+def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
+    """Return how a point compares with the one that has the level `base` of a factor, all else the same."""
+    level = point.samples.factors.get(factor, base)
+    if level == base:
+        return None
+    rest = {name: each for name, each in point.samples.factors.items() if name not in (factor, "tracer")}
+    return row_of(
+        compared(point.run.experiment, (point.metric,), factor, (base, level)), point.metric, **rest
+    )
+
+
+def ratios(
+    experiment: ExperimentResults,
+    asked: str,
+    factor: str,
+    ends: Ends,
+    size_of: Callable[[PointSamples], int | None],
+    **levels: Level,
+) -> dict[int, ComparedMetric]:
+    """Return for each size how the second level of `factor` compares with the first (paired, Holm).
+
+    Where another factor varies too, the first of its levels is taken.
+    """
+    points: dict[tuple[int, Level], PointSamples] = {}
+    for point in experiment.points:
+        size = size_of(point)
+        if size is not None and has(point, levels) and np.isfinite(metric(point, asked)).any():
+            points.setdefault((size, point.factors.get(factor, "")), point)
+    kept = tuple(
+        replace(point, factors={"size": size, factor: level}) for (size, level), point in points.items()
+    )
+    rows = compared(replace(experiment, points=kept), (asked,), factor, ends)
+    return {int(row.factors["size"]): row for row in rows}
+
+
+@dataclass(frozen=True)
+class Sides:
+    """A table of quantities at two levels of a factor, with the ratio and the original report's figures."""
+
+    factor: str
+    ends: Ends
+    words: tuple[str, str]
+    quantities: Sequence[Quantity]
+    note: str = ""
+    cited: Callable[[Quantity, Level], str] | None = None
+    """The original report's figure of a quantity at a level, if it has one."""
+
+    def table(
+        self, title: str, experiment: ExperimentResults, rows: Sequence[ComparedMetric], **levels: Level
+    ) -> Table | None:
+        """Return both sides at these levels of the other factors; None where there is nothing to show."""
+        points = [first(experiment, **{**levels, self.factor: end}) for end in self.ends]
+        lines = []
+        for quantity in self.quantities:
+            found = [quantity.summary(experiment, point) for point in points]
+            cited = [self.cited(quantity, end) for end in self.ends] if self.cited else []
+            if found == [None, None] and not any(each != MISSING for each in cited):
+                continue
+            values = [MISSING if each is None else figure(each, quantity.unit) for each in found]
+            verdict = _verdict(found[0], found[1], row_of(rows, quantity, **levels))
+            lines.append([quantity.name, *values, *verdict, *cited])
+        columns = ["", *self.words, f"{self.words[1]} / {self.words[0]} (95 %)", "different"]
+        columns += [f"original report, {word}" for word in self.words] if self.cited else []
+        note = (
+            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A count "
+            "that is the same in every repetition stands alone, and two such are compared as they are. "
+            f"{self.note}"
+        )
+        measured = any(point is not None for point in points)
+        return Table(title, columns, lines, frozenset(), note.strip()) if lines and measured else None
+
+
+def constant(*found: Summary | None) -> bool:
+    """Say whether every one is a count that was the same in each of several samples."""
+    return all(each is not None and each.n > 1 and each.minimum == each.maximum for each in found)
+
+
+def _verdict(a: Summary | None, b: Summary | None, row: ComparedMetric | None) -> list[str]:
+    """Return the ratio and whether there is a difference."""
+    if a is None or b is None or row is None:
+        return [MISSING, MISSING]
+    if constant(a, b):
+        # Without any spread a test has nothing to say, and nothing to add.
+        ratio = f"{b.median / a.median:.4g}" if a.median else MISSING
+        return [ratio, "no" if a.median == b.median else "yes"]
+    return [ratio_text(row), row.different]

@@ -1,0 +1,193 @@
+"""The points of an experiment as a curve over the size of a block, buffer or file, and what curves show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from oscope.figures import plots
+from oscope.figures.analysed import Analysed
+from oscope.figures.tables import shared_scale
+from oscope.figures.words import listed, with_samples
+from oscope.labs.engine import contrast
+from oscope.labs.engine.contrast import Ends, Ratios
+from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot
+from oscope.labs.engine.run import Run, has
+from oscope.labs.engine.table import Column, stat, text
+from oscope.model.document import Figure
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_bytes
+from oscope.statistics import ComparedMetric, Summary, compare_points
+from oscope.statistics.effect import LEVEL
+from oscope.statistics.multiplicity import holm
+
+RATE = "throughput"
+RATE_UNIT = "MiB/s"
+FACTORS = ("block_size", "buffer")
+"""Factors that say how many bytes are moved at a time: a curve runs over the one that its points have."""
+
+
+@dataclass(frozen=True)
+class At:
+    """What was measured at one size."""
+
+    size: int
+    point: PointSamples
+    summary: Summary
+
+    @property
+    def name(self) -> str:
+        """The size as people write it."""
+        return format_bytes(self.size)
+
+
+Curves = Mapping[str, Sequence[At]]
+"""Curves by name."""
+
+
+def curve(results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level) -> list[At]:
+    """Return the points with these levels that have values of `metric`, by rising size.
+
+    Where another factor varies too, the first of its levels is taken; `narrowing` says so.
+    """
+    found: dict[int, At] = {}
+    for point, summary in with_samples(results, experiment, metric):
+        size = size_of(point)
+        if size is not None and has(point, factors):
+            found.setdefault(size, At(size, point, summary))
+    return [found[size] for size in sorted(found)]
+
+
+def curves_by(
+    run: Run, metric: str, factor: str, order: Sequence[str] = (), **factors: Level
+) -> dict[str, list[At]]:
+    """Return the curve of each level of a factor that has values at points with these levels."""
+    found = {
+        level: curve(run.results, run.experiment, metric, **{factor: level}, **factors)
+        for level in run.levels(factor, order)
+    }
+    return {level: each for level, each in found.items() if each}
+
+
+def size_of(point: PointSamples) -> int | None:
+    """Return the size of the point's blocks or buffers; None where it has neither."""
+    return next((int(point.factors[name]) for name in FACTORS if name in point.factors), None)
+
+
+def ratios(
+    experiment: ExperimentResults, metric: str, factor: str, ends: Ends, **factors: Level
+) -> dict[int, ComparedMetric]:
+    """Return for each size how the second level of `factor` compares with the first (paired, Holm)."""
+    return contrast.ratios(experiment, metric, factor, ends, size_of, **factors)
+
+
+def source(experiment: ExperimentResults, curves: Curves) -> str:
+    """Return `32 MiB (disk.peers)`: the size that these curves are of, and the experiment.
+
+    Experiments of a lab measure like things in files of other sizes and beside other points: figures differ.
+    """
+    sizes = {point.point.factors.get("size") for found in curves.values() for point in found}
+    known = [format_bytes(size) for size in sorted(each for each in sizes if isinstance(each, int))]
+    return " ".join([*([" and ".join(known)] if known else []), f"({experiment.experiment})"])
+
+
+def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tuple[At, list[At]]:
+    """Return the best point of a curve, and those not distinguished from it (paired by block, Holm)."""
+    column = experiment.metrics[metric]
+    sign = -1 if column.better == "more" else 1
+    first, *others = sorted(found, key=lambda each: sign * each.summary.median)
+    if not others:
+        return first, []
+    tests = [compare_points(first.point, other.point, column, same_run=True).p for other in others]
+    apart = holm(np.array(tests)) < LEVEL
+    alike = [other for other, different in zip(others, apart, strict=True) if not different]
+    return first, sorted(alike, key=lambda each: each.size)
+
+
+def beside(alike: Sequence[At]) -> str:
+    """Return what a sentence adds of points that are not distinguished from the best."""
+    return f" (not distinguished from {listed([each.name for each in alike])})" if alike else ""
+
+
+def sizes_of(curves: Curves) -> list[int]:
+    """Return every size of these curves, rising."""
+    return sorted({each.size for found in curves.values() for each in found})
+
+
+def at(curves: Curves, name: str) -> Callable[[int], Summary | None]:
+    """Return what a column shows of a curve at a size."""
+    found = {each.size: each.summary for each in curves.get(name, ())}
+    return found.get
+
+
+def size_columns(curves: Curves, unit: str, heading: str = "block size") -> list[Column[int]]:
+    """Return the columns of a table over sizes: the size, and median and interval of each curve."""
+    return [text(heading, format_bytes), *(stat(name, at(curves, name), unit) for name in curves)]
+
+
+def over_sizes(
+    title: str, curves: Curves, unit: str, note: str = INTERVALS, name: str = "block size"
+) -> Figure:
+    """Draw curves over the size called `name`, every size at the same distance from the next."""
+    sizes = sizes_of(curves)
+    lines, axis = lines_over(curves, unit, {size: float(index) for index, size in enumerate(sizes)})
+    return plots.lines(title, (size_axis(sizes, name), axis), lines, note)
+
+
+def several(title: str, curves: Curves, unit: str, name: str = "block size") -> list[Figure]:
+    """Draw curves over the size where there is more than one size."""
+    return [over_sizes(title, curves, unit, name=name)] if len(sizes_of(curves)) > 1 else []
+
+
+def size_axis(sizes: Sequence[int], name: str = "block size") -> dict[str, Any]:
+    """Return an axis with every size at the same distance from the next, in the order of `sizes`."""
+    texts = [format_bytes(size) for size in sizes]
+    return plots.axis(name, tickvals=list(range(len(sizes))), ticktext=texts, range=[-0.3, len(sizes) - 0.7])
+
+
+def lines_over(
+    curves: Curves, unit: str, places: Mapping[int, float]
+) -> tuple[list[plots.Line], dict[str, Any]]:
+    """Return each curve as a line in a colour of its own, and the axis of their values.
+
+    `places` says where a size stands on the other axis.
+    """
+    summaries = [each.summary for found in curves.values() for each in found]
+    scale = shared_scale(summaries, unit)
+    lines = [
+        plots.Line(
+            name, [(places[each.size], dot(name, each.summary, scale.factor)) for each in found], colour
+        )
+        for colour, (name, found) in enumerate(curves.items())
+    ]
+    medians = [each.median for each in summaries]
+    if min(medians) > 0 and max(medians) / min(medians) > plots.WIDE_RATIO:
+        return lines, plots.axis(scale.unit, scale="log")
+    return lines, plots.axis(scale.unit, rangemode="tozero")
+
+
+def ratio_lines(
+    title: str, what: str, found: Mapping[str, Ratios], name: str, note: str = RATIOS
+) -> list[Figure]:
+    """Draw ratios over the size, a line for each name; nothing where there is but one size."""
+    sizes = sorted({size for rows in found.values() for size in rows})
+    if len(sizes) < 2:
+        return []
+    lines = [
+        plots.Line(
+            line,
+            [
+                (float(sizes.index(size)), dot("", row))
+                for size, row in sorted(rows.items())
+                if isfinite(row.ratio)
+            ],
+            colour,
+        )
+        for colour, (line, rows) in enumerate(found.items())
+    ]
+    return [plots.lines(title, (size_axis(sizes, name), plots.axis(what, rangemode="tozero")), lines, note)]

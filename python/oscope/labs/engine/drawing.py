@@ -1,0 +1,115 @@
+"""Figures declared by what they show: points with their samples, medians, ratios, and lines over a factor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from oscope.figures import experiments, plots
+from oscope.figures.tables import shared_scale
+from oscope.labs.engine.run import Point
+from oscope.model.document import Figure
+from oscope.statistics import ComparedMetric, Summary
+
+INTERVALS = "Medians with their 95 % intervals."
+STRIPS = "Faint: single repetitions. Diamond: median with its 95 % interval."
+RATIOS = "Ratios with their 95 % intervals; 1 is no change."
+
+Drawn = Summary | ComparedMetric
+"""What a dot shows: a median or a ratio, with its interval."""
+
+
+def dot(name: str, shown: Drawn, factor: float = 1.0) -> plots.Dot:
+    """Return a median, in units of `factor`, or a ratio, with its interval where it has one."""
+    if isinstance(shown, Summary):
+        ends = shown.ci95
+        return plots.Dot(name, shown.median / factor, interval(ends, factor), np.zeros(0))
+    known = all(isfinite(end) for end in shown.ci95)
+    return plots.Dot(name, shown.ratio, shown.ci95 if known else None, np.zeros(0))
+
+
+def interval(ends: tuple[float, float] | None, factor: float) -> tuple[float, float] | None:
+    """Return an interval in units of `factor`."""
+    return None if ends is None else (ends[0] / factor, ends[1] / factor)
+
+
+def strips(
+    title: str,
+    what: str,
+    points: Sequence[Point],
+    name: Callable[[Point], str],
+    colour: Callable[[Point], int] = lambda _: 0,
+    note: str = STRIPS,
+) -> Figure:
+    """Draw each point as a row: its samples, and their median with its interval."""
+    unit = points[0].run.experiment.metrics[points[0].metric].unit if points else ""
+    scale = shared_scale([each.summary for each in points], unit)
+    rows = [
+        experiments.dot(
+            each.run.results,
+            each.run.experiment,
+            (each.samples, each.metric),
+            scale,
+            name=name(each),
+            colour=colour(each),
+        )
+        for each in points
+    ]
+    return plots.strips(title, f"{what} [{scale.unit}]" if what else scale.unit, rows, note)
+
+
+def by_level(points: Sequence[Point], factor: str) -> Callable[[Point], int]:
+    """Return a colour for each level of a factor, in the order of the points."""
+    order = list(dict.fromkeys(each.samples.factors.get(factor) for each in points))
+    return lambda point: order.index(point.samples.factors.get(factor))
+
+
+def dots(
+    title: str, what: str, rows: Iterable[tuple[str, str, Drawn]], unit: str = "", note: str = INTERVALS
+) -> Figure:
+    """Draw medians or ratios, each in the colour of its series (first) and the row of its name (second)."""
+    kept = [row for row in rows if isinstance(row[2], Summary) or isfinite(row[2].ratio)]
+    scale = shared_scale([each for *_, each in kept if isinstance(each, Summary)], unit)
+    series: dict[str, list[plots.Dot]] = {}
+    for name, row, each in kept:
+        series.setdefault(name, []).append(dot(row, each, scale.factor))
+    return plots.dots(title, f"{what} [{scale.unit}]" if unit else what, series, note)
+
+
+def bars(
+    title: str,
+    axis: dict[str, Any],
+    names: Sequence[str],
+    series: Mapping[str, Sequence[Summary | float | None]],
+    note: str = "Bars: medians; whiskers: 95 % intervals.",
+    factor: float = 1.0,
+    cited: Sequence[str] = (),
+) -> Figure:
+    """Draw bars of summaries, with intervals, or of plain numbers, in units of `factor`; None is a gap.
+
+    Series that are `cited` are the original report's.
+    """
+    drawn = []
+    for name, row in series.items():
+        values = [each.median if isinstance(each, Summary) else each for each in row]
+        ends = [each.ci95 if isinstance(each, Summary) else None for each in row]
+        intervals = [interval(each, factor) for each in ends] if any(ends) else ()
+        drawn.append(
+            plots.Bars(
+                name,
+                [None if each is None else each / factor for each in values],
+                intervals,
+                "reference" if name in cited else "series",
+            )
+        )
+    return plots.bars(title, axis, names, drawn, note)
+
+
+def logarithmic(figure: Figure, axis: str = "xaxis") -> Figure:
+    """Return the figure with an axis by powers."""
+    title = figure.layout[axis]["title"]["text"]
+    return replace(figure, layout={**figure.layout, axis: plots.axis(title, scale="log")})

@@ -1,0 +1,84 @@
+"""Quantities: figures of a point, made of one or several of its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from oscope.figures.words import median
+from oscope.model.formatting import MISSING, format_count, format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.statistics import Summary, summarise
+
+Values = Callable[[PointSamples], Floats]
+"""What is computed for each sample of a point."""
+
+
+def metric(point: PointSamples, name: str) -> Floats:
+    """Return the values of a metric; NaN where the point has none."""
+    return point.metrics.get(name, np.full(len(point), np.nan))
+
+
+def derived(
+    experiment: ExperimentResults, point: PointSamples, values: Values, *, resolution: float = 0.0
+) -> Summary | None:
+    """Summarise what is computed for each sample of the point; None where no sample has it.
+
+    `resolution` is the clock's step in the unit of what is computed, as `summarise` takes it.
+    """
+    if not len(point) or not point.metrics:
+        return None
+    found = values(point)
+    if not np.isfinite(found).any():
+        return None
+    return summarise(found, point.block, boot=point.boot, seed=experiment.seed, resolution=resolution)
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A figure of a point, from one or several of its metrics."""
+
+    name: str
+    unit: str
+    """Empty for what is counted."""
+    of: Values
+    key: str = ""
+    """The metric it is made of, by which a figure of the original report is found."""
+    factor: Callable[[PointSamples], float] = lambda _: 1.0
+    """What one unit of that metric is in the unit of this quantity."""
+
+    def summary(self, experiment: ExperimentResults, point: PointSamples | None) -> Summary | None:
+        """Return its summary; None where no sample has it."""
+        if point is None:
+            return None
+        step = experiment.resolution(point, self.key) if self.key in experiment.metrics else 0.0
+        return derived(experiment, point, self.of, resolution=step * self.factor(point))
+
+    def median(self, experiment: ExperimentResults, point: PointSamples | None) -> float | None:
+        """Return the median; None where no sample has it."""
+        summary = self.summary(experiment, point)
+        return None if summary is None else summary.median
+
+    def text(self, experiment: ExperimentResults, point: PointSamples | None) -> str:
+        """Return the median with its interval, or that it is missing."""
+        summary = self.summary(experiment, point)
+        return MISSING if summary is None else figure(summary, self.unit)
+
+
+def plain(name: str, key: str, unit: str = "") -> Quantity:
+    """Return a metric as it is."""
+    return Quantity(name, unit, lambda point: metric(point, key), key)
+
+
+def figure(summary: Summary, unit: str) -> str:
+    """Return a median with its interval; what is the same in every sample stands alone."""
+    return median(summary, unit) if summary.minimum < summary.maximum else number(summary.median, unit)
+
+
+def number(value: float, unit: str = "") -> str:
+    """Return a figure without uncertainty: whole numbers with all digits, others with four."""
+    if value == round(value):
+        return " ".join(filter(None, [format_count(value), unit]))
+    return format_value(value, None, unit)

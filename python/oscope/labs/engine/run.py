@@ -1,0 +1,152 @@
+"""What a question is put to: an experiment's results, its points, and what was measured there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from oscope.figures.analysed import Analysed, label, levels, measured
+from oscope.labs.engine import words
+from oscope.labs.engine.quantity import Quantity
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.statistics import Summary
+
+UNTRACED = "none"
+
+
+def has(point: PointSamples, wanted: Mapping[str, Level]) -> bool:
+    """Say whether the point has these levels."""
+    return all(point.factors.get(name) == level for name, level in wanted.items())
+
+
+def untraced(experiment: ExperimentResults, **wanted: Level) -> list[PointSamples]:
+    """Return the points with these levels that no tracer watched, measured or not."""
+    return [
+        point
+        for point in experiment.points
+        if point.factors.get("tracer", UNTRACED) == UNTRACED and has(point, wanted)
+    ]
+
+
+def shown(experiment: ExperimentResults, **wanted: Level) -> list[PointSamples]:
+    """Return the measured points that have these levels, without a tracer."""
+    return [point for point in untraced(experiment, **wanted) if len(point)]
+
+
+def first(experiment: ExperimentResults, **wanted: Level) -> PointSamples | None:
+    """Return the first measured point that has these levels, without a tracer."""
+    return next(iter(shown(experiment, **wanted)), None)
+
+
+def known(experiment: ExperimentResults, metric: str, **wanted: Level) -> list[PointSamples]:
+    """Return the points with these levels, without a tracer, that have values of `metric`."""
+    return [point for point in untraced(experiment, **wanted) if len(measured(point, metric)[0])]
+
+
+def only(experiment: ExperimentResults, **wanted: Level) -> ExperimentResults:
+    """Return the experiment with the points that have these levels, or no such factor."""
+    points = tuple(
+        point
+        for point in experiment.points
+        if all(point.factors.get(name, level) == level for name, level in wanted.items())
+    )
+    return replace(experiment, points=points)
+
+
+def narrowed(experiment: ExperimentResults, *named: str) -> ExperimentResults:
+    """Return the points at the first measured level of every factor that varies and is not among `named`."""
+    others = [name for name in experiment.varied() if name not in named]
+    if not others:
+        return experiment
+    levels_of = experiment.points[0].factors
+    wanted = {name: levels_of[name] for name in others if name in levels_of}
+    return replace(experiment, points=tuple(each for each in experiment.points if has(each, wanted)))
+
+
+def narrowing(experiment: ExperimentResults, named: Iterable[str]) -> list[str]:
+    """Say which of several levels is shown of the factors that are not among those `named`."""
+    others = [name for name in experiment.varied() if name not in {*named, "tracer"}]
+    written = levels(experiment, experiment.points[0].factors) if experiment.points else {}
+    return [
+        f"Shown here is {name} = {written[name]}; the tables below have the other levels." for name in others
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """A point that has values of what is asked."""
+
+    run: Run
+    samples: PointSamples
+    metric: str
+    summary: Summary
+
+    @property
+    def name(self) -> str:
+        """The levels that distinguish it from others of the experiment."""
+        return self.label(name for name in self.run.experiment.varied() if name != "tracer")
+
+    @property
+    def value(self) -> str:
+        """The median with its interval, for a headline."""
+        return words.value(self.summary, self.run.experiment.metrics[self.metric].unit)
+
+    def label(self, names: Iterable[str]) -> str:
+        """Return the levels of these factors, as a person writes them."""
+        experiment = self.run.experiment
+        return label(experiment, self.samples.factors, names) or experiment.experiment
+
+    def level(self, name: str) -> str:
+        """Return the level of a factor, as a person writes it."""
+        return levels(self.run.experiment, self.samples.factors).get(name, MISSING)
+
+    def of(self, asked: str | Quantity) -> Summary | None:
+        """Return the summary of a metric or another quantity, if it has values."""
+        return self.run.summary(self.samples, asked)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """An experiment's results, with the summaries that all sections of a report share."""
+
+    results: Analysed
+    experiment: ExperimentResults
+
+    @classmethod
+    def of(cls, results: Analysed, *names: str) -> Run | None:
+        """Return the first of these experiments that was run."""
+        found = next((each for name in names if (each := results.get(name)) is not None), None)
+        return None if found is None else cls(results, found)
+
+    def points(self, metric: str, **wanted: Level) -> list[Point]:
+        """Return the points with these levels, without a tracer, that have values of `metric`."""
+        return [
+            Point(self, point, metric, summary)
+            for point in untraced(self.experiment, **wanted)
+            if (summary := self.summary(point, metric)) is not None
+        ]
+
+    def summary(self, point: PointSamples | None, asked: str | Quantity) -> Summary | None:
+        """Return the summary of a metric, which the experiment may not have, or of another quantity."""
+        if isinstance(asked, Quantity):
+            return asked.summary(self.experiment, point)
+        if point is None or asked not in self.experiment.metrics:
+            return None
+        return self.results.summary(self.experiment, point, asked)
+
+    def at(self, asked: str | Quantity, **wanted: Level) -> Summary | None:
+        """Return the summary at the first point that has these levels."""
+        return self.summary(self.experiment.point(**wanted), asked)
+
+    def levels(self, factor: str, order: Sequence[str] = ()) -> list[str]:
+        """Return the levels of a factor that were measured, in this order, then in the experiment's."""
+        found = dict.fromkeys(str(p.factors[factor]) for p in self.experiment.points if factor in p.factors)
+        place = {level: index for index, level in enumerate(order)}
+        return sorted(found, key=lambda level: place.get(level, len(place)))
+
+
+def summary_of(asked: str | Quantity) -> Callable[[Point], Summary | None]:
+    """Return what a column shows of a point: a metric or another quantity."""
+    return lambda point: point.of(asked)

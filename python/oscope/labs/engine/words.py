@@ -1,0 +1,143 @@
+"""What sections say: figures of headlines, ratios, shares, and why something is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from oscope.figures.words import counted, listed, median
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import format_bytes
+from oscope.statistics import ComparedMetric, Summary
+
+NOT_RUN = "{} was not run: `oscope run {}` does it"
+EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
+PAIRED = "the ratio is paired by block, p corrected (Holm)"
+EFFECT = "Probe effect: time traced over untraced, paired by block."
+_INTERVAL = re.compile(r" \(([^()]*?) to ([^()]*?)\)")
+FINEST = 0.002
+"""Half of the narrowest interval of a share that gives digits."""
+
+
+def brackets(text: str) -> str:
+    """Return `132 ns [131, 134]` for `132 ns (131 to 134)`: how a headline writes an interval.
+
+    What is the same in every sample stands alone.
+    """
+    return _INTERVAL.sub(lambda ends: "" if ends[1] == ends[2] else f" [{ends[1]}, {ends[2]}]", text)
+
+
+def value(summary: Summary, unit: str) -> str:
+    """Return `132 ns [131, 134]`: a median with its 95 % interval, for a headline."""
+    return brackets(median(summary, unit))
+
+
+def times(row: ComparedMetric) -> str:
+    """Return `1.52 times [1.40, 1.66]`: a ratio with its 95 % interval, for a headline."""
+    number, opened, rest = brackets(ratio_text(row)).partition(" [")
+    return f"{number} times{opened}{rest}"
+
+
+def ratio_text(row: ComparedMetric | None) -> str:
+    """Return `1.52 (1.40 to 1.66)`, or what can be said of it."""
+    return MISSING if row is None else bounded_text(row.ratio, *row.ci95)
+
+
+def not_different(row: ComparedMetric) -> str:
+    """Say of a ratio that is no proven difference what it is: `which cannot be distinguished from 1`."""
+    if row.different == "no":
+        return "which is no difference"
+    low, high = row.ci95
+    among = " among so many comparisons" if low > 1 or high < 1 else ""
+    return f"which cannot be distinguished from 1{among}"
+
+
+def judged(row: ComparedMetric | None, what: str = "") -> str:
+    """Return `1.46 (1.45 to 1.47) times WHAT`, and of what is no proven difference, that."""
+    if row is None:
+        return "not compared"
+    text = " ".join(filter(None, [f"{ratio_text(row)} times", what]))
+    return text if row.different == "yes" else f"{text}, {not_different(row)}"
+
+
+def bounded_share(share: float, low: float, high: float, finest: float = FINEST) -> str:
+    """Return `12 % (11 to 13 %)`; digits by the interval, down to half a width of `finest`."""
+    half = max((high - low) / 2, finest)
+    ends = [format_share(end, half) for end in (low, high)]
+    return f"{format_share(share, half)} ({ends[0].removesuffix(' %')} to {ends[1]})"
+
+
+def share_text(summary: Summary | None) -> str:
+    """Return a share as per cent with its interval, if it has one."""
+    if summary is None:
+        return MISSING
+    if summary.ci95 is None:
+        return format_share(summary.median, 0.01)
+    return bounded_share(summary.median, *summary.ci95)
+
+
+def bytes_text(size: float) -> str:
+    """Return a number of bytes: `64 KiB` where it is a whole number of KiB, else in B to the last one."""
+    whole = int(size)
+    return format_bytes(whole) if whole % 1024 == 0 else f"{format_count(whole)} B"
+
+
+def capital(text: str) -> str:
+    """Return a sentence's beginning with its first letter as a capital."""
+    return text[:1].upper() + text[1:]
+
+
+def sentence(parts: Sequence[str]) -> list[str]:
+    """Return the parts as one sentence, `a; b.`; nothing where there are none."""
+    return [f"{capital('; '.join(parts))}."] if parts else []
+
+
+def reasons(experiment: ExperimentResults, **levels: object) -> str:
+    """Say why points with these levels were skipped or failed, and how to fix it; each reason once."""
+    points = [
+        point
+        for point in experiment.points
+        if all(point.factors.get(n) == each for n, each in levels.items())
+    ]
+    found: dict[str, int] = {}
+    for point in points:
+        if point.skipped is not None:
+            reason = f"{point.skipped}: {point.remedy}." if point.remedy else f"{point.skipped}."
+        elif len(point) and len(point.failed) == len(point):
+            reason = f"every sample failed: {point.failed[0][1]}."
+        else:
+            continue
+        found[reason] = found.get(reason, 0) + 1
+    return " ".join(
+        f"{count} of {counted(len(points), 'point')}: {reason}" for reason, count in found.items()
+    )
+
+
+def emulated(experiment: ExperimentResults) -> bool:
+    """Say whether the times are those of an emulated machine."""
+    guest = experiment.environment.get("guest") or {}
+    return experiment.clock == "wall" and guest.get("accelerator") == "tcg"
+
+
+def cautions(experiment: ExperimentResults) -> list[str]:
+    """Return what speaks against times: that the guest was emulated, or the machine busy at the start."""
+    found = [f"The guest was emulated: {EMULATED}."] if emulated(experiment) else []
+    load, cpus = experiment.environment.get("load"), experiment.environment.get("cpu") or {}
+    allowed = len(cpus.get("allowed") or ())
+    if load and allowed and load[0] > allowed:
+        found.append(
+            f"The machine was busy when this was measured (a load of {load[0]:.1f} on "
+            f"{counted(allowed, 'CPU')}): times are longer, and fewer differences are found, than on an "
+            "idle one."
+        )
+    return found
+
+
+def verdicts(rows: Sequence[ComparedMetric], more: str = "slower", less: str = "faster") -> str:
+    """Count what comparisons found: `faster at 3, slower at 1, no different at 2 and not decided at 4`."""
+    apart = [row.ratio > 1 for row in rows if row.different == "yes"]
+    same = sum(row.different == "no" for row in rows)
+    counts = {less: apart.count(False), more: apart.count(True), "no different": same}
+    counts["not decided"] = len(rows) - sum(counts.values())
+    return listed([f"{word} at {number}" for word, number in counts.items() if number])

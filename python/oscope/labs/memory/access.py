@@ -1,0 +1,80 @@
+"""Quantities of `memory.access`, for a working set, and the figures of the original report for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from oscope.figures.words import listed
+from oscope.labs.engine.quantity import Quantity, metric, number, plain
+from oscope.labs.engine.run import Point
+from oscope.labs.memory import reference
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING
+from oscope.model.samples import PointSamples
+from oscope.model.units import format_bytes
+
+NEAR = 0.02
+"""Share within which a count is said to be what arithmetic says."""
+TICKS = (
+    "User and system time: most kernels find out by ticks of their timer which of the two a process is in, "
+    "so that times of a few ticks (of 1 to 10 ms) are rough."
+)
+
+
+def sets(point: PointSamples) -> int:
+    """Return how many sets were walked."""
+    return int(point.factors["sets"])
+
+
+def each_set(name: str, key: str, unit: str = "", factor: float = 1.0) -> Quantity:
+    """Return a metric over the number of sets, times `factor`."""
+
+    def scaled(point: PointSamples) -> float:
+        return factor / sets(point)
+
+    return Quantity(name, unit, lambda point: metric(point, key) * scaled(point), key, scaled)
+
+
+TIME = plain("time of a set", "set_ns", "ns")
+RESOURCES = (
+    each_set("user time of a set", "utime_s", "ns", 1e9),
+    each_set("system time of a set", "stime_s", "ns", 1e9),
+    plain("minor faults (minflt)", "minflt"),
+    plain("major faults (majflt)", "majflt"),
+    plain("growth of resident memory (maxrss)", "maxrss_kib", "KiB"),
+    plain("blocks read (inblock)", "inblock"),
+    plain("blocks written (oublock)", "oublock"),
+)
+RESIDENT = plain("resident memory of the mapping", "resident_kib", "KiB")
+
+
+def walked(points: Iterable[PointSamples | Point]) -> str:
+    """Say how many sets were walked, in how much memory; the original report's beside them."""
+    samples = [each.samples if isinstance(each, Point) else each for each in points]
+    counts = {sets(point) for point in samples}
+    sizes = {int(point.factors["size"]) for point in samples}
+    here = (
+        f"{listed([number(count) for count in sorted(counts)])} sets are walked in "
+        f"{listed([format_bytes(size) for size in sorted(sizes)])}"
+    )
+    if counts == {reference.SETS} and sizes == {reference.SIZE}:
+        return f"Here, as in the original report, {here}."
+    cited = f"{number(reference.SETS)} in {format_bytes(reference.SIZE)}"
+    return f"Here {here}, in the original report {cited}."
+
+
+def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: Quantity, level: Level) -> str:
+    """Return the original report's figure of a quantity at a level, its times and events for a set."""
+    known = figures.get(str(level), {}).get(quantity.key)
+    if known is None:
+        return MISSING
+    if quantity.key.endswith("_s"):
+        return known.text("ns", 1e9 / reference.SETS)
+    if quantity.key.startswith(("l1d_", "dtlb_")):
+        return known.text("", 1 / reference.SETS)
+    return known.text(quantity.unit)
+
+
+def cited_cells(known: Mapping[str, reference.Known], quantities: Sequence[Quantity]) -> list[str]:
+    """Return the original report's figures of these quantities."""
+    return [known[each.key].text(each.unit) if each.key in known else MISSING for each in quantities]
