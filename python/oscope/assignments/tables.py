@@ -10,7 +10,7 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured
 from oscope.figures.tables import doubt, fixed_levels, shared_scale, unmeasured
-from oscope.labs.curve import derived
+from oscope.labs.engine.quantity import derived
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, Scale, format_count
