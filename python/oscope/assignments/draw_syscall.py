@@ -8,7 +8,6 @@ from oscope.assignments.syscall import NO_KERNEL
 from oscope.assignments.tables import LISTED, Cited, Runs, Source, Unit, guest, iterations, own_scale
 from oscope.figures.analysed import Analysed
 from oscope.labs.syscalls import reference
-from oscope.labs.syscalls.reference import Column
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING, format_count
@@ -18,7 +17,7 @@ CALL: Mapping[str, Level] = {"call": "my_precious_logged", "style": "single"}
 SIDES = ("child", "parent")
 OUTPUT = {"my_precious": 9082, "fork_child": 441178, "fork_parent": 308194}
 """Cycles that the program printed once, in section 3.1.1."""
-CITED: Mapping[str, Column] = {
+CITED = {
     "my_precious": reference.MY_PRECIOUS,
     "fork_child": reference.FORK_CHILD,
     "fork_parent": reference.FORK_PARENT,
