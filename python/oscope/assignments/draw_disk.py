@@ -10,8 +10,8 @@ from oscope.figures import plots
 from oscope.figures.analysed import Analysed, words
 from oscope.figures.words import listed, median
 from oscope.labs import disk
-from oscope.labs.engine.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
 from oscope.labs.disk import reference
+from oscope.labs.engine.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
 from oscope.labs.syscalls.reference import CALLS_PER_SECOND
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
