@@ -98,6 +98,7 @@ def test_the_disk_assignment_writes_a_page_and_its_figures(elsewhere: CommandLin
     assert disk.code == 0, disk.err
     page = (elsewhere.folder / "disk.html").read_text(encoding="utf-8")
     assert "<title>The NYU disk I/O assignment" in page
+    assert '<details class="tables">' not in page
     places = [
         page.index(f"<h3>{title}") for title in ("Part 1: run", "Part 3: raw_performance", "Part 6: fast")
     ]
