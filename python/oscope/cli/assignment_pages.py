@@ -95,13 +95,20 @@ def _write(document: Document, results: Results, target: Output, figures: Path |
     files = {} if figures is None else _save(results, lab, figures, out)
     if target.path is not None and target.path.suffix.lower() == ".html":
         report = replace(build(results, [lab]), title=sources.heading(document))
-        target.write(render(report).encode())
+        target.write(_unfolded(render(report)).encode())
     else:
         page = markdown.Page(sources.heading(document), _lead(document, results), lab.sections(results))
         folder = None if target.path is None else target.path.parent
         target.write(markdown.encode(page, files, folder))
     if target.path is not None:
         terminal.print_written(target, out)
+
+
+def _unfolded(page: str) -> str:
+    """Open what a report may fold in its sections: here tables and commands are what a reader looks for."""
+    for kind in ("tables", "prose"):
+        page = page.replace(f'<details class="{kind}">', f'<details class="{kind}" open>')
+    return page
 
 
 def _drawn(document: Document, results: Analysed) -> Lab:
