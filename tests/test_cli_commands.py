@@ -30,6 +30,8 @@ COMMANDS = (
     "explain-variation",
     "report",
     "export",
+    "assignment",
+    "sources",
     "doctor",
 )
 OPTIONS = {

@@ -15,6 +15,7 @@ from oscope.probe import catalogue
 LINES = {
     "ab": "ab missing missing syscall.cost",
     "bench": "bench true",
+    "assignment": "assignment disk",
     "calibrate": "calibrate",
     "compare": "compare a b",
     "disk fast": "disk fast file",

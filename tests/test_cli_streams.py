@@ -21,6 +21,7 @@ TESTS = Path(__file__).parent
 STRACE = '1 1700000000.000000 execve("/bin/true", ["true"], 0x7ff /* 1 var */) = 0 <0.000100>\n'
 LINES = {
     "ab": "ab missing missing syscall.cost",
+    "assignment": "assignment --help",
     "calibrate": "calibrate --help",
     "compare": "compare last last",
     "devices": "devices",
@@ -53,6 +54,7 @@ LINES = {
     "session clean": "session clean -",
     "session record": "session record new.cast -- echo shown",
     "show": "show last",
+    "sources": "sources disk",
     "trace": "trace --json kept.json -- true",
     "transfer receive": "transfer receive --help",
     "transfer send": "transfer send missing 127.0.0.1:1",

@@ -58,6 +58,11 @@ COMMANDS = {
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
     "import": ("importing:import_results", "Read the results of another benchmarking tool into the store."),
+    "assignment": (
+        "assignment:assignment",
+        "Repeat an original document: its tables, figures and questions.",
+    ),
+    "sources": ("sources:sources", "List the original documents, and what repeats each of their steps."),
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and report how fast."),
     "doctor": ("doctor:examine", "Check what this machine can measure, and how to fix the rest."),
     "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),
