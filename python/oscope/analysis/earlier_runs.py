@@ -17,15 +17,18 @@ def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[Expe
     """
     try:
         with Store.read(place) as store:
-            entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
-            return [
-                results
-                for entry in entries[-NEWEST:]
-                for results in store.results(
-                    entry.id, experiment=like.experiment, columns="metrics"
-                ).experiments
-                if not results.settings.get("injection")
-            ]
+            return earlier_runs_in(store, like)
     except StoreError:
         # A record file is compared wherever it lies; without a store the two runs speak for themselves.
         return []
+
+
+def earlier_runs_in(store: Store, like: ExperimentResults) -> list[ExperimentResults]:
+    """Return what `earlier_runs` does, from an open store."""
+    entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
+    return [
+        results
+        for entry in entries[-NEWEST:]
+        for results in store.results(entry.id, experiment=like.experiment, columns="metrics").experiments
+        if not results.settings.get("injection")
+    ]

@@ -51,6 +51,7 @@ COMMANDS = {
         "Show the stored runs of an experiment over time, and where they changed.",
     ),
     "calibrate": ("calibrate:calibrate", "Tell how often verdicts are wrong on this machine."),
+    "view": ("view:view", "Show the stored runs in a browser, and a run while it goes on."),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
     "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
