@@ -56,6 +56,7 @@ def application(pages: Pages) -> Starlette:
 
     routes = [
         Route("/", lambda request: HTMLResponse(pages.runs(request.query_params))),
+        Route("/newest", lambda _: JSONResponse({"run": pages.newest()})),
         Route("/compare", lambda request: HTMLResponse(pages.compare(request.query_params))),
         Route("/history", lambda request: HTMLResponse(pages.history(request.query_params))),
         Route("/runs/{run}", of_run(lambda store, run, _: HTMLResponse(pages.run(store, run)))),

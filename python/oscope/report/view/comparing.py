@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -17,6 +17,7 @@ from oscope.model.errors import UsageError
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import parse_share
+from oscope.report import theme
 from oscope.report.view.wording import Wording
 from oscope.statistics import Comparison, compare_results
 from oscope.statistics.machines import KERNEL, MACHINE
@@ -27,6 +28,8 @@ THRESHOLD = "1%"
 """As of `oscope compare`."""
 MOST_ROWS = 40
 NOTHING = np.zeros(0)
+EQUAL_LINE = {"color": theme.SURFACES["light"]["reference"], "width": 1.5, "dash": "dot"}
+"""Its colour can be seen on either background."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +148,9 @@ def _figure(experiment: ExperimentResults, found: Comparison) -> Figure | None:
         name = _name(experiment, found, row.factors, row.metric)
         dot = plots.Dot(name, row.ratio, row.ci95, NOTHING)
         series.setdefault(_answer(row.different, row.matters), []).append(dot)
-    return plots.dots(f"{experiment.headline}: B over A", "B/A, with its 95 % interval", series)
+    drawn = plots.dots(f"{experiment.headline}: B over A", "B/A, with its 95 % interval", series)
+    equal = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper", "line": EQUAL_LINE}
+    return replace(drawn, layout={**drawn.layout, "shapes": [equal]}, note="Dotted: equal.")
 
 
 def _answer(different: str, matters: str) -> str:

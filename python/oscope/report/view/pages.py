@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -30,6 +31,7 @@ from oscope.storage.store import Store
 _OWN = Path(__file__).parent / "templates"
 _REPORT = Path(page.__file__).parent / "templates"
 _KEPT_REPORTS = 4
+_RUN_ID = re.compile(r"(?<![\w/-])\d{8}-\d{6}-[0-9a-f]{4}(?![\w-])")
 
 
 class Pages:
@@ -65,8 +67,19 @@ class Pages:
             every = read_runs(store)
         shown = [run for run in every if wanted.passes(run)]
         return self.render(
-            "runs.html.j2", runs=shown, count=len(every), wanted=wanted, choices=choices(every)
+            "runs.html.j2",
+            runs=shown,
+            count=len(every),
+            wanted=wanted,
+            choices=choices(every),
+            newest=every[0].entry.id if every else "",
         )
+
+    def newest(self) -> str | None:
+        """Return the id of the newest run; None where there is none."""
+        query = sa.select(schema.run.c.id).order_by(schema.run.c.started_ns.desc(), schema.run.c.id.desc())
+        with self.open() as store, store.reading() as connection:
+            return connection.scalar(query.limit(1))
 
     def run(self, store: Store, run_id: str) -> str:
         """Return the page of a run: how far it is, its only experiment, or the list of its experiments."""
@@ -227,6 +240,7 @@ def _environment() -> jinja2.Environment:
         "rows": page.aligned_rows,
         "slug": page.slug,
         "count": format_count,
+        "links": _link_runs,
     }
     environment.globals |= {
         # The theme's own declarations.
@@ -234,6 +248,12 @@ def _environment() -> jinja2.Environment:
         "dark": Markup(theme.variables("dark")),  # noqa: S704
     }
     return environment
+
+
+def _link_runs(text: Markup) -> Markup:
+    """Return markup in which the ids of runs lead to their pages."""
+    # Of a plain text: Markup would escape what is put in. An id is digits and letters alone.
+    return Markup(_RUN_ID.sub(r'<a href="/runs/\g<0>">\g<0></a>', str(text)))  # noqa: S704
 
 
 def _macros() -> str:

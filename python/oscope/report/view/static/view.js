@@ -1,4 +1,25 @@
 "use strict";
+// The list of runs: says when another run has begun.
+(() => {
+  const INTERVAL_MS = 5000;
+  const notice = document.getElementById("newest");
+  if (!notice) return;
+  async function look() {
+    try {
+      if (!document.hidden) {
+        const { run } = await (await fetch("/newest")).json();
+        if (run && run !== notice.dataset.run) {
+          if (notice.dataset.reload) { location.reload(); return; }
+          notice.querySelector("a").href = "/runs/" + encodeURIComponent(run);
+          notice.hidden = false;
+        }
+      }
+    } catch { /* The server has ended; the list is still right. */ }
+    setTimeout(look, INTERVAL_MS);
+  }
+  setTimeout(look, INTERVAL_MS);
+})();
+
 // The page of a run that goes on: asks where it stands, and draws what is new.
 (() => {
   const live = document.getElementById("live");
