@@ -223,7 +223,7 @@ def _watch(browser: webdriver.Chrome, viewed: Viewed) -> None:
     wait_until(lambda: samples() > first and points() >= drawn_first, "more samples")
     assert browser.execute_script("return window.mark")
     assert "Measuring syscall.cost" in words(browser)
-    assert browser.execute_script("return document.getElementById('progress').max") >= 2_000_000
+    assert "of 2\u202f000\u202f" in browser.find_element(By.ID, "counted").text
     # What the page shows is committed: no more than the store has.
     shown = samples()
     run = browser.current_url.rpartition("/")[2]

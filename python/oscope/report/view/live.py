@@ -11,7 +11,7 @@ import threading
 import time
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -214,6 +214,7 @@ class LiveRun:
             "status": self.status,
             "samples": sum(each.samples for each in every),
             "total": None if None in totals else sum(total or 0 for total in totals),
+            "share": _share(every),
             "words": self._words(current, now_ns),
             "experiments": [
                 {
@@ -339,6 +340,19 @@ def figure(experiment: LiveExperiment) -> Figure:
     ]
     axis_title = f"{headline} [{scale.unit}]" if scale.unit not in ("", headline) else headline
     return plots.strips(experiment.planned.title, axis_title, dots)
+
+
+def _share(experiments: Sequence[LiveExperiment]) -> float | None:
+    """Return how much of the run is done: experiments count alike, since samples take so different a time.
+
+    None where it is not known.
+    """
+    parts = [
+        1.0 if total == 0 else min(1.0, each.samples / total)
+        for each in experiments
+        if (total := each.total) is not None
+    ]
+    return sum(parts) / len(parts) if parts and len(parts) == len(experiments) else None
 
 
 def _duration(seconds: float) -> str:

@@ -53,7 +53,7 @@
   async function show(state) {
     by("words").textContent = state.words;
     const bar = by("progress");
-    if (state.total) { bar.max = state.total; bar.value = Math.min(state.samples, state.total); } else bar.removeAttribute("value");
+    if (state.share === null) bar.removeAttribute("value"); else bar.value = state.share;
     by("counted").textContent = grouped(state.samples) + (state.total === null ? "" : " of " + grouped(state.total)) + " samples";
     shown = state.shown || "";
     by("experiments").replaceChildren(...state.experiments.map(row));
