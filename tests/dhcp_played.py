@@ -105,7 +105,7 @@ def _begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def played(_begun: Path) -> Lab:
     """Return the lab once all its scenarios are played, which takes 130 s from the first test on."""
     needs_lab()
-    wait_until((_begun / "code").exists, "the DHCP lab has been played", LIMIT_S)
+    wait_until((_begun / "code").exists, "the end of the DHCP lab", limit_s=LIMIT_S)
     assert (_begun / "code").read_text() == "0\n", (_begun / "err").read_text()
     return Lab(_begun / "kept", json.loads((_begun / "out").read_text()))
 

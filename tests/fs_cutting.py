@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import fs_holding
 from ssh_server import SshServer, privilege_separation
+from waiting import wait_until
 
 LIMIT_S = 60.0
 
@@ -42,11 +42,7 @@ class Cutting:
 
     def wait(self) -> None:
         """Return when it is. Raises TimeoutError."""
-        deadline = time.monotonic() + LIMIT_S
-        while not self._held.exists():
-            if time.monotonic() > deadline:
-                raise TimeoutError("no write came to be held")
-            time.sleep(0.005)
+        wait_until(self._held.exists, "a write that is held")
 
 
 @contextlib.contextmanager

@@ -8,11 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ssh_server import ALIAS, SSHD, SshServer
+from waiting import wait_until
 
 LIMIT_S = 60.0
 
@@ -51,15 +51,6 @@ def is_mounted(at: Path) -> bool:
     wanted = os.fsencode(at).replace(b"\\", b"\\134").replace(b" ", b"\\040")
     with Path("/proc/self/mountinfo").open("rb") as lines:
         return any(line.split()[4] == wanted for line in lines)
-
-
-def wait_until(true: Callable[[], object], what: str, limit_s: float = LIMIT_S) -> None:
-    """Wait for a thing to be so. Raises TimeoutError that says what was waited for."""
-    deadline = time.monotonic() + limit_s
-    while not true():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {limit_s:g} s")
-        time.sleep(0.005)
 
 
 class Mount:

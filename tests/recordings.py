@@ -19,6 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from waiting import wait_until
+
 LIMIT_S = 60.0
 _PASTE = re.compile(rb"\x1b\[\?2004(?:h|l\r)")
 """What bash sends around a line, so that the terminal tells it of pasted text."""
@@ -112,10 +114,9 @@ class Tmux:
         self._socket = self._folder / mark
         try:
             self._run("new-session", "-d", "-x", str(columns), "-y", str(rows), feed)
-            end = time.monotonic() + LIMIT_S
-            while self._run("display-message", "-p", "#{pane_title}").strip() != mark:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            wait_until(
+                lambda: self._run("display-message", "-p", "#{pane_title}").strip() == mark, "the content"
+            )
             # -J joins what was wrapped, and keeps blank ends.
             words = ["-J"] if joined else []
             return trimmed(self._run("capture-pane", "-p", *words, "-S", "-"))

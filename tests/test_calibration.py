@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from oscope.runner.active_run import ActiveRun
 from oscope.statistics.rate import Rate
 from oscope.storage import record
 from oscope.targets.affinity import Placement
+from waiting import wait_until
 
 SUBJECT = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 SMALL = ("--pairs", "1", "--blocks", "3", "--reps", "3", "--way", "interleaved", "--seed", "1")
@@ -262,8 +262,7 @@ def test_the_sides_of_a_pair_differ_in_the_delay_alone(command: CommandLine) -> 
 def test_an_interrupted_calibration_tells_of_the_pairs_up_to_then(command: CommandLine) -> None:
     words = ("calibrate", *SUBJECT, "--pairs", "500", "--blocks", "2", "--reps", "2", "--effect", "0")
     with command.start(*words, "--keep", "pairs.db", "--json", "c.json") as process:
-        while process.poll() is None and _runs(command) < 6:
-            time.sleep(0.2)
+        wait_until(lambda: process.poll() is not None or _runs(command) >= 6, "six runs")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from scapy.layers.l2 import Ether
 
 from cli_driver import CommandLine, as_nobody
 from dhcp_played import ENDS, SCENARIOS, Lab, needs_lab, records
+from waiting import wait_until
 
 CLIENT, SECOND = "00:00:5e:00:53:11", "00:00:5e:00:53:12"
 ADDRESS = "192.0.2.50"
@@ -167,13 +167,6 @@ def namespaces(processes: set[int], kind: str) -> set[str]:
         with contextlib.suppress(OSError):
             found.add(os.readlink(f"/proc/{process}/ns/{kind}"))  # noqa: PTH115 (no file has that name)
     return found
-
-
-def wait_until(is_done: Any, what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 @pytest.mark.alone

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from cli_driver import Answer, CommandLine, as_nobody
 from oscope.model.factors import Level
 from oscope.tools.disk.session import FileSession
+from waiting import wait_until_gone
 
 ENGINES = ("auto", "read", "mmap", "direct", "uring")
 
@@ -279,14 +279,6 @@ def searching(disk: CommandLine) -> Iterator[subprocess.Popen[str]]:
     process.wait()
 
 
-def gone(process: int) -> bool:
-    """Wait for a process that is no child of ours."""
-    until = time.monotonic() + 60
-    while Path(f"/proc/{process}").exists() and time.monotonic() < until:
-        time.sleep(0.05)
-    return not Path(f"/proc/{process}").exists()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_search_that_is_ended_leaves_nothing(
     number: signal.Signals, searching: subprocess.Popen[str], disk: CommandLine
@@ -299,5 +291,5 @@ def test_a_search_that_is_ended_leaves_nothing(
     if number != signal.SIGKILL:
         assert searching.returncode == 1
         assert err.splitlines()[-1] == "oscope: interrupted"
-    assert all(gone(int(child)) for child in children)
+    wait_until_gone([int(child) for child in children])
     assert list(disk.folder.iterdir()) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import fake_session_probe
 from cli_driver import CommandLine, requests
 from conftest import TESTS
 from fake_session_probe import refusal
+from waiting import wait_until
 
 METRICS = {
     "throughput": 1234.567,
@@ -210,9 +210,7 @@ def test_a_signal_ends_it_in_good_order(number: signal.Signals, disk: CommandLin
     disk.environment["FAKE_EVENTS"] = json.dumps([{"event": "wait"}])
     process = disk.start("disk", "write", "f", "--block-size", "1M", "--count", "7")
     asked = Path(disk.environment["FAKE_REQUESTS"])
-    until = time.monotonic() + 60
-    while not asked.exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(asked.exists, "a request to the probe")
     process.send_signal(number)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (1, "")

@@ -14,8 +14,9 @@ import pytest
 
 from cli_driver import ROOT, Answer, CommandLine
 from fs_desk import LIMIT_S, Desk, only_line
-from fs_mount import is_mounted, missing, wait_until
+from fs_mount import is_mounted, missing
 from ssh_server import ALIAS
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 

@@ -12,8 +12,9 @@ import pytest
 
 from cli_driver import NOBODY
 from fs_desk import LIMIT_S, Desk, only_line
-from fs_mount import is_mounted, missing, wait_until
+from fs_mount import is_mounted, missing
 from ssh_server import ALIAS, free_port
+from waiting import wait_until
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=str(missing()))
 

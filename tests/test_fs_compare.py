@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family
+from waiting import wait_until_gone
 
 LIMIT_S = 120.0
 SIZE = 2 << 20
@@ -201,10 +201,7 @@ def test_a_kill_leaves_no_process_and_no_mount_and_restore_removes_the_rest(
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=LIMIT_S)
-    latest = time.monotonic() + LIMIT_S
-    while any(Path("/proc", str(pid)).exists() for pid in helpers):
-        assert time.monotonic() < latest
-        time.sleep(0.01)
+    wait_until_gone(helpers)
     assert mounts(folder) == []
     (left,) = folder.iterdir()
     restored = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)

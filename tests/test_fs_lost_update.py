@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from fs_mount import recover, wait_until
+from fs_mount import recover
 from fs_places import AT_ONCE
 from fs_scene import mount
 from ssh_server import SshServer
+from waiting import wait_until
 
 LARGE = 600_000
 """Bytes of what takes several requests to read."""

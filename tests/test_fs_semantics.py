@@ -10,10 +10,11 @@ import pytest
 
 import fs_mount
 from fs_mapping import SharedMapping
-from fs_mount import recover, wait_until
+from fs_mount import recover
 from fs_places import AT_ONCE
 from fs_scene import mount, opened, refusal
 from ssh_server import SshServer
+from waiting import wait_until
 
 BOTH_WAYS = pytest.mark.parametrize(
     "way", [(), ("--no-passthrough",)], ids=["as usual", "through the daemon"]
@@ -169,12 +170,14 @@ def test_what_a_mapping_stores_after_close_goes_back(
         wait_until(
             lambda: (fs_folder / "file").read_bytes()[5000:5006] == b"synced",
             "what msync wrote goes back",
-            10,
+            limit_s=10,
         )
         mapping.write(9000, b"unmapped")
         mapping.close()
         wait_until(
-            lambda: (fs_folder / "file").read_bytes()[9000:9008] == b"unmapped", "the mapping goes back", 10
+            lambda: (fs_folder / "file").read_bytes()[9000:9008] == b"unmapped",
+            "the mapping goes back",
+            limit_s=10,
         )
         mounted_at.stop()
 

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from fs_mount import Mount, MountFailed, recover, recover_words, wait_until
+from fs_mount import Mount, MountFailed, recover, recover_words
 from fs_scene import mount, opened, refusal
 from ssh_server import SshServer
+from waiting import wait_until
 
 MIB = 1 << 20
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small file system")
@@ -240,7 +241,9 @@ def test_without_the_server_cached_files_are_read_and_the_rest_fails_in_time(
             finally:
                 fs_server.start()
             # The connection is made again with back-off: by itself, or when it is asked for.
-            wait_until(lambda: readable(mounted_at.root / "other"), "the connection is made again", 30)
+            wait_until(
+                lambda: readable(mounted_at.root / "other"), "the connection is made again", limit_s=30
+            )
         assert (fs_folder / "cached").read_bytes() == b"HERE"
         assert (mounted_at.root / "other").read_bytes() == b"there"
         mounted_at.stop()

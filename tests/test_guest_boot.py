@@ -25,6 +25,7 @@ from oscope.targets.guest.console import Console
 from oscope.targets.guest.machine import MachineSpec, for_probe
 from oscope.targets.guest.place import GuestPlace
 from oscope.targets.kernel import Kernel
+from waiting import wait_until
 
 GETPPID = Request(1, "syscall.cost", {"call": "getppid"}, reps=4)
 
@@ -167,15 +168,10 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
         "place.start()\n"
     )
     laboratory = subprocess.Popen([sys.executable, "-c", script, str(patched_kernel.image), str(real_probe)])
-    while not (guests := emulators_of(laboratory.pid)):
-        assert laboratory.poll() is None
-        time.sleep(0.05)
+    guests = wait_until(lambda: emulators_of(laboratory.pid), "an emulator", laboratory)
     laboratory.send_signal(signal.SIGKILL)
     laboratory.wait(10)
-    last = time.monotonic() + 10
-    while any(map(runs_guest, guests)) and time.monotonic() < last:
-        time.sleep(0.05)
-    assert not any(map(runs_guest, guests))
+    wait_until(lambda: not any(map(runs_guest, guests)), "the end of the guests")
 
 
 def test_a_first_process_that_fails_says_what(patched_kernel: Kernel, real_probe: Path) -> None:
@@ -283,9 +279,7 @@ def test_ctrl_c_ends_a_guest_that_boots_and_the_run_can_be_resumed(
     on = ("--on", f"guest:{base_kernel.id}", "--clock", "instructions")
     words = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "2", *on)
     with command.start(*words) as started:
-        while not (guests := emulators_of(started.pid)):
-            assert started.poll() is None
-            time.sleep(0.02)
+        guests = wait_until(lambda: emulators_of(started.pid), "an emulator", started)
         started.send_signal(signal.SIGINT)
         _, err = started.communicate(timeout=120)
     [run] = command.runs()

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from injected import living, processes_below
 from oscope.model.errors import UsageError
 from oscope.runner.injection import causes
 from oscope.runner.injection.spec import Injection
+from waiting import wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -33,14 +34,6 @@ ALL = {"hog", "sibling", "memory", "evict", "interrupts", "migrate", "delay", "d
 def command(probe: Path, tmp_path: Path) -> CommandLine:
     """Give the command line, in a folder of its own, with the real probe."""
     return CommandLine(tmp_path, {"OSCOPE_PROBE": str(probe)})
-
-
-def wait_until(what: Callable[[], bool]) -> None:
-    """Wait until it is so; a test that waits in vain fails."""
-    latest = time.monotonic() + PATIENCE_S
-    while not what():
-        assert time.monotonic() < latest, "it did not come to be"
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -113,11 +106,11 @@ def test_a_steady_disturbance_is_one_phase_until_ctrl_c(command: CommandLine, tm
 @pytest.mark.parametrize("victim", ["command", "injector"])
 def test_nothing_is_left_after_a_kill(command: CommandLine, victim: str) -> None:
     with begun(command, "hog", "interrupts", "--steady") as process:
-        wait_until(lambda: len(processes_below(process.pid)) == 3)
+        wait_until(lambda: len(processes_below(process.pid)) == 3, "the processes of the injection")
         all_of_it = processes_below(process.pid)
         (injector,) = (one for one in all_of_it if processes_below(one))
         os.kill(process.pid if victim == "command" else injector, signal.SIGKILL)
-        wait_until(lambda: not living(all_of_it))
+        wait_until(lambda: not living(all_of_it), "the end of the injection")
         _, told = process.communicate(timeout=PATIENCE_S)
     if victim == "injector":
         assert process.returncode == 1
@@ -144,15 +137,15 @@ def test_a_thread_that_was_moved_may_run_where_it_might_before(command: CommandL
 def kill_soon(command: CommandLine, thread: int) -> None:
     """Move a thread for a while, and kill what moves it in the middle of that."""
     with begun(command, "migrate", "--thread", str(thread), "--steady") as process:
-        wait_until(lambda: len(processes_below(process.pid)) == 2)
+        wait_until(lambda: len(processes_below(process.pid)) == 2, "the mover")
         all_of_it = processes_below(process.pid)
         if os.geteuid() == 0:
             # Before all ordinary threads: else what is moved keeps the mover from its CPU.
             (mover,) = (one for one in all_of_it if not processes_below(one))
-            wait_until(lambda: os.sched_getscheduler(mover) == os.SCHED_FIFO)
+            wait_until(lambda: os.sched_getscheduler(mover) == os.SCHED_FIFO, "its priority")
         time.sleep(0.1)
         process.kill()
-        wait_until(lambda: not living(all_of_it))
+        wait_until(lambda: not living(all_of_it), "the end of the injection")
 
 
 def test_evicted_files_are_read_from_the_device_again(command: CommandLine, tmp_path: Path) -> None:
@@ -165,7 +158,7 @@ def test_evicted_files_are_read_from_the_device_again(command: CommandLine, tmp_
             pytest.skip("the file system of the tests' folder has no device: set --basetemp to one that has")
         assert _blocks_of_reading(file) == 0
         with begun(command, "evict", "--path", str(file), "--steady"):
-            wait_until(lambda: _blocks_of_reading(file) > 0)
+            wait_until(lambda: _blocks_of_reading(file) > 0, "a read from the device")
 
 
 def _blocks_of_reading(file: Path) -> int:

@@ -20,6 +20,7 @@ from fake_session_probe import refusal
 from oscope.cli import ipc
 from oscope.probe.catalogue import load
 from surroundings import family
+from waiting import wait_until, wait_until_gone
 
 METRICS = {"throughput": 474.0135, "time_s": 0.033753791, "bytes": 16777216.0, "refusals": None}
 NOTE = {"event": "note", "text": "the pipe holds 64 KiB"}
@@ -270,19 +271,10 @@ LONG = ("ipc", "-B", "-b", "64", "-t", "1T", "2proc")
 
 def transferring(process: subprocess.Popen[str]) -> list[int]:
     """Wait until the probe has its second process, and return both."""
-    until = time.monotonic() + 60
-    while len(below := family(process.pid)) < 2 and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: len(family(process.pid)) >= 2, "the probe and its second process")
+    below = family(process.pid)
     assert len(below) == 2
     return below
-
-
-def gone(processes: list[int]) -> bool:
-    """Wait for processes that are no children of ours."""
-    until = time.monotonic() + 60
-    while any(Path(f"/proc/{pid}").exists() for pid in processes) and time.monotonic() < until:
-        time.sleep(0.05)
-    return not any(Path(f"/proc/{pid}").exists() for pid in processes)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -294,7 +286,7 @@ def test_a_transfer_that_is_ended_leaves_no_process(number: signal.Signals, ipc_
     assert out == ""
     if number != signal.SIGKILL:
         assert (process.returncode, err.splitlines()[-1]) == (1, "oscope: interrupted")
-    assert gone(below)
+    wait_until_gone(below)
 
 
 @pytest.mark.parametrize("victim", [0, 1])
@@ -306,14 +298,12 @@ def test_a_process_of_the_probe_that_is_killed_is_one_line(victim: int, ipc_comm
     assert (process.returncode, out) == (1, "")
     (line,) = err.splitlines()
     assert "kill" in line
-    assert gone(below)
+    wait_until_gone(below)
 
 
 def test_a_signal_during_the_pause_ends_it(ipc_command: CommandLine) -> None:
     process = ipc_command.start("ipc")
-    until = time.monotonic() + 60
-    while not family(process.pid) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: family(process.pid), "the probe")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (1, "", "oscope: interrupted\n")

@@ -8,8 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from oscope.targets.kernel import build, built, config, places, source
 from oscope.targets.kernel.kernel import Kernel
 from oscope.targets.kernel.listener import Silence
 from toy_kernel import ANSWER, ANSWER_AGAIN, SCAN, Ear, compiled, made
+from waiting import wait_until
 
 
 def test_a_kernel_is_built_once(toy: Path) -> None:
@@ -136,13 +135,6 @@ def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
     assert len(built.entries()) == 1
 
 
-def _wait(for_it: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not for_it():
-        assert time.monotonic() < end, "it never came to that"
-        time.sleep(0.02)
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, number: signal.Signals) -> None:
     del toy
@@ -160,12 +152,13 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
         "build.build(recipe.make(), Silence())\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE) as building:
-        _wait(lambda: (output / "build.log").exists() and b"  CC " in (output / "build.log").read_bytes())
+        log = output / "build.log"
+        wait_until(lambda: log.exists() and b"  CC " in log.read_bytes(), "the compiler")
         group = _group_of_make(output)
         building.send_signal(number)
         _, told = building.communicate(timeout=60)
     assert b"KeyboardInterrupt" in told
-    _wait(lambda: not _alive(group))
+    wait_until(lambda: not _alive(group), "the end of make")
     assert built.entries() == []
     (output / "hang").unlink()
     assert build.build(wanted, Silence()).name == "base"
@@ -197,7 +190,7 @@ def test_a_second_build_waits_for_the_first_and_says_so(toy: Path) -> None:
     with places.alone(Silence()):
         waiting = threading.Thread(target=build.build, args=(made(), ear))
         waiting.start()
-        _wait(lambda: bool(ear.notes))
+        wait_until(lambda: ear.notes, "a note")
         assert built.entries() == []
     waiting.join(60)
     assert ear.notes == [f"waiting for the kernel build of process {os.getpid()}"]

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from oscope.storage import record
 from oscope.tools.dhcp.answers import QUESTIONS
+from waiting import wait_until
 
 ROOT = Path(__file__).parent.parent
 LAB = labs.lab("tools")
@@ -289,10 +289,7 @@ class TestOwnCommand:
             contextlib.suppress(KeyboardInterrupt),
             own_command.started("explain", "--", "sleep", "987.5", stdin=subprocess.DEVNULL),
         ):
-            end = time.monotonic() + 30
-            while not _running("987.5"):
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            wait_until(lambda: _running("987.5"), "the program")
             raise KeyboardInterrupt
         assert not _running("987.5")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from cli_driver import CommandLine
 from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family, surroundings
+from waiting import wait_until
 
 MEBIBYTE = 1 << 20
 LIMIT_S = 120.0
@@ -78,13 +78,9 @@ def test_a_run_under_pressure_that_is_interrupted_leaves_nothing(
     oscope = CommandLine(tmp_path)
     words = [word for name, level in PRESSED.items() for word in ("--set", f"{name}={level}")]
     process = oscope.start("run", "memory.access", *words, "--reps", "100000")
-    latest = time.monotonic() + LIMIT_S
     try:
         # The probe, the competitor, and the process that is measured.
-        while len(family(process.pid)) < 3:
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < latest
-            time.sleep(0.01)
+        wait_until(lambda: len(family(process.pid)) >= 3, "three processes", process)
     finally:
         process.send_signal(number)
         _, err = process.communicate(timeout=LIMIT_S)

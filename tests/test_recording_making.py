@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import termios
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from cli_driver import CommandLine
 from recordings import LIMIT_S, at_terminal
+from waiting import wait_until, wait_until_gone
 
 RECORD = (sys.executable, "-m", "oscope", "session", "record")
 
@@ -66,10 +66,7 @@ def test_a_new_size_of_the_window_is_passed_on_and_kept(session: CommandLine) ->
         person.wait_for(b"ready")
         person.resize(70, 30)
         cast = session.folder / "a.cast"
-        end = time.monotonic() + LIMIT_S
-        while '"r", "70x30"' not in cast.read_text():
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: '"r", "70x30"' in cast.read_text(), "the new size in the recording")
         person.type(b"\r", b"30 70")
         assert person.finish() == 0
 
@@ -108,12 +105,8 @@ def test_the_terminal_is_put_back_however_it_ends(how: signal.Signals, session: 
         ]
         os.kill(recorder, how)
         person.wait_for(f"code={128 + how}".encode())
-        end = time.monotonic() + LIMIT_S
-        while termios.tcgetattr(person.terminal) != before or any(
-            Path(f"/proc/{pid}").exists() for pid in below
-        ):
-            assert time.monotonic() < end, (before, termios.tcgetattr(person.terminal), below)
-            time.sleep(0.02)
+        wait_until(lambda: termios.tcgetattr(person.terminal) == before, "the terminal as it was")
+        wait_until_gone(below)
     assert read(session)[1] == "ready\r\n"
 
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from cli_driver import CommandLine
 from oscope.runner import recovery
 from surroundings import family, surroundings
+from waiting import wait_until, wait_until_gone
 
 pytestmark = pytest.mark.alone
 
@@ -246,11 +246,9 @@ def in_full_swing(
     settings = [word for level in levels for word in ("--set", level)]
     process = command.start("run", name, *settings, "--reps", "100000", start_new_session=True)
     started.append(process)
-    latest = time.monotonic() + PATIENCE_S
-    while not (own_swap() and (what != "pressure" or own_groups())):
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < latest, "no swap was made, or no control group"
-        time.sleep(0.01)
+    wait_until(
+        lambda: own_swap() and (what != "pressure" or own_groups()), "swap and a control group", process
+    )
     return process, family(process.pid)
 
 
@@ -258,13 +256,6 @@ def send(pid: int, number: signal.Signals) -> None:
     """Send a signal to a process that this test started, if it still lives."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def wait_for_the_end(pids: list[int]) -> None:
-    latest = time.monotonic() + PATIENCE_S
-    while any(Path(f"/proc/{pid}").exists() for pid in pids):
-        assert time.monotonic() < latest, "processes are left"
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("what", LONG)
@@ -280,7 +271,7 @@ def test_after_a_kill_of_all_the_next_command_restores_and_says_so(
     for pid in below:
         send(pid, signal.SIGKILL)
     process.communicate()
-    wait_for_the_end(below)
+    wait_until_gone(below)
     assert list(journals.glob("*.json"))
     command, _ = killable
     answer = command("runs")
@@ -305,7 +296,7 @@ def test_after_a_kill_of_the_laboratory_alone_the_probe_puts_all_back(
     process, below = in_full_swing(killable, "swap")
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    wait_for_the_end(below)
+    wait_until_gone(below)
     assert list(journals.glob("*.json")) == []
     assert surroundings() == before
     command, _ = killable

@@ -20,6 +20,7 @@ from oscope.runner.execution import execute
 from oscope.runner.progress import Silence
 from oscope.storage.store import Store
 from test_run import order_taken, planned_order
+from waiting import wait_until
 
 # A laboratory in a process of its own, which prints how many samples it has committed.
 LABORATORY = """
@@ -169,11 +170,7 @@ def test_a_probe_does_not_outlive_a_killed_laboratory(probe: Path, store_path: P
     assert len(children) == 1
     laboratory.kill()
     laboratory.wait(10)
-    for _ in range(300):
-        if is_gone(children[0]):
-            break
-        time.sleep(0.1)
-    assert is_gone(children[0])
+    wait_until(lambda: is_gone(children[0]), "the probe's end")
 
 
 def is_gone(pid: str) -> bool:

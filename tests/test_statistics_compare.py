@@ -11,7 +11,7 @@ import null_compare as null
 import synthetic
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column, ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, compare_results, compare_within
+from oscope.statistics import ComparedMetric, compare_points, compare_results, compare_within
 from oscope.statistics.sides import _median_weights
 
 PLAIN = null.Scenario("plain")
@@ -108,6 +108,19 @@ def test_exact_counts_that_differ_are_different() -> None:
     row = compare_results(*sides(exact, ratio=1.02)).rows[0]
     assert (row.different, row.matters) == ("yes", "yes")
     assert compare_results(*sides(exact)).rows[0].different == "no"
+
+
+def test_no_answer_stands_beside_a_sentence_that_says_another() -> None:
+    a, b = sides(replace(PAIRED, blocks=(11, 11), reps=(20, 20)))
+    levels = np.repeat(np.arange(100.0, 111.0), 20)
+    # B takes more in 10 blocks of 11, though its median, which the other block holds, is lower.
+    more = np.repeat([0.1] * 5 + [-0.05] + [0.1] * 5, 20)
+    one, two = (_with_values(side, cost).points[0] for side, cost in ((a, levels), (b, levels + more)))
+    row = compare_points(one, two, a.metrics["time_ns"], same_run=True)
+    assert row.p < 0.05
+    assert row.median_b < row.median_a < row.ratio * row.median_a
+    assert row.sentence.startswith("cannot tell: ")
+    assert (row.different, row.matters) == ("cannot tell", "cannot tell")
 
 
 def test_one_process_a_side_is_told_as_weak() -> None:

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from oscope.runner.progress import Progress, Silence
 from oscope.runner.recorder import Recorder
 from oscope.storage import schema
 from oscope.storage.store import Store
+from waiting import wait_until
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -350,12 +350,11 @@ def postgresql() -> Iterator[str]:
 
 
 def wait_for_server(programs: Path, folder: str) -> None:
-    for _ in range(300):
-        ready = subprocess.run([programs / "pg_isready", "-q", "-h", folder], timeout=60, check=False)
-        if ready.returncode == 0:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"the server did not start: {Path(folder, 'log').read_text()}")
+    ready = [programs / "pg_isready", "-q", "-h", folder]
+    try:
+        wait_until(lambda: subprocess.run(ready, timeout=60, check=False).returncode == 0, "a server")
+    except TimeoutError:
+        pytest.fail(f"the server did not start: {Path(folder, 'log').read_text()}")
 
 
 def test_postgresql_works_the_same(postgresql: str, catalogue: Catalogue) -> None:

@@ -42,7 +42,7 @@ def test_waiting_gives_the_value_or_says_what_did_not_come() -> None:
     values = iter((0, "", "here"))
     assert wait_until(lambda: next(values), "a value") == "here"
     with pytest.raises(TimeoutError, match=r"the end: not within 0\.01 s"):
-        wait_until(lambda: False, "the end", 0.01)
+        wait_until(lambda: False, "the end", limit_s=0.01)
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from oscope.trace.bpf import BpfTracer, Room
 from oscope.trace.reading import return_values
 from oscope.trace.tracer import Tracer, TraceUnavailable, Tracing
 from oscope.trace.tracers import make
+from waiting import wait_until, wait_until_gone
 
 pytestmark = [
     pytest.mark.alone,
@@ -237,10 +237,7 @@ def test_a_bpftrace_that_dies_is_noticed() -> None:
     assert tracer.alive()
     assert isinstance(tracer, BpfTracer)
     os.kill(tracer.pid, signal.SIGKILL)
-    deadline = time.monotonic() + 20
-    while tracer.alive():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not tracer.alive(), "the tracer's end")
     with pytest.raises(OscopeError, match="killed by signal 9"):
         tracer.stop()
 
@@ -277,10 +274,7 @@ def test_a_killed_laboratory_leaves_no_bpftrace() -> None:
         pid = int(laboratory.stdout.readline())
         assert "bpftrace" in Path(f"/proc/{pid}/comm").read_text()
         laboratory.kill()
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline, "bpftrace outlived the laboratory"
-        time.sleep(0.02)
+    wait_until_gone([pid])
 
 
 def test_no_bpftrace_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import traced_program
 from cli_driver import CommandLine, as_nobody
 from oscope.trace.events import pair
 from traced_program import FAILING_CLOSES, STATUS, TASKS
+from waiting import wait_until_gone
 
 pytestmark = pytest.mark.alone
 
@@ -164,10 +164,7 @@ def test_nothing_outlives_a_killed_command_line(oscope: CommandLine) -> None:
         children = children_of(running.pid)
         assert len(children) == 2
         running.kill()
-    deadline = time.monotonic() + 10
-    while any(Path(f"/proc/{pid}").exists() for pid in children) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert not any(Path(f"/proc/{pid}").exists() for pid in children)
+    wait_until_gone(children)
 
 
 @needs_root

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -20,6 +19,7 @@ from oscope.trace.strace import StraceTracer
 from oscope.trace.tool import Tool
 from oscope.trace.tracer import TraceUnavailable
 from traced_program import FAILING_CLOSES, STATUS, TASKS, tracer_pid, waiting
+from waiting import wait_until
 
 CALLS = 500
 
@@ -101,10 +101,7 @@ def test_nothing_outlives_a_killed_laboratory(program: Path) -> None:
             assert laboratory.stdout.readline() == "attached\n"
             assert tracer_pid(traced.pid) != 0
             laboratory.kill()
-        deadline = time.monotonic() + 10
-        while tracer_pid(traced.pid) != 0 and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert tracer_pid(traced.pid) == 0
+        wait_until(lambda: tracer_pid(traced.pid) == 0, "the tracer's end")
         traced.go()
         assert traced.end() == STATUS
 

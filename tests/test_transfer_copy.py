@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 
 from oscope.probe.probe_session import ProbeSession, RefusedError
 from surroundings import family
+from waiting import wait_until, wait_until_gone
 
 LIMIT_S = 60.0
 DOCUMENT = {"files": 5, "sizes": "document"}
@@ -197,10 +197,8 @@ def test_what_a_kill_leaves_is_removed_by_restore(where: str, folder: Path, stat
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=LIMIT_S)
-    latest = time.monotonic() + LIMIT_S
-    while Path(f"/proc/{receiver}").exists() or made & everywhere():
-        assert time.monotonic() < latest, "the receiver outlived the probe"
-        time.sleep(0.01)
+    wait_until_gone([receiver])
+    wait_until(lambda: not made & everywhere(), "the end of the network namespaces")
     (left,) = folder.iterdir()
     told = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
     assert json.loads(told.stdout)["restored"] == f"folder {left}"
@@ -214,10 +212,7 @@ def test_a_long_repetition_is_given_up_on_a_signal(writes: str, folder: Path, pr
     params = {"folder": str(folder), "meeting": "retry", "late": 60.0, "writes": writes}
     try:
         ask(process, params, 1)
-        latest = time.monotonic() + LIMIT_S
-        while not family(process.pid):
-            assert time.monotonic() < latest
-            time.sleep(0.01)
+        wait_until(lambda: family(process.pid), "the receiver")
         process.send_signal(signal.SIGTERM)
         # Should the signal come before the request was begun, nothing is answered.
         ends = [event for event in events(process) if event["event"] in ("done", "error")]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.runner import tuning
 from oscope.runner.recovery import restore
 from oscope.storage import record
+from waiting import wait_until
 
 pytestmark = pytest.mark.alone
 
@@ -116,11 +116,7 @@ def test_the_end_of_the_laboratory_ends_the_lease(other: str, tmp_path: Path) ->
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL
     assert NAMES[done.stdout.strip()] == other
-    for _ in range(500):
-        if aslr() == before:
-            break
-        time.sleep(0.02)
-    assert aslr() == before
+    wait_until(lambda: aslr() == before, "the setting as it was")
 
 
 @NEEDS_ROOT

@@ -1,22 +1,47 @@
-"""Waiting for a thing to be so, which is what a test means when it sleeps."""
+"""Waiting until something is true, which is what a test means when it sleeps."""
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 LIMIT_S = 120.0
-"""Far longer than anything takes on a busy machine: who reaches it waits for what does not come."""
+"""Far longer than anything takes on a busy machine: a wait that reaches it waits for what does not come."""
 INTERVAL_S = 0.01
 
 
-def wait_until(true: Callable[[], T], what: str, limit_s: float = LIMIT_S) -> T:
-    """Return the first true value that the call gives. Raises TimeoutError that says what was waited for."""
+def wait_until(
+    condition: Callable[[], T],
+    what: str,
+    process: subprocess.Popen[Any] | None = None,
+    *,
+    limit_s: float = LIMIT_S,
+) -> T:
+    """Return the first true value of `condition`, called every 10 ms.
+
+    Raises:
+        TimeoutError: it was not true within `limit_s`; the text says `what` was waited for.
+        AssertionError: `process`, which was to make it true, has ended.
+
+    """
     deadline = time.monotonic() + limit_s
-    while not (value := true()):
+    while not (value := condition()):
+        assert process is None or process.poll() is None, f"{what}: the process has ended"
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {limit_s:g} s")
         time.sleep(INTERVAL_S)
     return value
+
+
+def wait_until_gone(processes: Collection[int]) -> None:
+    """Return when none of these processes exists; they are no children of this one.
+
+    Raises:
+        TimeoutError: one is left.
+
+    """
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in processes), f"the end of {processes}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 from oscope.model.errors import StoreError
@@ -26,9 +27,10 @@ def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[Expe
 def earlier_runs_in(store: Store, like: ExperimentResults) -> list[ExperimentResults]:
     """Return what `earlier_runs` does, from an open store."""
     entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
-    return [
+    undisturbed = (
         results
-        for entry in entries[-NEWEST:]
+        for entry in reversed(entries)
         for results in store.results(entry.id, experiment=like.experiment, columns="metrics").experiments
         if not results.settings.get("injection")
-    ]
+    )
+    return list(islice(undisturbed, NEWEST))[::-1]
