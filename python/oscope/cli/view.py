@@ -110,11 +110,12 @@ def _wording() -> Wording:
     return Wording(_comparison, verdict, series_name, _series, remarks)
 
 
-def _comparison(experiment: ExperimentResults, comparison: Comparison) -> Table:
+def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:
     """Return the table that `oscope compare` prints, with all of its columns."""
     from oscope.cli.verdict import comparison_table  # noqa: PLC0415 - statistics
 
-    drawn = comparison_table(experiment, comparison.rows, WIDE)
+    del b
+    drawn = comparison_table(a, comparison.rows, WIDE)
     return _table([[str(column.header), *map(str, column.cells)] for column in drawn.columns])
 
 

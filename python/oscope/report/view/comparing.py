@@ -106,7 +106,7 @@ def _compare(
         title=f"B ({found.label_b}) against A ({found.label_a})",
         verdict=wording.verdict(found),
         sentences=list(_sentences(a, found)),
-        table=wording.comparison(a, found),
+        table=wording.comparison(a, b, found),
         figure=_figure(a, found),
         caveats=found.caveats,
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class Wording:
     """Functions of the commands `compare` and `history`."""
 
-    comparison: Callable[[ExperimentResults, Comparison], Table]
-    """The table of a comparison, with all of its columns."""
+    comparison: Callable[[ExperimentResults, ExperimentResults, Comparison], Table]
+    """The table of a comparison of A and B, with all of its columns."""
     verdict: Callable[[Comparison], str]
     """What all rows of a comparison say together."""
     name: Callable[[Line, Series], str]
