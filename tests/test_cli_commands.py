@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import os
@@ -15,6 +16,7 @@ import pandas as pd
 import pytest
 
 from cli_driver import COST, ROOT, CommandLine, described
+from oscope.labs import LABS
 
 COMMANDS = (
     "run",
@@ -136,15 +138,48 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(words: tuple[str, ...], osc
     assert loaded.isdisjoint(HEAVY)
 
 
-def test_list_tells_labs_experiments_factors_and_metrics(oscope: CommandLine) -> None:
+def test_list_fits_a_screen_and_has_every_name(oscope: CommandLine) -> None:
     answer = oscope("list", COLUMNS="80")
+    assert (answer.code, answer.err) == (0, "")
+    lines = answer.out.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    listed = set(answer.out.split())
+    assert listed >= {part.name for lab in LABS for part in lab.parts}
+    assert listed >= {lab.name for lab in LABS}
+
+
+def test_list_in_another_form_is_one_table(oscope: CommandLine) -> None:
+    (table,) = json.loads(oscope("list", "syscalls", "disk.read", "--format", "json").out)
+    assert [row["name"] for row in table["rows"]] == [
+        "syscall.cost",
+        "syscall.throughput",
+        "process.create",
+        "disk.read",
+    ]
+    every = list(csv.DictReader(io.StringIO(oscope("list", "--format", "csv").out)))
+    assert {(row["lab"], row["name"]) for row in every} == {
+        (lab.name, part.name) for lab in LABS for part in lab.parts
+    }
+
+
+def test_a_name_that_is_unknown_is_not_described(oscope: CommandLine) -> None:
+    answer = oscope("list", "syscall.cots")
+    assert answer.code == 2
+    assert "did you mean 'syscall.cost'?" in answer.err
+
+
+@pytest.mark.parametrize("names", [("syscalls",), ("syscall.cost", "syscall.throughput"), ("--all",)])
+def test_list_describes_labs_experiments_factors_and_metrics(
+    names: tuple[str, ...], oscope: CommandLine
+) -> None:
+    answer = oscope("list", *names, COLUMNS="80")
     assert (answer.code, answer.err) == (0, "")
     assert max(map(len, answer.out.splitlines())) <= 80
     for told in (
-        "syscalls: System calls",
         "  syscall.cost: ",
         "call        getpid, getppid, read, lseek, gethostid, clock_gettime; or nr:N",
-        "metrics     time_ns [ns], cycles [cycles]",
+        "metrics     time_ns [ns], cycles\n",
         "in a guest  with --clock instructions: instructions for time_ns, without\n",
         "size        4 KiB (not varied); or any from 0 B to 1 GiB",
         "quick       ",

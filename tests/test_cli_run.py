@@ -181,9 +181,17 @@ def test_the_survey_writes_the_report(real: CommandLine) -> None:
     answer = real("run", "--budget", "4s")
     assert answer.code == 0, answer.err
     assert (real.folder / "oscope-report.html").read_text().startswith("<!")
-    assert "What was found: System calls" in answer.out
+    lines = answer.out.splitlines()
+    assert len(lines) < 24
+    assert max(map(len, lines)) <= 80
+    assert lines[0].startswith("Oscope survey  ")
+    assert "Report        oscope-report.html" in lines
+    (run,) = real.runs()
+    assert f"oscope show {run}" in lines[-1]
+    shown = real("show", run, "syscalls").out
     for name in ("syscall.cost", "syscall.throughput", "process.create"):
-        assert name in answer.out
+        assert re.search(rf"^{name}: ", shown, re.MULTILINE)
+    assert "disk.read" not in shown
 
 
 def test_figures_go_into_their_folder(real: CommandLine) -> None:

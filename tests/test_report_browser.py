@@ -17,9 +17,11 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 
 import synthetic
+import synthetic_ipc
+import synthetic_memory
 from oscope import report
 from oscope.labs import LABS
-from oscope.model.samples import ExperimentResults
+from oscope.model.samples import ExperimentResults, Results
 
 WAIT_LIMIT_S = 60
 FLAGS = (
@@ -75,7 +77,21 @@ def _open(browser: webdriver.Chrome, path: Path, *, width: int = 1200, theme: st
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     )
     browser.get(path.as_uri())
+    _wait_drawn(browser)
+
+
+def _wait_drawn(browser: webdriver.Chrome) -> None:
     _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
+
+
+def _unfold(browser: webdriver.Chrome) -> None:
+    """Open everything that is folded, and wait until the figures in it are drawn."""
+    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    _wait(
+        lambda: browser.execute_script(
+            "return [...document.querySelectorAll('figure')].every(f => f.querySelector('svg.main-svg'))"
+        )
+    )
 
 
 def _errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
@@ -87,6 +103,8 @@ def _errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
 def test_the_page_is_whole(browser: webdriver.Chrome, path: Path, theme: str, width: int) -> None:
     browser.get_log("browser"), browser.get_log("performance")
     _open(browser, path, width=width, theme=theme)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    _unfold(browser)
     assert _errors(browser) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     sizes = browser.execute_script(
@@ -97,6 +115,83 @@ def test_the_page_is_whole(browser: webdriver.Chrome, path: Path, theme: str, wi
     )
     assert len(sizes) >= 10
     assert all(across > 200 and down > 100 and paths > 2 for across, down, paths in sizes)
+
+
+@pytest.fixture(scope="module")
+def survey_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    parts = (synthetic, synthetic_memory, synthetic_ipc)
+    whole = Results(tuple(each for part in parts for each in part.survey().experiments))
+    return report.write(whole, tmp_path_factory.mktemp("survey") / "report.html", LABS)
+
+
+def _open_unscripted(browser: webdriver.Chrome, path: Path, width: int, height: int) -> None:
+    """Open the page without running its scripts: the first screen needs none."""
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+        browser.get(path.as_uri())
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+def test_the_first_screen_holds_ladder_findings_and_badge(
+    browser: webdriver.Chrome, survey_path: Path
+) -> None:
+    _open_unscripted(browser, survey_path, 1280, 800)
+    boxes = browser.execute_script(
+        "const box = s => [...document.querySelectorAll(s)].map(e => e.getBoundingClientRect())"
+        "  .map(b => [b.left, b.top, b.right, b.bottom]);"
+        "return Object.fromEntries(['.badge', '.chart .dot', '.chart .value', '.findings li',"
+        "  '.trust .missing', '.bar nav'].map(s => [s, box(s)]))"
+    )
+    assert len(boxes[".badge"]) == 1
+    assert len(boxes[".chart .dot"]) >= 10
+    assert 3 <= len(boxes[".findings li"]) <= 5
+    for selector, found in boxes.items():
+        assert found, selector
+        assert all(
+            left >= 0 and top >= 0 and right <= 1280 and bottom <= 800 for left, top, right, bottom in found
+        )
+
+
+def test_the_first_screen_fits_a_phone(browser: webdriver.Chrome, survey_path: Path) -> None:
+    _open_unscripted(browser, survey_path, 390, 844)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    cut = browser.execute_script(
+        "return [...document.querySelectorAll('.chart .name, .chart .value')]"
+        ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
+    )
+    assert cut == []
+
+
+def test_a_rung_leads_to_its_section_and_says_more(browser: webdriver.Chrome, survey_path: Path) -> None:
+    _open_unscripted(browser, survey_path, 1280, 800)
+    seen = browser.execute_script(
+        "const a = document.querySelector('[data-rung=\"null-call\"]'); a.focus();"
+        "return [getComputedStyle(a.querySelector('.tip')).display, a.querySelector('.tip').textContent,"
+        "document.querySelector(a.getAttribute('href')).querySelector('h3').textContent]"
+    )
+    assert seen[0] == "block"
+    assert "95 % confidence interval" in seen[1]
+    assert "syscall.cost" in seen[1]
+    assert seen[2] == "What a call costs"
+
+
+def test_the_data_of_a_figure_are_a_table_on_demand(browser: webdriver.Chrome, path: Path) -> None:
+    _open(browser, path)
+    browser.execute_script("document.querySelector('figure details.data').open = true")
+    rows = _wait(
+        lambda: browser.execute_script(
+            "return [...document.querySelectorAll('figure details.data[open] tbody tr')]"
+            ".map(r => [...r.cells].map(c => c.textContent))"
+        )
+    )
+    by_label = {(row[0], row[1]): float(row[2]) for row in rows}
+    cost = synthetic.cost()
+    point = cost.point(call="getppid", style="loop")
+    assert point is not None
+    assert by_label["loop", "getppid"] == pytest.approx(np.median(point.metrics["time_ns"]), rel=1e-4)
 
 
 def test_nothing_is_asked_of_the_network(browser: webdriver.Chrome, path: Path) -> None:
@@ -112,6 +207,7 @@ def test_nothing_is_asked_of_the_network(browser: webdriver.Chrome, path: Path) 
 
 def test_every_experiment_has_a_figure_and_a_table(browser: webdriver.Chrome, path: Path) -> None:
     _open(browser, path)
+    _unfold(browser)
     counts = browser.execute_script(
         "return [...document.querySelectorAll('article.experiment')].map("
         "a => ['figure svg.main-svg', 'table tbody tr'].map(s => a.querySelectorAll(s).length))"
@@ -137,9 +233,18 @@ def test_the_switch_changes_page_and_figures(browser: webdriver.Chrome, path: Pa
     assert (light[2], dark[2]) == ("Dark", "Light")
 
 
-def test_the_page_has_loaded_only_when_its_figures_are_drawn(browser: webdriver.Chrome, path: Path) -> None:
+def test_the_page_has_loaded_only_when_its_figures_can_be_printed(
+    browser: webdriver.Chrome, path: Path
+) -> None:
     browser.get(path.as_uri())
-    assert browser.execute_script("return document.documentElement.dataset.drawn")
+    # The listener draws all of them at once, whatever was drawn before.
+    drawn = browser.execute_script(
+        "window.dispatchEvent(new Event('beforeprint'));"
+        "return [...document.querySelectorAll('figure')].map(f => f.querySelectorAll('svg.main-svg').length)"
+    )
+    assert drawn
+    assert all(drawn)
+    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert browser.execute_script("return document.querySelectorAll('iframe').length") == 0
 
 

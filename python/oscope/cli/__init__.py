@@ -7,6 +7,7 @@ list of all commands, which needs none of their modules.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
@@ -34,28 +35,30 @@ Values such as 128K, 1GiB, 10s and 2% are understood everywhere. Data go to stan
 standard error.
 """
 
+COMPLETION = "_OSCOPE_COMPLETE"
+"""Variable of the environment by which a shell asks for completions."""
 COMMANDS = {
     "run": ("run:run", "Measure: the whole survey, or what is named."),
     "list": ("listing:list_experiments", "List what can be measured."),
     "runs": ("stored:list_runs", "List the runs in the store."),
     "view": ("view:view", "Show the stored runs in a browser, and a run while it goes on."),
     "show": ("stored:show", "Show the summary of a run."),
-    "compare": ("comparison:compare", "Tell whether two runs differ, and whether it matters."),
-    "ab": ("builds:ab", "Measure by two builds of the probe in turns, and tell whether they differ."),
+    "compare": ("comparison:compare", "Compare two runs: whether they differ, and whether it matters."),
+    "ab": ("builds:ab", "Measure with two builds of the probe, interleaved, and compare them."),
     "explain-variation": (
         "variation:explain_variation",
-        "Tell what makes the samples of a run vary.",
+        "Attribute the variance of a run's samples to causes.",
     ),
     "gate": ("gate:gate", "Exit with 1 if a run is proven worse than a baseline: for CI."),
     "history": (
         "history:history",
         "Show the stored runs of an experiment over time, and where they changed.",
     ),
-    "calibrate": ("calibrate:calibrate", "Tell how often verdicts are wrong on this machine."),
+    "calibrate": ("calibrate:calibrate", "Measure how often verdicts are wrong on this machine."),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
-    "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and tell how fast."),
-    "doctor": ("doctor:examine", "Tell what this machine can measure, and what would mend the rest."),
+    "ipc": ("ipc:transfer", "Send bytes through a pipe, a socket or shared memory, and report how fast."),
+    "doctor": ("doctor:examine", "Check what this machine can measure, and how to fix the rest."),
     "trace": ("trace:trace", "Trace a command: its system calls, switches and page faults."),
     "explain": ("explain:explain", "Explain a program's system calls, its start phase by phase."),
     "disk": ("disk:app", "Write, read or fold one file, or find a good size for one."),
@@ -64,10 +67,10 @@ COMMANDS = {
     "session": ("session:app", "Clean a recorded terminal session, or record one."),
     "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
     "devices": ("devices:devices", "List the device files that processes hold open."),
-    "inject": ("inject:inject", "Disturb this machine on purpose, and tell when."),
-    "tune": ("tune:tune", "List what of this machine can be set steadier, or run a command so."),
+    "inject": ("inject:inject", "Disturb this machine on purpose, and print when."),
+    "tune": ("tune:tune", "List settings that make this machine steadier, or run a command under them."),
     "interfaces": ("interfaces:interfaces", "List the network interfaces, and the default routes."),
-    "dhcp": ("dhcp:app", "Tell what a packet capture shows of DHCP, or play the conversation."),
+    "dhcp": ("dhcp:app", "Show the DHCP conversations in a packet capture, or play one."),
 }
 """Module and attribute of each command, a function or a group of commands, and its line in the help."""
 _SETTINGS: dict[str, dict[str, object]] = {
@@ -81,13 +84,22 @@ _SETTINGS: dict[str, dict[str, object]] = {
 """Settings of the commands that have some of their own."""
 
 
+def _completed_words() -> list[str]:
+    """Return the command line that a shell asks to complete: of bash, and of the others."""
+    return [
+        word for name in ("COMP_WORDS", "_TYPER_COMPLETE_ARGS") for word in os.environ.get(name, "").split()
+    ]
+
+
 class _Commands(typer.core.TyperGroup):
     """All commands: a module is imported when its command is asked for, and for the list of all none is."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         # By these names typer finds the nearest one to an unknown one.
-        self.commands = {name: typer.core.TyperCommand(name) for name in COMMANDS}
+        self.commands = {
+            name: typer.core.TyperCommand(name, short_help=purpose) for name, (_, purpose) in COMMANDS.items()
+        }
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in the order of the help."""
@@ -95,9 +107,11 @@ class _Commands(typer.core.TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return a command by its name, or None."""
+        """Return a command by its name, or None; where the shell only lists names, without its module."""
         if cmd_name not in COMMANDS:
             return None
+        if COMPLETION in os.environ and cmd_name not in _completed_words():
+            return self.commands[cmd_name]
         loaded = typer.main.get_command(application([cmd_name]))
         return loaded.get_command(ctx, cmd_name) if isinstance(loaded, typer.core.TyperGroup) else loaded
 
@@ -115,7 +129,7 @@ def application(names: Iterable[str] = ()) -> typer.Typer:
         name="oscope",
         cls=typer.core.TyperGroup if names else _Commands,
         epilog=EPILOG,
-        add_completion=False,
+        add_completion=True,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -145,9 +159,9 @@ def _begin(
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    """Measure what an operating system costs, with the doubt that belongs to it.
+    """Measure what an operating system costs, with the uncertainty of each figure.
 
-    With no further word, run surveys this machine, prints a summary and writes oscope-report.html.
+    oscope run surveys this machine, prints one screen and writes oscope-report.html.
     """
     del version  # Its callback has seen it.
     if context.invoked_subcommand is None:
@@ -160,6 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.secure()
+    if COMPLETION in os.environ:
+        # Ends the process; the words to be completed stand in the environment.
+        typer.main.get_command(application()).main([], "oscope")
     try:
         settings, words = part(given)
     except UsageError as error:

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
+from oscope.cli.chosen_runs import last_two
+from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings
+from oscope.cli.options import FormOption, Settings
+from oscope.cli.pager import paged
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
-from oscope.cli.verdict import print_comparison
+from oscope.cli.verdict import Sides, comparison_table, intervals, print_comparison
 from oscope.figures.analysed import level_text
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
 from oscope.report import terminal
+from oscope.report.forms import encode
 from oscope.statistics import compare_results, compare_within
 from oscope.storage import record
 
@@ -33,10 +37,17 @@ DEFAULT_THRESHOLD = "1%"
 def compare(
     context: typer.Context,
     a: Annotated[
-        str, typer.Argument(metavar="A", help="A run (its id, the start of it, or last), or a record file.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="A",
+            help="A run (its id, the start of it, or last), or a record file. "
+            "[default: with B, the last two runs that may be compared]",
+            autocompletion=run_ids,
+        ),
+    ] = None,
     b: Annotated[
-        str | None, typer.Argument(metavar="B", help="The run or record file to compare with A.")
+        str | None,
+        typer.Argument(metavar="B", help="The run or record file to compare with A.", autocompletion=run_ids),
     ] = None,
     by: Annotated[
         str | None,
@@ -58,16 +69,20 @@ def compare(
         list[str] | None,
         typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
     ] = None,
+    form: FormOption = "text",
 ) -> int:
     """Compare B with A: is there a difference, and does its size matter? Yes, no, or cannot tell.
 
-    Where no difference is found, the smallest one that would have been is told. Results of different workload
-    versions, of different clocks and, unless allowed, of different machines or kernels are refused.
+    Where no difference is found, the smallest one that would have been is printed. Results of different
+    workload versions, of different clocks and, unless allowed, of different machines or kernels are refused.
     """
-    if (b is None) == (by is None):
-        raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
     settings: Settings = context.obj
     limit = parse_share("--threshold", DEFAULT_THRESHOLD if threshold is None else threshold)
+    if a is None and by is None:
+        a, b = last_two(settings.store, allowed(allow or ()))
+    if (b is None) == (by is None):
+        raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
+    a = a or "last"
     first = read_results(a, settings.store)
     if b is not None:
         compared = _between(
@@ -76,10 +91,14 @@ def compare(
     else:
         compared = _within(first, by or "", limit)
 
-    out = terminal.console()
-    for experiment, comparison in compared:
-        print_comparison(experiment, comparison, out)
-    found = [name for experiment, comparison in compared for name in worse(experiment, comparison)]
+    if form != "text":
+        tables = [comparison_table(*each) for each in compared]
+        print(encode(tables, form), end="")
+    else:
+        with paged(terminal.console()) as out:
+            for experiment, comparison, sides in compared:
+                print_comparison(experiment, comparison, out, sides)
+    found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
     return DONE
@@ -104,7 +123,7 @@ def allowed(texts: Sequence[str]) -> list[str]:
 
 def _between(
     a: Results, b: Results, threshold: float, allow: Sequence[str], store: str | None
-) -> list[tuple[ExperimentResults, Comparison]]:
+) -> list[tuple[ExperimentResults, Comparison, Sides]]:
     """Compare every experiment that both have, with what the store knows of how much runs differ."""
     pairs = [(e, other) for e in a.experiments if (other := b.get(e.experiment)) is not None]
     if not pairs:
@@ -113,16 +132,15 @@ def _between(
             f"A has {names[0]}, B has {names[1]}: nothing in common",
             remedy="choose runs of the same experiment",
         )
-    return [
-        (
-            e,
-            compare_results(e, other, threshold=threshold, allow=allow, earlier=earlier_runs(store, e)),
-        )
-        for e, other in pairs
-    ]
+    compared = []
+    for e, other in pairs:
+        known = earlier_runs(store, e)
+        comparison = compare_results(e, other, threshold=threshold, allow=allow, earlier=known)
+        compared.append((e, comparison, intervals(e, other, comparison)))
+    return compared
 
 
-def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison]]:
+def _within(results: Results, by: str, threshold: float) -> list[tuple[ExperimentResults, Comparison, Sides]]:
     """Compare two levels of a factor in every experiment that has the factor."""
     factor, _, levels = by.partition("=")
     texts = [text.strip() for text in levels.split(",")]
@@ -134,10 +152,12 @@ def _within(results: Results, by: str, threshold: float) -> list[tuple[Experimen
     if not having:
         names = sorted({name for e in results.experiments for point in e.points for name in point.factors})
         raise UsageError(f"--by {by}: no factor {factor!r} here", remedy=f"there is {', '.join(names)}")
-    return [
-        (e, compare_within(e, factor, *(_level(e, factor, t) for t in texts), threshold=threshold))
-        for e in having
-    ]
+    compared = []
+    for e in having:
+        first, second = (_level(e, factor, text) for text in texts)
+        comparison = compare_within(e, factor, first, second, threshold=threshold)
+        compared.append((e, comparison, intervals(e, e, comparison, (factor, first, second))))
+    return compared
 
 
 def _level(experiment: ExperimentResults, factor: str, text: str) -> Level:

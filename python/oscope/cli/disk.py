@@ -29,6 +29,14 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
 
+SYNCED = {
+    "none": "not synced: the data may be in the page cache only",
+    "fdatasync": "synced by fdatasync",
+    "direct": "past the page cache by O_DIRECT; not synced",
+}
+"""What the throughput of a writing says of the device."""
+
+
 @app.callback(invoke_without_command=True)
 def _begin(context: typer.Context) -> None:
     """Write a file, read it, find a good size for one, or fold one as fast as this machine can.
@@ -54,7 +62,7 @@ def write(
     ] = False,
     as_json: JsonOption = False,
 ) -> int:
-    """Write N blocks of B bytes into a new file, and tell how fast.
+    """Write N blocks of B bytes into a new file, and report how fast.
 
     A writing that fails leaves nothing behind, and a file that is there is not touched, unless asked for.
     """
@@ -67,7 +75,7 @@ def write(
         "on_failure": "keep" if keep else "remove",
     }
 
-    disk_transfer.show(disk_transfer.write(params), as_json=as_json)
+    disk_transfer.show(disk_transfer.write(params), SYNCED[sync], as_json=as_json)
     return DONE
 
 
@@ -81,7 +89,7 @@ def read(
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Read a file as the page cache has it, and tell how fast, with the XOR of what was read.
+    """Read a file as the page cache has it, and report how fast, with the XOR of what was read.
 
     The XOR is that of the little-endian 32-bit words, a short tail padded with zeros.
     """
@@ -94,7 +102,8 @@ def read(
         "threads": 1,
     }
 
-    disk_transfer.show(disk_transfer.read(params), as_json=as_json)
+    done = disk_transfer.read(params)
+    disk_transfer.show(done, disk_transfer.source(done), as_json=as_json)
     return DONE
 
 
@@ -119,7 +128,7 @@ def fast(
 ) -> int:
     """Print the XOR of a file's little-endian 32-bit words, the seconds it took, and the throughput.
 
-    What is not given is chosen for this machine and told on standard error.
+    What is not given is chosen for this machine and printed on standard error.
     """
     params: dict[str, Level] = {
         "file": _resolve(file),

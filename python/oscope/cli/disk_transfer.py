@@ -11,7 +11,7 @@ from oscope.cli.disk_transfer_bar import bar
 from oscope.cli.errors import note
 from oscope.model.errors import OscopeError
 from oscope.model.factors import Level
-from oscope.model.formatting import format_value
+from oscope.model.formatting import format_share, format_value
 from oscope.tools.disk.movement import moved
 from oscope.tools.disk.session import FileSession, Transfer
 
@@ -51,7 +51,7 @@ def read(params: Mapping[str, Level]) -> Transfer:
 
 
 def fold(params: Mapping[str, Level]) -> Transfer:
-    """Read a file with what is 0 in `params` chosen, by the probe or here, and tell what was chosen."""
+    """Read a file with what is 0 in `params` chosen, by the probe or here, and note what was chosen."""
     if params["engine"] == "auto":
         return read(params)
     chosen = _spread(params)
@@ -60,10 +60,23 @@ def fold(params: Mapping[str, Level]) -> Transfer:
     return done
 
 
-def show(done: Transfer, *, as_json: bool) -> None:
-    """Print what reading or writing gave, a figure a line."""
+def source(done: Transfer) -> str:
+    """Say from where a file was read that was read as the page cache had it."""
+    match done.resident:
+        case None:
+            return "whether from the page cache or the device could not be seen"
+        case 1.0:
+            return "from the page cache"
+        case 0.0:
+            return "from the device: nothing was in the page cache"
+        case share:
+            return f"{format_share(share)} of it from the page cache"
+
+
+def show(done: Transfer, how: str, *, as_json: bool) -> None:
+    """Print what reading or writing gave, a figure a line; `how` says what the throughput is of."""
     rows = {
-        "throughput": f"{done.mib_per_s:.2f} MiB/s",
+        "throughput": f"{done.mib_per_s:.2f} MiB/s ({how})",
         "time": f"{done.time_s:.6f} s",
         "bytes": bytes_text(done.bytes),
         "calls": str(done.calls),

@@ -10,6 +10,7 @@ import typer
 
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.analysis.gate import judge, to_object
+from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
@@ -35,8 +36,13 @@ _MOST_NAMED = 5
 def gate(
     context: typer.Context,
     baseline: Annotated[
-        str, typer.Argument(metavar="BASELINE", help="A run (id, its start, or last), or a record file.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="BASELINE",
+            help="A run (id, its start, or last), or a record file. "
+            "[default: with RUN, the last two runs that may be compared]",
+        ),
+    ] = None,
     run: Annotated[
         str | None,
         typer.Argument(metavar="RUN", help="What is judged. [default: the newest run with its experiments]"),
@@ -61,11 +67,13 @@ def gate(
     """Exit with 1 if RUN is proven to be worse than BASELINE by more than the limit.
 
     Proven: the whole 95 % interval lies beyond the limit, and the difference is one after correction for all
-    metrics and points. Where nothing is proven, the smallest difference that would have been found is told.
+    metrics and points. Where nothing is proven, it prints the smallest difference that would have been found.
     """
     share = parse_share("--max-regression", limit)
 
     settings: Settings = context.obj
+    if baseline is None:
+        baseline, run = last_two(settings.store, allowed(allow or ()))
     before = read_results(baseline, settings.store)
     after = _newest(before, settings.store) if run is None else read_results(run, settings.store)
     known = partial(earlier_runs, settings.store)

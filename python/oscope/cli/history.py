@@ -12,7 +12,9 @@ import typer
 
 from oscope import labs
 from oscope.analysis.history import collect, to_object
+from oscope.cli.chosen_runs import last_experiment
 from oscope.cli.comparison import stands_for
+from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.targets import Output, check_distinct, is_standard_output, output_file
@@ -33,7 +35,14 @@ FORMS = (".html", ".png")
 # More parameters than other functions: it is the table of the command's options.
 def history(
     context: typer.Context,
-    experiment: Annotated[str, typer.Argument(metavar="EXPERIMENT", help="The experiment, by its name.")],
+    experiment: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="The experiment, by its name. [default: of the last run, the one measured most often]",
+            autocompletion=part_names,
+        ),
+    ] = None,
     metric: Annotated[
         str | None, typer.Option("--metric", metavar="M", help="The metric. [default: the headline's]")
     ] = None,
@@ -60,6 +69,8 @@ def history(
     wanted = [_level(text) for text in point or ()]
 
     settings: Settings = context.obj
+    if experiment is None:
+        experiment = last_experiment(settings.store)
     with Store.read(settings.store) as store:
         lines = collect(_runs(store, experiment, begin, wanted), metric)
     out = terminal.console(to_standard_error=is_standard_output(json))

@@ -87,7 +87,7 @@ def transfer(
         ),
     ] = None,
 ) -> int:
-    """Send bytes through a channel and tell how fast.
+    """Send bytes through a channel and report how fast.
 
     Before the transfer that is timed, what is dirty is written to the disks (sync), a second passes, a trial
     transfer is compared byte by byte and an equal one warms up. -B leaves all that out, for tracing the whole
@@ -181,7 +181,7 @@ def _note(text: str) -> None:
 
 
 def _silent(_: str) -> None:
-    """Tell nothing."""
+    """Print nothing."""
 
 
 def _figure(sample: Sample, name: str) -> float:
@@ -202,7 +202,7 @@ def _lines(params: Mapping[str, Level], sample: Sample) -> list[str]:
         "Benchmark configuration:",
         *(f"  {name}: {value}" for name, value in _configuration(params).items()),
         f"  time: {_figure(sample, 'time_s'):.9f}",
-        f"{_rate(sample):.2f} KBytes/sec",
+        f"{_rate(sample):.2f} KBytes/sec ({_rate(sample) / 1024:.2f} MiB/s)",
     ]
 
 

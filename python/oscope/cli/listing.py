@@ -1,65 +1,143 @@
-"""`oscope list`: what can be measured, as the labs and the probe tell it."""
+"""`oscope list`: what can be measured, as the labs and the probe describe it."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Annotated
+
+import typer
 
 from oscope import labs
-from oscope.model.experiment import Experiment, Lab
+from oscope.cli import pager
+from oscope.cli.completing import part_names
+from oscope.cli.options import FormOption
+from oscope.model.document import Table
+from oscope.model.experiment import Experiment, Inspection, Lab
 from oscope.model.factors import Level
 from oscope.probe import catalogue, instructions
 from oscope.probe.catalogue import Parameter, Workload, bounded_below, format_level
+from oscope.report.forms import encode
 from oscope.trace.factor import TRACER
 
 _INDENT = " " * 4
 _NAME_WIDTH = 12
 
 
-def list_experiments() -> None:
-    """List the labs: experiments with question, factors, metrics, share of the quick survey; inspections.
+def list_experiments(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT|INSPECTION|LAB]...",
+            help="Describe these: question, factors with their levels, metrics. [default: names only]",
+            autocompletion=part_names,
+        ),
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Describe all of them.")] = False,
+    form: FormOption = "text",
+) -> None:
+    """List what can be measured, by lab; with a name, describe it.
 
     Every name shown can be given to `oscope run`, every factor to its --set. An inspection is looked at once
     and gives no samples.
     """
-    known = catalogue.load()
+    if form != "text":
+        print(encode([_table(names or ())], form), end="")
+        return
     width = shutil.get_terminal_size().columns
+    described = [lab.name for lab in labs.LABS] if everything else names or ()
+    lines = list(_described(described, width=width) if described else overview(width=width))
+    text = "\n".join(lines) + "\n"
+    if sys.stdout.isatty():
+        pager.show(text, shutil.get_terminal_size().lines)
+    else:
+        print(text, end="")
+
+
+def overview(*, width: int) -> Iterator[str]:
+    """Yield the names of what every lab measures, and how to go on from there: one screen."""
     for lab in labs.LABS:
-        for line in describe_lab(lab, known.workloads, width=width):
-            print(line)
+        names = "  ".join(part.name for part in lab.parts)
+        yield from textwrap.wrap(
+            names,
+            width=max(width, 40),
+            initial_indent=lab.name.ljust(_NAME_WIDTH),
+            subsequent_indent=" " * _NAME_WIDTH,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    yield ""
+    yield "oscope list NAME describes a lab or an experiment; oscope run NAME measures it."
+
+
+def _described(names: Iterable[str], *, width: int) -> Iterator[str]:
+    """Yield the description of each name; UsageError with the nearest for one that is unknown."""
+    workloads = catalogue.load().workloads
+    by_name = {lab.name: lab for lab in labs.LABS}
+    for name in names:
+        if name in by_name:
+            yield from describe_lab(by_name[name], workloads, width=width)
+        else:
+            yield from _describe(labs.named(name), workloads, width=width)
+            yield ""
+
+
+def _table(names: Sequence[str]) -> Table:
+    """Return a row for each experiment and inspection; those of `names` only, if there are some."""
+    by_name = {lab.name: lab for lab in labs.LABS}
+    wanted = {part for name in names if name not in by_name for part in [labs.named(name).name]}
+    rows = [
+        [
+            lab.name,
+            part.name,
+            "experiment" if isinstance(part, Experiment) else "inspection",
+            part.title,
+            part.question,
+            "yes" if part.quick else "no",
+        ]
+        for lab in labs.LABS
+        for part in lab.parts
+        if not names or part.name in wanted or lab.name in names
+    ]
+    return Table("", ["lab", "name", "kind", "title", "question", "in the quick survey"], rows)
 
 
 def describe_lab(lab: Lab, workloads: Mapping[str, Workload], *, width: int) -> Iterator[str]:
     """Yield the lines that describe `lab`, none longer than `width` where words allow it."""
     yield f"{lab.name}: {lab.title}"
     yield from _wrapped("", f"After {lab.document}.", width=width)
-    for experiment in lab.experiments:
+    for part in lab.parts:
         yield ""
-        yield f"  {experiment.name}: {experiment.title}"
-        yield from _wrapped("", experiment.question, width=width)
-        yield from describe_experiment(experiment, workloads.get(experiment.workload), width=width)
-    for inspection in lab.inspections:
-        yield ""
-        yield f"  {inspection.name}: {inspection.title}"
-        yield from _wrapped("", inspection.question, width=width)
-        yield from _wrapped("inspection", "looked at once, no samples", width=width)
-        yield from _wrapped("quick", inspection.quick_share, width=width)
+        yield from _describe(part, workloads, width=width)
     yield ""
+
+
+def _describe(
+    part: Experiment | Inspection, workloads: Mapping[str, Workload], *, width: int
+) -> Iterator[str]:
+    yield f"  {part.name}: {part.title}"
+    yield from _wrapped("", part.question, width=width)
+    if isinstance(part, Experiment):
+        yield from describe_experiment(part, workloads.get(part.workload), width=width)
+    else:
+        yield from _wrapped("inspection", "looked at once, no samples", width=width)
+        yield from _wrapped("quick", part.quick_share, width=width)
 
 
 def describe_experiment(experiment: Experiment, workload: Workload | None, *, width: int) -> Iterator[str]:
     """Yield a line or more for each factor, then for the metrics and the quick profile."""
     if workload is None:
         yield from _wrapped(
-            "missing", f"this probe has no workload {experiment.workload}; build it anew", width=width
+            "missing", f"this probe has no workload {experiment.workload}; rebuild it", width=width
         )
         return
     for parameter in (bounded_below(each, experiment.least) for each in workload.parameters):
         yield from _wrapped(parameter.name, _levels(experiment, parameter), width=width)
     counted = experiment.guest is not None and experiment.guest.clock == "instructions"
     shown = instructions.translate_workload(workload) if counted else workload
-    metrics = ", ".join(f"{metric.name} [{metric.unit}]" for metric in shown.metrics)
+    metrics = ", ".join(_with_unit(metric.name, metric.unit) for metric in shown.metrics)
     yield from _wrapped("metrics", metrics, width=width)
     changes = instructions.describe_changes(workload)
     # Under a tracer nothing is measured in a guest.
@@ -70,8 +148,13 @@ def describe_experiment(experiment: Experiment, workload: Workload | None, *, wi
     yield from _wrapped("quick", experiment.quick_share, width=width)
 
 
+def _with_unit(name: str, unit: str) -> str:
+    """Return `time_ns [ns]`; a count, and a metric that is called as its unit is, stand alone."""
+    return name if unit in ("1", "", name) else f"{name} [{unit}]"
+
+
 def _levels(experiment: Experiment, parameter: Parameter) -> str:
-    """Tell which levels are measured, and which others may be set."""
+    """Return which levels are measured, and which others may be set."""
     measured = experiment.full.factors.get(parameter.name)
     if measured is None:
         text = f"{format_level(parameter, parameter.default)} (not varied)"
@@ -85,7 +168,7 @@ def _levels(experiment: Experiment, parameter: Parameter) -> str:
 
 
 def _others(parameter: Parameter, measured: Iterable[Level]) -> str:
-    """Tell what else the probe allows here; empty where it is nothing, or unlimited."""
+    """Return what else the probe allows here; empty where it is nothing, or unlimited."""
     if parameter.type == "choice":
         named = [choice for choice in parameter.choices if choice not in tuple(measured)]
         return ", ".join([*named, *([parameter.pattern] if parameter.pattern else [])])

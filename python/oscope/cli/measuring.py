@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from oscope.cli.errors import DONE
+from oscope.cli.options import Settings
 from oscope.cli.progress import display
-from oscope.cli.request import (
-    Selection,
-)
-from oscope.cli.summary import print_answers, print_results
+from oscope.cli.request import Selection
+from oscope.cli.summary import print_results
 from oscope.cli.targets import Targets
+from oscope.cli.views.survey import is_survey, print_survey
 from oscope.figures.analysed import Analysed, shown_metrics
 from oscope.labs import LABS, inspection
 from oscope.model.errors import OscopeError, UsageError
@@ -27,22 +27,29 @@ if TYPE_CHECKING:
     from oscope.storage.store import Store
 
 
-def resume(run_id: str, place: str | None, targets: Targets) -> int:
-    """Go on with an interrupted run; return the exit code."""
-    with Store.read(place) as store:
+def resume(run_id: str, settings: Settings, targets: Targets) -> int:
+    """Continue an interrupted run; return the exit code."""
+    with Store.read(settings.store) as store:
         full_id = store.resolve(run_id)
-    with Store.open(place) as store:
-        return _measure_into(store, store.plan(full_id), Selection(), targets, resume=full_id)
+    with Store.open(settings.store) as store:
+        plan = store.plan(full_id)
+        return _measure_into(store, plan, Selection(), targets, resume=full_id, verbose=settings.verbose)
 
 
-def start(plan: Plan, place: str | None, selection: Selection, targets: Targets) -> int:
+def start(plan: Plan, settings: Settings, selection: Selection, targets: Targets) -> int:
     """Measure what `plan` asks for; return the exit code."""
-    with Store.open(place) as store:
-        return _measure_into(store, plan, selection, targets)
+    with Store.open(settings.store) as store:
+        return _measure_into(store, plan, selection, targets, verbose=settings.verbose)
 
 
 def _measure_into(
-    store: Store, plan: Plan, selection: Selection, targets: Targets, *, resume: str | None = None
+    store: Store,
+    plan: Plan,
+    selection: Selection,
+    targets: Targets,
+    *,
+    resume: str | None = None,
+    verbose: bool = False,
 ) -> int:
     """Measure with a progress display, then write the results out; return the exit code."""
     shown = display()
@@ -59,14 +66,14 @@ def _measure_into(
     except OscopeError as error:
         if shown.run_id is not None and not isinstance(error, UsageError):
             error.message += (
-                f" (run {shown.run_id} keeps what was measured; go on with --resume {shown.run_id})"
+                f" (run {shown.run_id} keeps what was measured; continue with --resume {shown.run_id})"
             )
         raise
     if outcome.status == "interrupted":
         _leave(store, outcome, targets)
         raise _interrupted(outcome.run_id)
     results = store.results(outcome.run_id)
-    _write(results, outcome, targets)
+    _write(results, outcome, targets, verbose=verbose)
     _judge(results, outcome, selection.named)
     return DONE
 
@@ -79,19 +86,22 @@ def _leave(store: Store, outcome: Outcome, targets: Targets) -> None:
         targets.json.write(record.to_json(store.results(outcome.run_id)))
 
 
-def _write(results: Results, outcome: Outcome, targets: Targets) -> None:
-    """Print the summary and write the files asked for."""
+def _write(results: Results, outcome: Outcome, targets: Targets, *, verbose: bool) -> None:
+    """Print the summary, of a survey one screen, and write the files asked for."""
     # The summaries are computed once, for the terminal and for the report.
     results = Analysed.of(results)
     out = terminal.console(to_standard_error=targets.take_standard_output)
-    print_results(results, out)
-    if targets.report is not None:
-        print_answers(results, LABS, out)
-    terminal.print_stored(outcome.run_id, out)
+    survey = is_survey(results)
+    if not survey:
+        print_results(results, out, verbose=verbose)
+        terminal.print_stored(outcome.run_id, out)
     if targets.json is not None:
         targets.json.write(record.to_json(results))
     if targets.report is not None:
         targets.report.write(encode(results, LABS))
+    if survey:
+        print_survey(results, out, None if targets.report is None else str(targets.report))
+    elif targets.report is not None:
         terminal.print_written(targets.report, out)
     if targets.figures is not None:
         from oscope.report.figures import save  # noqa: PLC0415 - matplotlib, half a second
@@ -114,12 +124,12 @@ def _judge(results: Results, outcome: Outcome, named: Sequence[str]) -> None:
     if missed:
         raise OscopeError(
             f"nothing could be measured of {', '.join(missed)}",
-            remedy="its remedy is with the summary; see oscope doctor",
+            remedy="how to fix it stands in the summary above; see oscope doctor",
         )
 
 
 def _interrupted(run_id: str) -> OscopeError:
     return OscopeError(
         f"interrupted: run {run_id} keeps what was measured",
-        remedy=f"go on with oscope run --resume {run_id}",
+        remedy=f"continue with oscope run --resume {run_id}",
     )

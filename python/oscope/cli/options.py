@@ -10,24 +10,32 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from oscope.cli.completing import run_ids
 from oscope.model.errors import UsageError
+from oscope.report.forms import Form
 
 EVERYWHERE = """\
 \b
 With every command:
   --store S   The store: a file, or a database URL.
               [default: $OSCOPE_STORE, else in the user's data folder]
-  --verbose   With an error, print its trace as well.
+  --verbose   Print technical notes, and the trace of an error.
 """
 """Part of each command's help. `\\b` keeps the line breaks."""
 
 Value = TypeVar("Value")
 
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A run: its id, the start of its id, or last.")
+FormOption = Annotated[
+    Form,
+    typer.Option(
+        "--format", help="text for a person; md, csv or json: the tables, with all columns and rows."
+    ),
 ]
-RunsArgument = Annotated[
-    list[str], typer.Argument(metavar="RUN", help="Runs: ids, the start of one, or last.")
+RunArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
+    ),
 ]
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from oscope.cli.completing import part_names
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import (
     check_amounts,
@@ -19,18 +20,13 @@ from oscope.cli.request import (
     parse_where,
     select,
 )
-from oscope.cli.targets import Output, Targets, default_output, output_file, output_folder
+from oscope.cli.targets import REPORT, Output, Targets, default_output, output_file, output_folder
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.planning.plan import MOST_REPS, MOST_SEED, make_plan
 from oscope.probe import catalogue
 from oscope.runner import tuning
 from oscope.targets.guest.spec import place
-
-if TYPE_CHECKING:
-    pass
-
-SURVEY_REPORT = "oscope-report.html"
 
 
 # Longer than other functions, and with more parameters: it is the table of the command's options.
@@ -41,6 +37,7 @@ def run(
         typer.Argument(
             metavar="EXPERIMENT|INSPECTION|LAB",
             help="What to measure or look at (see oscope list); nothing: the whole survey.",
+            autocompletion=part_names,
         ),
     ] = None,
     settings: Annotated[
@@ -87,6 +84,7 @@ def run(
             "--profile", help="How much is measured. [default: quick for the survey, full for what is named]"
         ),
     ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Short for --profile quick.")] = False,
     trace: Annotated[
         str | None,
         typer.Option(
@@ -126,7 +124,7 @@ def run(
         typer.Option(
             "--inject",
             metavar="CAUSE,...",
-            help="Disturb the run on purpose, such as hog or delay=2us; it is marked so. See oscope inject.",
+            help="Disturb the run on purpose, such as by hog or delay=2us; it is marked. See oscope inject.",
         ),
     ] = None,
     tune: Annotated[
@@ -139,7 +137,7 @@ def run(
     ] = None,
     no_again: Annotated[
         bool,
-        typer.Option("--no-again", help="Do not measure again what others have disturbed."),
+        typer.Option("--no-again", help="Do not repeat samples after interference."),
     ] = False,
     seed: Annotated[
         int | None,
@@ -171,20 +169,23 @@ def run(
         typer.Option(
             "--resume",
             metavar="RUN",
-            help="Go on with a run that was interrupted: its id, the start of it, or last.",
+            help="Continue a run that was interrupted: its id, the start of it, or last.",
         ),
     ] = None,
 ) -> int:
     """Measure. With no name: the quick survey of all that this machine can measure, and oscope-report.html.
 
-    Every sample is stored as it comes: Ctrl-C keeps what was measured, and --resume goes on. What this
-    machine cannot measure is shown as skipped, with its remedy, and is no failure; a named experiment of
-    which nothing could be measured is one.
+    Every sample is stored as it comes: Ctrl-C keeps what was measured, and --resume continues. What
+    this machine cannot measure is shown as skipped, with how to fix it, and is no failure; a named experiment
+    of which nothing could be measured is one.
     """
     call: Settings = context.obj
+    if quick and profile == "full":
+        raise UsageError("--quick and --profile full contradict each other", remedy="give one of them")
+    profile = "quick" if quick else profile
     survey = not names and resume is None
     if survey and report is None:
-        report = default_output(SURVEY_REPORT, "--report")
+        report = default_output(REPORT, "--report")
     targets = Targets(json, report, figures, all_figures)
     targets.check()
     if resume is not None:
@@ -208,7 +209,7 @@ def run(
         _refuse_with_resume(given | {"--profile": profile, "--seed": seed})
         from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-        return measuring.resume(resume, call.store, targets)
+        return measuring.resume(resume, call, targets)
     chosen_profile = profile or ("quick" if survey else "full")
     selection = select(names or (), chosen_profile)
 
@@ -241,7 +242,7 @@ def run(
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import measuring  # noqa: PLC0415 - start-up
 
-    return measuring.start(plan, call.store, selection, targets)
+    return measuring.start(plan, call, selection, targets)
 
 
 def _refuse_with_resume(given: Mapping[str, object]) -> None:

@@ -3,49 +3,167 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from oscope.cli.completing import part_names, run_ids
 from oscope.cli.errors import note
-from oscope.cli.options import RunArgument, RunsArgument, Settings
-from oscope.cli.summary import print_results
-from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, output_file
-from oscope.labs import LABS
+from oscope.cli.options import FormOption, RunArgument, Settings
+from oscope.cli.pager import paged
+from oscope.cli.summary import print_results, tables
+from oscope.cli.targets import REPORT, TO_STANDARD_OUTPUT, Output, default_output, output_file
+from oscope.cli.views.survey import is_survey, print_survey
+from oscope.labs import LABS, named
+from oscope.model.document import Table
+from oscope.model.errors import UsageError
+from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.report import encode, terminal
+from oscope.report.forms import encode as encode_tables
+from oscope.storage import record
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
-    from oscope.model.samples import Columns, Results
+    from oscope.model.samples import Columns
+    from oscope.storage.store import RunEntry
 
 
-def list_runs(context: typer.Context) -> None:
+MOST_NAMES = 6
+"""Experiments of a run that a list names; a survey has dozens."""
+
+
+def list_runs(context: typer.Context, form: FormOption = "text") -> None:
     """List the runs in the store: id, when, status, samples, experiments. The latest comes last."""
     settings: Settings = context.obj
     with Store.read(settings.store) as opened:
         entries = opened.runs()
-    terminal.print_runs(entries, terminal.console())
+    if form != "text":
+        print(encode_tables([_runs_table(entries)], form), end="")
+        return
+    with paged(terminal.console()) as out:
+        if entries:
+            columns = terminal.columns_of(_runs_table(entries, MOST_NAMES))
+            terminal.print_columns(columns, out, wrap_last=True)
+        else:
+            out.print("no runs yet: oscope run makes one")
 
 
-def show(context: typer.Context, run: RunArgument) -> None:
-    """Show the summary of a run: medians with their 95 % intervals, counts, notes, what was skipped."""
+def _runs_table(entries: Sequence[RunEntry], most: int | None = None) -> Table:
+    """Return a row for each run of a store, which names `most` experiments at most."""
+    rows = [
+        [
+            entry.id,
+            f"{entry.started.astimezone():%Y-%m-%d %H:%M}",
+            entry.status,
+            format_count(entry.samples),
+            _few(entry.experiments, most),
+        ]
+        for entry in entries
+    ]
+    return Table("", ["run", "started", "status", "samples", "experiments"], rows, frozenset({3}))
+
+
+def _few(names: Sequence[str], most: int | None) -> str:
+    if most is None or len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[:most])} and {len(names) - most} more"
+
+
+def show(
+    context: typer.Context,
+    run: Annotated[
+        str,
+        typer.Argument(
+            metavar="[RUN]", help="A run: its id, the start of its id, or last.", autocompletion=run_ids
+        ),
+    ] = "last",
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT|INSPECTION|LAB]...",
+            help="Show these only. [default: all]",
+            autocompletion=part_names,
+        ),
+    ] = None,
+    form: FormOption = "text",
+) -> None:
+    """Show a run: what was found, medians with their 95 % intervals, counts, notes, what was skipped.
+
+    Of a survey, one screen; then all tables. On a terminal what is long goes through $PAGER.
+    """
     settings: Settings = context.obj
-    print_results(load([run], settings.store, columns="metrics"), terminal.console())
+    results = load([run], settings.store, columns="metrics")
+    chosen = _chosen(results, names or ())
+    if form != "text":
+        print(encode_tables(tables(chosen, verbose=settings.verbose), form), end="")
+        return
+    with paged(terminal.console()) as out:
+        whole = is_survey(results) and not names
+        if whole:
+            print_survey(chosen, out)
+        print_results(chosen, out, verbose=settings.verbose, found=not whole)
+
+
+def _chosen(results: Results, names: Sequence[str]) -> Results:
+    """Return the experiments and inspections of a run that `names` stand for; all of them for no name.
+
+    Raises UsageError for what is no name, with the nearest one, and for what the run does not have.
+    """
+    if not names:
+        return results
+    by_lab = {lab.name: {part.name for part in lab.parts} for lab in LABS}
+    wanted: set[str] = set()
+    for name in names:
+        meant = by_lab.get(name, {name})
+        if meant.isdisjoint(results.names):
+            known = name if name in by_lab else named(name).name
+            raise UsageError(
+                f"the run has nothing of {known}", remedy=f"it has {', '.join(dict.fromkeys(results.names))}"
+            )
+        wanted |= meant
+    return Results(
+        tuple(each for each in results.experiments if each.experiment in wanted),
+        tuple(each for each in results.inspections if each.inspection in wanted),
+    )
 
 
 def report(
     context: typer.Context,
-    runs: RunsArgument,
+    runs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[RUN]...",
+            help="Runs: ids, the start of one, or last. [default: the last one]",
+            autocompletion=run_ids,
+        ),
+    ] = None,
     target: Annotated[
-        Output, output_file("--output", "-o", help="The HTML file to write; - is standard output.")
-    ],
+        Output | None,
+        output_file(
+            "--output",
+            "-o",
+            help="The HTML file to write; - is standard output. [default: oscope-report.html]",
+        ),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="RECORD.json",
+            help="A record of another machine (oscope run --json), marked beside this one's latencies and "
+            "throughputs; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Write one self-contained HTML report on one or several runs: it opens from disk, without a network."""
     settings: Settings = context.obj
-    results = load(runs, settings.store)
+    if target is None:
+        target = default_output(REPORT, "--output")
+    results = load(runs or ["last"], settings.store)
+    others = [record.read(path) for path in beside or ()]
 
-    target.write(encode(results, LABS))
+    target.write(encode(results, LABS, others))
     if target.path is not None:
         print(target)
 

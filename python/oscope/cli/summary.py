@@ -1,4 +1,4 @@
-"""The summary of results on a terminal: a table for each experiment, with notes and what was skipped."""
+"""The summary of results on a terminal: what was found, tables of experiments, notes, skipped points."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.segment import Segments
 from rich.text import Text
 
+from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.figures.tables import fixed_levels, row_scale, shared_scale
@@ -17,28 +17,49 @@ from oscope.figures.words import cause, counted
 from oscope.labs import LABS
 from oscope.model import formatting
 from oscope.model.clocks import PER, UNSEEN_BRIEFLY, clock_of
+from oscope.model.document import Table
 from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Results
 from oscope.planning import interference
 from oscope.report.build import answers
-from oscope.report.terminal import aligned, grid, print_prose, print_remedy, print_table, prose, table_width
+from oscope.report.terminal import (
+    aligned,
+    print_columns,
+    print_prose,
+    print_remedy,
+    print_table,
+    prose,
+    table_room,
+    table_width,
+    without,
+)
 from oscope.statistics import carryover
 
 if TYPE_CHECKING:
-    from oscope.model.experiment import Lab
     from oscope.statistics import Summary
 
 MOST_NOTES = 12
 """Lines of notes on one experiment; the record has them all."""
+LEGEND = (
+    "n: samples; ess: effective sample size, as many independent samples would say as much; interval: 95 % "
+    "confidence interval of the median."
+)
 
 
-def print_results(results: Results, out: Console) -> None:
-    """Print the machine, then the tables of each experiment and inspection, notes and what was skipped."""
+def print_results(results: Results, out: Console, *, verbose: bool = False, found: bool = True) -> None:
+    """Print what was found, the machine, then tables, notes and skipped points of each experiment.
+
+    `verbose` adds the technical notes: on intervals, autocorrelation, warm-up, interference. Without `found`
+    the sentences on top are left out.
+    """
     analysed = Analysed.of(results)
-    told: list[str] = []
+    if found:
+        for sentence in sentences(analysed):
+            print_prose(sentence, out, style="bold")
+    seen: list[str] = []
     for part in analysed.parts:
         line = machine(part.environment) if part.environment else ""
-        if line and line not in told:
-            told.append(line)
+        if line and line not in seen:
+            seen.append(line)
             print_prose(line, out, style="dim")
             if clock_of(part.environment) == "instructions":
                 print_prose(f"The clock {UNSEEN_BRIEFLY}.", out, style="dim")
@@ -46,29 +67,25 @@ def print_results(results: Results, out: Console) -> None:
         if isinstance(part, Inspected):
             print_inspected(part, out)
         else:
-            print_experiment(analysed, part, out)
+            print_experiment(analysed, part, out, verbose=verbose)
+    _print_footer(analysed, out, verbose=verbose)
 
 
-def print_experiment(results: Analysed, experiment: ExperimentResults, out: Console) -> None:
+def print_experiment(
+    results: Analysed, experiment: ExperimentResults, out: Console, *, verbose: bool = False
+) -> None:
     """Print one experiment: its question, a row for each point, notes, and what was skipped."""
     _print_heading(experiment.experiment, experiment.question or experiment.title, out)
     if fixed := fixed_levels(experiment):
         out.print(Text(", ".join(each.replace(" = ", "=", 1) for each in fixed), style="dim"))
-    if any(results.summary(experiment, point, experiment.headline) for point in experiment.points):
-        columns, hidden = summary_columns(results, experiment, out.width)
-        # What is wider than the terminal is wrapped by it: a figure that is cut off tells nothing.
-        whole = out.options.update(width=max(out.width, table_width(columns)))
-        out.print(Segments(out.render(grid(columns), whole)), soft_wrap=True, end="")
+    if _is_measured(results, experiment):
+        columns, hidden = summary_columns(results, experiment, table_room(out))
+        print_columns(columns, out)
         if hidden:
-            print_prose(f"wider terminals also show: {', '.join(hidden)}", out, style="dim")
+            print_prose(without(hidden), out, style="dim")
     for traced in traces.tables(experiment):
         print_table(traced, out)
-    told = [*notes(results, experiment)]
-    if len(told) > MOST_NOTES:
-        told[MOST_NOTES - 1 :] = [f"note: {len(told) - MOST_NOTES + 1} more; the record has them all"]
-    for line in told:
-        print_prose(line, out)
-    for line in unmeasured(experiment):
+    for line in (*_few(notes(results, experiment, verbose=verbose)), *unmeasured(experiment)):
         print_prose(line, out)
     for line, remedy in skipped(experiment):
         print_prose(line, out)
@@ -83,10 +100,64 @@ def print_inspected(inspected: Inspected, out: Console) -> None:
         print_prose(f"skipped: {inspected.skipped}", out)
         if inspected.remedy:
             print_remedy(inspected.remedy, out)
-    for part in answers(Results((), (inspected,)), LABS):
-        for section in part.sections:
-            for table in section.tables:
-                print_table(table, out)
+    for table in inspected_tables(inspected):
+        print_table(table, out)
+
+
+def inspected_tables(inspected: Inspected) -> list[Table]:
+    """Return the tables in which an inspection's lab shows its result."""
+    parts = answers(Results((), (inspected,)), LABS)
+    return [table for part in parts for section in part.sections for table in section.tables]
+
+
+def tables(results: Results, *, verbose: bool = False) -> list[Table]:
+    """Return all tables of a summary as values, with all columns, for other programs and documents."""
+    analysed = Analysed.of(results)
+    made: list[Table] = []
+    for part in analysed.parts:
+        if isinstance(part, Inspected):
+            made += inspected_tables(part)
+            continue
+        if _is_measured(analysed, part):
+            columns, _ = summary_columns(analysed, part, None)
+            texts = [*notes(analysed, part, verbose=verbose), *(line for line, _ in skipped(part))]
+            made.append(
+                Table(
+                    part.experiment,
+                    [heading.strip() for heading, *_ in columns],
+                    [[cell.strip() for cell in row] for row in zip(*(c[1:] for c in columns), strict=True)],
+                    frozenset(range(len(part.varied()), len(columns))),
+                    note="\n".join([", ".join(fixed_levels(part)), *texts]).strip(),
+                )
+            )
+        made += traces.tables(part)
+    return made
+
+
+def _is_measured(results: Analysed, experiment: ExperimentResults) -> bool:
+    return any(results.summary(experiment, point, experiment.headline) for point in experiment.points)
+
+
+def _few(texts: Iterator[str]) -> list[str]:
+    lines = list(texts)
+    if len(lines) > MOST_NOTES:
+        lines[MOST_NOTES - 1 :] = [f"note: {len(lines) - MOST_NOTES + 1} more; the record has them all"]
+    return lines
+
+
+def _print_footer(results: Analysed, out: Console, *, verbose: bool) -> None:
+    """Print in one paragraph what the columns mean, and what was left to the report."""
+    if not any(_is_measured(results, experiment) for experiment in results.experiments):
+        return
+    again = sum(len(point.again) for e in results.experiments for point in e.points)
+    hidden = len({text for e in results.experiments for text, _ in _technical(results, e)})
+    parts = [
+        LEGEND,
+        f"Samples repeated after interference: {formatting.format_count(again)}." if again else "",
+        f"--verbose adds {counted(hidden, 'technical note')}." if hidden and not verbose else "",
+    ]
+    out.print()
+    print_prose(" ".join(part for part in parts if part), out, style="dim")
 
 
 def _print_heading(name: str, text: str, out: Console) -> None:
@@ -95,23 +166,8 @@ def _print_heading(name: str, text: str, out: Console) -> None:
     out.print(heading, soft_wrap=True)
 
 
-def print_answers(results: Results, labs: Sequence[Lab], out: Console) -> None:
-    """Print what was found, in the words of the labs' answers, with what they miss."""
-    for part in answers(results, labs):
-        out.print()
-        out.print(Text(f"What was found: {part.title}", style="bold"))
-        for section in part.sections:
-            if section.answer or section.missing:
-                out.print()
-                out.print(Text(section.title, style="underline"))
-            if section.answer:
-                print_prose(section.answer, out, indent="  ")
-            if section.missing:
-                print_prose(f"not measured: {section.missing}", out, indent="  ", style="dim")
-
-
 def machine(environment: Mapping[str, Any]) -> str:
-    """Tell in one line where the samples were taken; records of other origin may lack a part."""
+    """Return in one line where the samples were taken; records of other origin may lack a part."""
     kernel, cpu, clock = (environment.get(name) or {} for name in ("kernel", "cpu", "clock"))
     frequency = f" at {clock['hz'] / 1e9:.3f} GHz" if clock.get("kind") == "tsc" else ""
     parts = [
@@ -125,11 +181,11 @@ def machine(environment: Mapping[str, Any]) -> str:
 
 
 def summary_columns(
-    results: Analysed, experiment: ExperimentResults, width: int
+    results: Analysed, experiment: ExperimentResults, width: int | None
 ) -> tuple[list[list[str]], list[str]]:
     """Return the columns for an experiment's measured points, and the headings that found no room in `width`.
 
-    The factors and the headline with its interval are there even where they are wider.
+    The factors and the headline with its interval are there even where they are wider; None: all are there.
     """
     headline = experiment.headline
     found = ((point, results.summary(experiment, point, headline)) for point in experiment.points)
@@ -143,7 +199,7 @@ def summary_columns(
     columns += measurement_columns(headline, summaries, experiment.metrics[headline].shown_unit)
     hidden = []
     for further in (*_sample_columns(summaries), *_metric_columns(results, experiment, points)):
-        if table_width([*columns, further]) > width:
+        if width is not None and table_width([*columns, further]) > width:
             hidden.append(further[0].strip())
         else:
             columns.append(further)
@@ -151,12 +207,12 @@ def summary_columns(
 
 
 def _sample_columns(summaries: Sequence[Summary]) -> Iterator[list[str]]:
-    """Yield the columns on the samples: how many, what they are worth, and their shape where it says more."""
+    """Yield the columns on the samples: their number, effective number, and distribution if it matters."""
     yield aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)])
-    yield aligned(["worth", *(formatting.format_count(summary.worth) for summary in summaries)])
+    yield aligned(["ess", *(formatting.format_count(summary.worth) for summary in summaries)])
     shapes = [shape(summary) for summary in summaries]
     if any(shapes):
-        yield ["shape", *shapes]
+        yield ["distribution", *shapes]
 
 
 def _metric_columns(
@@ -197,28 +253,40 @@ def words_text(point: PointSamples, metric: str) -> str:
 
 
 def shape(summary: Summary) -> str:
-    """Tell in a word or two why the median alone does not tell all; empty where it does."""
-    told = []
+    """Return in a word or two what the median does not show: modes, drift; empty where there is nothing."""
+    found = []
     if len(summary.modes) > 1:
-        told.append(f"{len(summary.modes)} modes")
+        found.append(f"{len(summary.modes)} modes")
     if summary.drift.found:
-        told.append("drift")
-    return ", ".join(told)
+        found.append("drift")
+    return ", ".join(found)
 
 
-def notes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:
-    """Yield a line for each distinct note, with the points that it is about, and one on disturbed samples."""
+def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = False) -> Iterator[str]:
+    """Yield a line for each distinct note, with the points that it is about; technical ones if `verbose`."""
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
-        summary = results.summary(experiment, point, experiment.headline)
-        causes = dict.fromkeys(cause(each) for each in point.notes)
-        for text in (*causes, *_failures(point), *(summary.notes if summary else ())):
+        for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
-    for told in (interference.told(experiment), carryover.told(experiment)):
-        if told is not None:
-            yield f"note: {told}"
+    if (moved := carryover.told(experiment)) is not None:
+        yield f"note: {moved}"
+    if verbose:
+        for text, owners in _technical(results, experiment):
+            yield f"note: {_which(experiment, owners)}{text}"
+
+
+def _technical(results: Analysed, experiment: ExperimentResults) -> Iterator[tuple[str, list[PointSamples]]]:
+    """Yield what statistics note on the samples, and on interference, each once with its points."""
+    about: dict[str, list[PointSamples]] = defaultdict(list)
+    for point in experiment.points:
+        summary = results.summary(experiment, point, experiment.headline)
+        for text in summary.notes if summary else ():
+            about[text].append(point)
+    yield from about.items()
+    if (disturbed := interference.told(experiment)) is not None:
+        yield disturbed, list(experiment.points)
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
@@ -230,8 +298,8 @@ def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
     missing: dict[str, list[str]] = defaultdict(list)
     for name, column in experiment.metrics.items():
         if name not in shown:
-            told = f"the clock is {_clock(clock)}, because {clock['why']}" if clock.get("why") else ""
-            missing[(column.unit == "cycles" and told) or "no sample has a value"].append(name)
+            why = f"the clock is {_clock(clock)}, because {clock['why']}" if clock.get("why") else ""
+            missing[(column.unit == "cycles" and why) or "no sample has a value"].append(name)
     for reason, names in missing.items():
         yield f"not measured: {', '.join(names)}: {reason}"
 
@@ -276,12 +344,12 @@ def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str
 
 
 def _heading(metric: str, unit: str) -> str:
-    """Return a metric's name with its unit, which is told once even where the name ends in it."""
+    """Return a metric's name with its unit, which stands once even where the name ends in it."""
     name, _, end = metric.rpartition("_")
     if unit in ("", metric):
         return metric
     if unit.endswith(("/s", PER)):
         what = metric.removesuffix("_per_s")
         return unit if unit == f"{what}/s" else f"{what} [{unit}]"
-    told = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
-    return f"{name if name and told else metric} [{unit}]"
+    has_unit = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
+    return f"{name if name and has_unit else metric} [{unit}]"

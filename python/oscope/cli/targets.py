@@ -21,6 +21,8 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.streams import is_standard_output_open
 
 STANDARD_OUTPUT = "-"
+REPORT = "oscope-report.html"
+"""The report of a survey, and of oscope report, unless another file is named."""
 _DASH = ", or - for standard output"
 
 
@@ -98,6 +100,17 @@ def default_output(name: str, option: str) -> Output:
     if not isinstance(found, Output):
         raise TypeError(found)
     return found
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder that `output_folder` has found can be made, and leave one that is there as it is.
+
+    Raises OscopeError where it cannot be made.
+    """
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OscopeError(f"{path} cannot be made ({error.strerror})", remedy="name another folder") from None
 
 
 TO_STANDARD_OUTPUT = Output(STANDARD_OUTPUT, None)

@@ -12,7 +12,7 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.options import EVERYWHERE, parse_option
-from oscope.cli.targets import Output, is_standard_output, output_file, output_folder
+from oscope.cli.targets import Output, is_standard_output, make_folder, output_file, output_folder
 from oscope.cli.views.transfer import Shown
 from oscope.model.errors import UsageError
 from oscope.model.units import parse_duration
@@ -64,7 +64,9 @@ def _begin(context: typer.Context) -> None:
 # With more parameters than other functions: it is the table of the command's options.
 @app.command("receive", short_help="Receive files into a folder.", epilog=EVERYWHERE)
 def receive(
-    into: Annotated[Path, output_folder("--into", help="The folder that files go into.")],
+    into: Annotated[
+        Path, output_folder("--into", help="The folder that files go into; it is made if need be.")
+    ],
     listen: Annotated[
         str,
         typer.Option(
@@ -101,6 +103,7 @@ def receive(
     common = _common(method, stall, device, descriptors)
 
     receiving = session.Receiving(str(into), listen, once=once, verify=not no_verify, common=common)
+    make_folder(into)
     with Shown("receiver") as shown:
         session.receive(receiving, shown)
     return DONE

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from oscope.figures.analysed import label, levels
 from oscope.model import formatting
 from oscope.model.clocks import counted
+from oscope.model.document import Table
+from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_share
-from oscope.report.terminal import aligned, grid, print_prose, table_width
+from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics import ComparedMetric, Comparison
+from oscope.statistics.interval import Interval
+from oscope.statistics.summary import median_of_point
 from oscope.statistics.wording import tail_sentence
 
+Sides = Callable[[ComparedMetric], tuple[Interval | None, Interval | None]]
+"""Gives the 95 % intervals of both medians of a row, where they are known."""
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
 
 
-def print_comparison(experiment: ExperimentResults, comparison: Comparison, out: Console) -> None:
+def print_comparison(
+    experiment: ExperimentResults, comparison: Comparison, out: Console, sides: Sides | None = None
+) -> None:
     """Print a row for each metric and point, then the differences in words, the verdict, and caveats.
 
     Of the slow tail there is a line for each quantile that differs, and nothing where none does.
@@ -31,7 +38,7 @@ def print_comparison(experiment: ExperimentResults, comparison: Comparison, out:
     out.print(Text.assemble((experiment.experiment, "bold"), title))
     rows = comparison.rows
     varied = _varied(rows)
-    out.print(comparison_table(experiment, rows, out.width))
+    print_columns(_fitting(experiment, rows, sides, table_room(out)), out)
     for row in rows:
         # The other metrics of a point mostly say the same; the table has them.
         if row.different == "yes" and row.metric == experiment.headline:
@@ -50,8 +57,38 @@ def _varied(rows: Sequence[ComparedMetric]) -> list[str]:
     return [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
 
 
-def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetric], width: int) -> Table:
-    """Return the table of a comparison: always the answers, and the figures behind them that fit."""
+def comparison_table(
+    experiment: ExperimentResults, comparison: Comparison, sides: Sides | None = None
+) -> Table:
+    """Return the whole comparison as a table, for other programs and documents."""
+    columns, further = _columns(experiment, comparison.rows, sides)
+    texts = [[cell.strip() for cell in column] for column in (*columns, *further)]
+    named = len(_varied(comparison.rows)) + 1
+    words = ("unit", "different", "matters")
+    return Table(
+        f"{experiment.experiment}: B ({comparison.label_b}) against A ({comparison.label_a})",
+        [heading for heading, *_ in texts],
+        [list(row) for row in zip(*(cells for _, *cells in texts), strict=True)],
+        frozenset(i for i, (heading, *_) in enumerate(texts) if i >= named and heading not in words),
+        note="\n".join([verdict(comparison), *comparison.caveats]),
+    )
+
+
+def _fitting(
+    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None, room: int
+) -> list[list[str]]:
+    """Return the columns that fit: always the answers, then the figures behind them."""
+    columns, further = _columns(experiment, rows, sides)
+    for column in further:
+        if table_width([*columns, column]) <= room:
+            columns.append(column)
+    return columns
+
+
+def _columns(
+    experiment: ExperimentResults, rows: Sequence[ComparedMetric], sides: Sides | None
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the columns that are always there, and those that need room, the most needed first."""
     columns = [[name, *(levels(experiment, row.factors)[name] for row in rows)] for name in _varied(rows)]
     columns.append(["metric", *(row.metric for row in rows)])
     columns += _medians(rows)
@@ -60,14 +97,48 @@ def comparison_table(experiment: ExperimentResults, rows: Sequence[ComparedMetri
     columns.append(["matters", *(row.matters for row in rows)])
     change = aligned(["difference", *map(_difference, rows)])
     interval = ["95 % interval", *(" to ".join(_ratio(row, side) for side in row.ci95) for row in rows)]
-    detectable = aligned(["detectable", *(_detectable(row.detectable) for row in rows)])
-    exact = any(counted(row.unit) for row in rows)
+    detectable = aligned(["mde", *(_detectable(row.detectable) for row in rows)])
     # Of a count of instructions the difference itself is what is looked for.
-    order = (change, interval, detectable) if exact else (interval, detectable, change)
-    for further in order:
-        if table_width([*columns, further]) <= width:
-            columns.append(further)
-    return grid(columns)
+    exact = any(counted(row.unit) for row in rows)
+    if exact:
+        return columns, [change, interval, detectable]
+    known = [] if sides is None else [sides(row) for row in rows]
+    medians = [
+        [f"95 % interval of {name}", *(_side(row, pair[side]) for row, pair in zip(rows, known, strict=True))]
+        for side, name in enumerate("AB")
+        if known
+    ]
+    return columns, [interval, *medians, detectable, change]
+
+
+def intervals(
+    a: ExperimentResults,
+    b: ExperimentResults,
+    comparison: Comparison,
+    by: tuple[str, Level, Level] | None = None,
+) -> Sides:
+    """Return what gives the 95 % intervals of both medians of a row; `by` is a factor and its two levels."""
+
+    def of(results: ExperimentResults, row: ComparedMetric, level: Mapping[str, Level]) -> Interval | None:
+        point = results.point(**row.factors, **level)
+        return None if point is None else median_of_point(results, point, row.metric)[2]
+
+    levels = ({}, {}) if by is None else ({by[0]: by[1]}, {by[0]: by[2]})
+    found = {
+        id(row): (of(a, row, levels[0]), of(b, row, levels[1]))
+        for row in comparison.rows
+        if row.metric in a.metrics and row.metric in b.metrics
+    }
+    return lambda row: found.get(id(row), (None, None))
+
+
+def _side(row: ComparedMetric, interval: Interval | None) -> str:
+    """Write the interval of a side's median in the unit of the medians, with its own digits."""
+    if interval is None:
+        return formatting.MISSING
+    low, high = interval
+    scale = formatting.Scale.choose([row.median_a], [None], row.unit)
+    return scale.row((low + high) / 2, (high - low) / 2 or None).span(interval)
 
 
 def _marked_ratio(row: ComparedMetric) -> str:

@@ -43,6 +43,8 @@ class ExperimentView:
     skipped: Table | None
     """Points that could not be measured: why, and what would mend it."""
     traced: Sequence[Table] = ()
+    command: str = ""
+    """The command that repeats it; empty where it is not known."""
 
 
 def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:

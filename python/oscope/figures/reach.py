@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -81,6 +82,22 @@ def separate(entries: Sequence[Entry]) -> str | None:
     """Return those between separate runs of 10 s each; None where there were too few runs to know."""
     known = [entry.separate(2 * TIMES_S[1]) for entry in _alone(entries) if entry.runs >= FEWEST_RUNS]
     return _span(known) if known else None
+
+
+def seconds_to_find(entries: Sequence[Entry], change: float) -> float | None:
+    """Return the measuring time, both sides together, that finds `change` in every class of work.
+
+    None where a class never finds it, or nothing was calibrated.
+    """
+    pairs = [(entry.pairs_for(change), entry.pair_s) for entry in _alone(entries)]
+    times = [count * seconds for count, seconds in pairs if count is not None]
+    return max(times) if times and len(times) == len(pairs) else None
+
+
+def rounded(seconds: float) -> str:
+    """Return a measuring time to two digits, rounded up."""
+    step = 10.0 ** (math.floor(math.log10(seconds)) - 1)
+    return format_duration(float(f"{math.ceil(seconds / step) * step:.2g}"))
 
 
 def _alone(entries: Sequence[Entry]) -> list[Entry]:

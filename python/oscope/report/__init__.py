@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
-def encode(results: Results, labs: Sequence[Lab]) -> bytes:
-    """Return the report of `results` as an HTML file. Equal results give equal bytes."""
+def encode(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ()) -> bytes:
+    """Return the report of `results` as an HTML file. Equal results give equal bytes.
+
+    `beside` are results of other machines, which the latency ladder marks.
+    """
     from oscope.report.build import build  # noqa: PLC0415 - jinja2 and plotly
     from oscope.report.page import render  # noqa: PLC0415 - jinja2 and plotly
 
-    return render(build(results, labs)).encode()
+    return render(build(results, labs, beside)).encode()
 
 
 def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from oscope.figures import experiments, method
 from oscope.figures.analysed import Analysed
@@ -16,6 +17,9 @@ from oscope.model.formatting import format_count
 from oscope.model.samples import ExperimentResults, Results
 from oscope.report import embed
 from oscope.report.embed import Packed
+from oscope.report.first import FirstScreen, first_screen
+from oscope.report.machine import Unmeasured, unmeasured
+from oscope.report.origins import EXPERIMENTS, Origin, command, origins
 
 DATA_ROOM = 9_500_000
 """Bytes that the samples may take in the page: with the figures and Plotly it stays below 12 MB."""
@@ -29,6 +33,8 @@ class LabPart:
     title: str
     document: str
     sections: Sequence[Section]
+    origins: Mapping[str, Sequence[Origin]] = field(default_factory=dict)
+    """Where the figures of a section come from, by its title."""
 
     @property
     def headline(self) -> Sequence[Figure]:
@@ -58,20 +64,52 @@ class Report:
     experiments: Sequence[ExperimentView]
     method: Sequence[Table]
     downloads: Sequence[Download]
+    first: FirstScreen | None = None
+    """None where there is no run, only the history of several."""
+    unmeasured: Unmeasured | None = None
 
 
-def build(results: Results, labs: Sequence[Lab]) -> Report:
-    """Return the report of `results`; the answers are those of the `labs` whose experiments were run."""
+def build(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ()) -> Report:
+    """Return the report of `results`; the answers are those of the `labs` whose experiments were run.
+
+    `beside` are the results of other machines, whose figures are marked on the first screen.
+    """
     analysed = Analysed.of(results)
+    parts = [
+        replace(part, origins={each.title: origins(each.title, results, labs) for each in part.sections})
+        for part in answers(analysed, labs)
+    ]
+    shown = [
+        replace(one, command=command(each, labs))
+        for one, each in zip(views(analysed), results.experiments, strict=True)
+    ]
     return Report(
         title=title(results, labs),
         verdict=verdict(analysed),
         facts=_facts(results),
-        labs=answers(analysed, labs),
-        experiments=views(analysed),
+        labs=parts,
+        experiments=shown,
         method=method.tables(results),
         downloads=_downloads(results),
+        first=first_screen(analysed, partial(_target, parts, results), beside),
+        unmeasured=unmeasured(results),
     )
+
+
+def _target(parts: Sequence[LabPart], results: Results, experiment: str, section: str) -> str:
+    """Return the identifier of the section of this title, else of the first one on the experiment."""
+    every = [(part, each) for part in parts for each in part.sections]
+    named = [(part, each) for part, each in every if each.title == section]
+    own = [(part, each) for part, each in every if experiment in EXPERIMENTS.get(each.title, ())[:1]]
+    for part, each in (*named, *own):
+        return f"{part.key}-{slug(each.title)}"
+    numbers = [number for number, name in enumerate(results.names, 1) if name == experiment]
+    return f"experiment-{numbers[-1]}"
+
+
+def slug(text: str) -> str:
+    """Return a text as an identifier for links."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:

@@ -7,8 +7,8 @@ import gzip
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from oscope.model.document import Figure, Table
 from oscope.model.formatting import GROUP
 from oscope.report import theme
 from oscope.report.build import Report
+from oscope.report.build import slug as slug
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUMBER = re.compile(rf"-?[\d{GROUP}]+(?:\.(\d+))?$")
@@ -35,7 +36,9 @@ def render(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"prose": prose, "data": data, "rows": aligned_rows, "slug": slug}
+    drawn: list[Figure] = []
+    environment.filters |= {"prose": prose, "rows": aligned_rows, "slug": slug}
+    environment.filters["data"] = partial(_kept, drawn)
     script = _part("report.js")
     plotly, plotly_hash = _plotly()
     return environment.get_template("report.html.j2").render(
@@ -45,8 +48,23 @@ def render(report: Report) -> str:
         dark=_trusted(theme.variables("dark")),
         script=_trusted(script),
         plotly=plotly,
+        figures=lambda: _packed(drawn),
         policy=_policy(_source_hash(script.encode()), plotly_hash),
     )
+
+
+def _kept(drawn: list[Figure], value: Figure | Mapping[str, Any]) -> Markup:
+    """Return a value as `data` does, but of a figure its place among those to be packed."""
+    if not isinstance(value, Figure):
+        return data(value)
+    drawn.append(value)
+    return _trusted(str(len(drawn) - 1))
+
+
+def _packed(figures: Sequence[Figure]) -> str:
+    """Return the figures as JSON, gzip and base64: a seventh of the bytes of plain JSON."""
+    text = _json([_plain(each) for each in figures])
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def _part(name: str) -> str:
@@ -81,10 +99,17 @@ def _plotly() -> tuple[str, str]:
     return base64.b64encode(gzip.compress(source, 9, mtime=0)).decode(), _source_hash(source)
 
 
+def _plain(figure: Figure) -> dict[str, Any]:
+    return {"traces": figure.traces, "layout": figure.layout}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def data(value: Figure | Mapping[str, Any]) -> Markup:
     """Return a value as JSON that may stand in a script element."""
-    plain = {"traces": value.traces, "layout": value.layout} if isinstance(value, Figure) else value
-    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = _json(_plain(value) if isinstance(value, Figure) else value)
     return _trusted(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
@@ -97,11 +122,6 @@ def prose(text: str) -> Markup:
         Markup("<code>{}</code>").format(part) if odd % 2 else escape(part) for odd, part in enumerate(parts)
     )
     return Markup("").join(pieces)
-
-
-def slug(text: str) -> str:
-    """Return a text as an identifier for links."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def aligned_rows(table: Table) -> list[list[tuple[str, bool, int]]]:

@@ -1,29 +1,31 @@
-"""Tables for a terminal, as wide as it is; plain text where standard output is none. No statistics here."""
+"""Tables for a terminal, as wide as it is; into a pipe they have all columns. No statistics here."""
 
 from __future__ import annotations
 
+import os
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console
+from rich.segment import Segments
 from rich.table import Table
 from rich.text import Text
-
-from oscope.model import formatting
 
 if TYPE_CHECKING:
     from oscope.model import document
     from oscope.model.finding import Finding
-    from oscope.storage.store import RunEntry
 
 LEAST_WIDTH = 40
 LEAST_PROSE = 30
 """Columns that sentences have to have, to be broken into them."""
 MOST_ROWS = 24
 """Rows of a report's table that a terminal shows."""
+UNBOUNDED = 1 << 16
+"""Columns and rows of what is no terminal."""
 _UNIT_SPACE = re.compile(
     r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|instructions?|[kMG]?calls/s)\b)"
 )
@@ -31,9 +33,26 @@ _UNIT_SPACE = re.compile(
 STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
+class Piped(Console):
+    """A console that is no terminal: its tables are as wide and as long as they have to be."""
+
+
 def console(*, to_standard_error: bool = False) -> Console:
     """Return a console that takes every text literally: names hold brackets, and colours are ours alone."""
-    return Console(stderr=to_standard_error, highlight=False, markup=False, emoji=False)
+    out = Console(stderr=to_standard_error, highlight=False, markup=False, emoji=False)
+    if out.is_terminal or "COLUMNS" in os.environ:
+        return out
+    return Piped(stderr=to_standard_error, highlight=False, markup=False, emoji=False)
+
+
+def table_room(out: Console) -> int:
+    """Return how many columns of characters a table may take."""
+    return UNBOUNDED if isinstance(out, Piped) else max(out.width, LEAST_WIDTH)
+
+
+def row_room(out: Console) -> int:
+    """Return how many rows of a table are shown."""
+    return UNBOUNDED if isinstance(out, Piped) else MOST_ROWS
 
 
 def prose(text: str, width: int, *, indent: str = "") -> Text:
@@ -59,7 +78,7 @@ def print_prose(text: str, out: Console, *, indent: str = "", style: str = "") -
 
 
 def print_remedy(remedy: str, out: Console) -> None:
-    """Print what mends what was just told: unbroken, since it is often a command to be copied."""
+    """Print how to fix what was just reported: unbroken, since it is often a command to be copied."""
     out.print(Text(f"  → {remedy}"), soft_wrap=True)
 
 
@@ -74,34 +93,19 @@ def print_written(what: object, out: Console) -> None:
     out.print(Text(f"wrote {what}"), soft_wrap=True)
 
 
-def print_runs(runs: Sequence[RunEntry], out: Console) -> None:
-    """Print a row for each run of a store."""
-    if not runs:
-        out.print("no runs yet: oscope run makes one")
-        return
-    columns = [
-        ["run", *(entry.id for entry in runs)],
-        ["started", *(f"{entry.started.astimezone():%Y-%m-%d %H:%M}" for entry in runs)],
-        ["status", *(entry.status for entry in runs)],
-        aligned(["samples", *(formatting.format_count(entry.samples) for entry in runs)]),
-        ["experiments", *(", ".join(entry.experiments) for entry in runs)],
-    ]
-    out.print(grid(columns, wrap_last=True))
-
-
 def print_findings(findings: Sequence[Finding], out: Console) -> None:
-    """Print what each check found; what is not well has its use beside it and its remedy under it."""
+    """Print what each check found; what is not "ok" has its use beside it and its remedy under it."""
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column()
     for finding in findings:
-        told = Text(finding.found)
+        text = Text(finding.found)
         if finding.status != "ok":
-            told.append(f" (for {finding.needed_for})", style="dim")
+            text.append(f" (for {finding.needed_for})", style="dim")
         if finding.remedy:
-            told.append(f"\n→ {finding.remedy}")
-        table.add_row(Text(finding.status, style=STATUS_STYLES[finding.status]), Text(finding.name), told)
+            text.append(f"\n→ {finding.remedy}")
+        table.add_row(Text(finding.status, style=STATUS_STYLES[finding.status]), Text(finding.name), text)
     out.print(table)
     counts = {status: sum(finding.status == status for finding in findings) for status in STATUS_STYLES}
     out.print(Text(", ".join(f"{count} {status}" for status, count in counts.items() if count), style="bold"))
@@ -119,31 +123,72 @@ def grid(columns: Sequence[Sequence[str]], *, wrap_last: bool = False) -> Table:
     return table
 
 
+def print_columns(columns: Sequence[Sequence[str]], out: Console, *, wrap_last: bool = False) -> None:
+    """Print columns as `grid` draws them: a line that is wider than the terminal is broken, never cut."""
+    width = out.width if wrap_last else max(out.width, table_width(columns))
+    if isinstance(out, Piped):
+        width = max(out.width, table_width(columns))
+    whole = out.options.update(width=width)
+    out.print(Segments(out.render(grid(columns, wrap_last=wrap_last), whole)), soft_wrap=True, end="")
+
+
+def columns_of(table: document.Table) -> list[list[str]]:
+    """Return the columns of a table, the heading first, numbers with their points under each other."""
+    columns = [[heading, *cells] for heading, *cells in zip(table.columns, *table.rows, strict=True)]
+    return [aligned(column) if index in table.numeric else column for index, column in enumerate(columns)]
+
+
 def print_table(table: document.Table, out: Console) -> None:
-    """Print a table of a report."""
+    """Print a table; where the terminal is too narrow, without the columns that its note does not cite."""
     out.print()
     out.print(Text(table.title, style="bold"))
-    rows = table.rows[:MOST_ROWS]
-    columns = [[heading, *cells] for heading, *cells in zip(table.columns, *rows, strict=True)]
-    for index in table.numeric:
-        columns[index] = aligned(columns[index])
-    shown = len(columns)
-    while shown > 1 and table_width(columns[:shown]) > max(out.width, LEAST_WIDTH):
-        shown -= 1
-    # A column of sentences is broken, where there is room; one of names or figures is left out.
-    room = max(out.width, LEAST_WIDTH) - table_width(columns[:shown]) - 2
-    is_broken = room >= LEAST_PROSE and shown < len(columns) and max(map(len, columns[shown])) > LEAST_PROSE
-    shown += is_broken
-    out.print(grid(columns[:shown], wrap_last=is_broken))
-    hidden = ", ".join(table.columns[shown:])
+    rows = table.rows[: row_room(out)]
+    columns = columns_of(replace(table, rows=rows))
+    kept, is_broken = _fitting(columns, table.note, table_room(out))
+    print_columns([columns[index] for index in kept], out, wrap_last=is_broken)
+    hidden = [heading for index, heading in enumerate(table.columns) if index not in kept]
     left = len(table.rows) - len(rows)
     for note in (
-        f"{left} more rows: the report and the record have them all" if left else "",
+        f"{left} more rows: a pipe (| cat), the report and the record have all rows" if left else "",
         table.note,
-        f"wider terminals also show: {hidden}" if hidden else "",
+        without(hidden),
     ):
         if note:
             print_prose(note, out, style="dim")
+
+
+def without(hidden: Sequence[str]) -> str:
+    """Say which columns a table is shown without; empty where it has all."""
+    return f"wider terminals also show: {', '.join(each.strip() for each in hidden)}" if hidden else ""
+
+
+def _fitting(columns: Sequence[Sequence[str]], note: str, room: int) -> tuple[list[int], bool]:
+    """Return which columns fit into `room`, and whether the last of them is to be broken into lines.
+
+    The first column always stays. Of the others the last one goes first, but those that the note cites only
+    once no other is left.
+    """
+    kept = list(range(len(columns)))
+
+    def width() -> int:
+        return table_width([columns[index] for index in kept])
+
+    cited = [index for index in kept if index and _is_cited(columns[index][0], note)]
+    for index in [*(i for i in reversed(kept[1:]) if i not in cited), *reversed(cited)]:
+        if width() <= room:
+            break
+        kept.remove(index)
+        # A column of sentences is broken, where there is room; one of names or figures is left out.
+        left = room - width() - 2
+        is_last = all(other < index for other in kept)
+        if is_last and left >= LEAST_PROSE and max(map(len, columns[index])) > LEAST_PROSE:
+            return [*kept, index], True
+    return kept, False
+
+
+def _is_cited(heading: str, note: str) -> bool:
+    name = heading.partition("[")[0].strip()
+    return bool(name) and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", note) is not None
 
 
 def aligned(texts: Sequence[str]) -> list[str]:

@@ -129,7 +129,7 @@ def _columns(rows: Sequence[GateRow], limit: float, width: int) -> list[list[str
     further = [
         ["95 % interval", *interval],
         aligned(["limit", *limits]),
-        aligned(["detectable", *(_power(judged) for judged in rows)]),
+        aligned(["mde", *(_power(judged) for judged in rows)]),
     ]
     for column in further:
         if table_width([*columns, column]) <= width:

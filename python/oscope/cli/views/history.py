@@ -92,7 +92,7 @@ def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
     shown = [place for place, value in enumerate(series.values) if isfinite(value.median)][-most:]
     values = [series.values[place] for place in shown]
     halves = [(v.ci95[1] - v.ci95[0]) / 2 if v.ci95 else None for v in values]
-    scale = Scale.choose([v.median for v in values], halves, series.metric.unit)
+    scale = Scale.choose([v.median for v in values], halves, series.metric.shown_unit)
     steps = {change.at: _step(change) for change in series.changes}
     marks = [_marks(line.runs[place], steps.get(place), place in kernels) for place in shown]
     unit = f" [{scale.unit}]" if scale.unit and scale.unit != series.metric.name else ""
@@ -125,7 +125,7 @@ def _step(change: Change) -> str:
 def _size(series: Series, change: Change) -> str:
     """Return `98.1 → 101.2 ns, 3.1 % more (95 % interval 2.5 to 3.7 %), worse`."""
     ratio, low, high = change.ratio
-    unit = series.metric.unit
+    unit = series.metric.shown_unit
     more = change.estimate.effect > 0
     scale = Scale.choose([change.before, change.after], [abs(change.after - change.before) / 10], unit)
     text = f"{scale.text(change.before)} → {scale.with_unit(change.after)}"

@@ -63,21 +63,111 @@
     };
   }
 
+  let figures = [];
+  // A figure, or its place among those that the page has packed.
+  function figureOf(place) {
+    const found = JSON.parse(place.querySelector("script").textContent);
+    return typeof found === "number" ? figures[found] : found;
+  }
+  const visible = (place) => place.offsetParent !== null;
+  const stale = new Set(plots); // Not drawn in the theme and at the width of the page.
+
   function drawOne(place, theme, size) {
-    const figure = JSON.parse(place.querySelector("script").textContent);
+    const figure = figureOf(place);
     return window.Plotly.react(place.querySelector(".canvas"), figure.traces.map((trace) => styled(trace, theme)), { ...arranged(figure.layout, theme), ...size },
       { responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
   }
 
   let drawing = 0;
-  async function draw() {
-    const theme = colours(), own = ++drawing;
-    for (const place of plots) {
+  const near = (place) => { const box = place.getBoundingClientRect(); return box.top < 2 * window.innerHeight && box.bottom > -window.innerHeight; };
+
+  async function drawEach(places, own) {
+    const theme = colours();
+    for (const place of places.filter(visible)) {
       if (own !== drawing) return;
+      if (!stale.delete(place)) continue;
       await drawOne(place, theme, {});
       await new Promise((next) => setTimeout(next, 0));
     }
-    root.dataset.drawn = root.dataset.theme || "auto";
+  }
+
+  // What the reader sees comes first; `drawn` says that all has come that is not folded.
+  async function draw(again = true) {
+    const own = ++drawing;
+    if (again) plots.forEach((place) => stale.add(place));
+    await drawEach(plots.filter(near), own);
+    await drawEach(plots, own);
+    if (own === drawing) root.dataset.drawn = root.dataset.theme || "auto";
+  }
+
+  // What is folded has no width: it is drawn when it opens.
+  document.addEventListener("toggle", (event) => {
+    if (!event.target.open || !window.Plotly) return;
+    if (event.target.matches(".data")) tabulate(event.target);
+    drawEach([...event.target.querySelectorAll(".plot")], drawing);
+  }, true);
+
+  // A link into what is folded opens it.
+  function unfold() {
+    let found = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (; found; found = found.parentElement) if (found.tagName === "DETAILS") found.open = true;
+  }
+  window.addEventListener("hashchange", unfold);
+
+  // ---- a figure's data, as a table
+
+  function rowsOf(figure) {
+    const named = (axis, value) => {
+      const index = ((axis || {}).tickvals || []).indexOf(value);
+      return index < 0 ? value : axis.ticktext[index];
+    };
+    const rows = [];
+    for (const trace of figure.traces) {
+      if ((trace.meta || {}).role === "samples") continue;
+      const across = trace.orientation === "h" || Boolean(trace.error_x);
+      const [values, labels, errors] = across ? [trace.x, trace.y, trace.error_x] : [trace.y, trace.x, trace.error_y];
+      values.forEach((value, index) => {
+        if (value === null) return;
+        const axis = across ? figure.layout.yaxis : figure.layout.xaxis;
+        const ends = errors && errors.array ? [value - errors.arrayminus[index], value + errors.array[index]].map((end) => Number(end.toPrecision(5))) : ["", ""];
+        rows.push([trace.name || "", trace.mode === "markers" && trace.text ? trace.text[index] : named(axis, labels[index]), value, ...ends]);
+      });
+    }
+    const title = (axis) => ((axis || {}).title || {}).text || "";
+    const across = figure.traces.some((trace) => trace.orientation === "h" || trace.error_x);
+    const [value, label] = across ? [title(figure.layout.xaxis), title(figure.layout.yaxis)] : [title(figure.layout.yaxis), title(figure.layout.xaxis)];
+    return [["series", label || "of", value || "value", "95 % interval from", "to"], ...rows];
+  }
+
+  function tabulate(details) {
+    if (details.childElementCount > 1) return;
+    const figure = details.closest("figure"), rows = rowsOf(figureOf(figure.querySelector(".plot")));
+    const table = document.createElement("table"), scroll = document.createElement("div"), save = document.createElement("button");
+    rows.forEach((row, index) => {
+      const line = (index ? table.tBodies[0] || table.createTBody() : table.createTHead()).insertRow();
+      row.forEach((text, column) => {
+        const cell = line.appendChild(document.createElement(index ? "td" : "th"));
+        cell.textContent = text;
+        if (column > 1) cell.className = "n";
+      });
+    });
+    scroll.className = "scroll tall";
+    scroll.append(table);
+    save.type = "button";
+    save.textContent = "Save as CSV";
+    save.addEventListener("click", () => {
+      const text = rows.map((row) => row.map((cell) => quoted(String(cell))).join(",")).join("\n") + "\n";
+      saveAs(new Blob([text], { type: "text/csv" }), "oscope-" + figure.querySelector("h4").textContent.replace(/[^\w.-]+/g, "-") + ".csv");
+    });
+    details.append(scroll, save);
+  }
+
+  function saveAs(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60000);
   }
 
   // ---- light and dark
@@ -88,18 +178,25 @@
   const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); draw(); });
   prefersDark.addEventListener("change", () => { label(); draw(); });
-  let before;
+  const closed = () => [...document.querySelectorAll("main details:not(.data):not([open])")];
+  let before, opened = [];
   // The page is printed when the listener returns, so nothing may be left for later; the paper's width is not known yet.
   window.addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
+    opened = closed();
+    opened.forEach((found) => { found.open = true; });
     if (!window.Plotly) return;
     drawing++;
     const theme = colours();
-    for (const place of plots) drawOne(place, theme, { width: PRINT_WIDTH, autosize: false });
+    for (const place of plots) {
+      stale.add(place);
+      drawOne(place, theme, { width: PRINT_WIDTH, autosize: false });
+    }
   });
   window.addEventListener("afterprint", () => {
     if (before) root.dataset.theme = before; else delete root.dataset.theme;
+    opened.forEach((found) => { found.open = false; });
     if (window.Plotly) draw();
   });
   label();
@@ -196,11 +293,7 @@
       found.disabled = true;
       try {
         const data = JSON.parse(document.getElementById(found.dataset.samples).textContent);
-        const link = document.createElement("a");
-        link.href = URL.createObjectURL(await csv(data));
-        link.download = found.dataset.file;
-        link.click();
-        setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+        saveAs(await csv(data), found.dataset.file);
       } finally {
         found.disabled = false;
       }
@@ -223,10 +316,14 @@
       const script = document.createElement("script");
       script.textContent = new TextDecoder().decode(await unpacked(document.getElementById("plotly").textContent));
       document.head.append(script);
-      await draw();
+      figures = JSON.parse(new TextDecoder().decode(await unpacked(document.getElementById("figures").textContent)));
+      unfold();
+      // The rest is drawn while the page is read, or all at once when it is printed.
+      await drawEach(plots.filter(near), ++drawing);
     } finally {
       hold.contentDocument.close();
       hold.remove();
     }
+    await draw(false);
   })();
 })();

@@ -28,6 +28,8 @@ class Transfer:
     """System calls that read or wrote."""
     xor: int | None = None
     """XOR of the little-endian 32-bit words, where it was asked for."""
+    resident: float | None = None
+    """Share of the pages read that were in the page cache just before, where that could be seen."""
 
     @classmethod
     def of(cls, metrics: Mapping[str, float | None]) -> Transfer:
@@ -43,6 +45,7 @@ class Transfer:
             bytes=int(found["bytes"]),
             calls=int(found["calls"]),
             xor=None if xor is None else int(xor),
+            resident=found.get("resident"),
         )
 
     def to_object(self) -> dict[str, float | int | str]:

@@ -1,0 +1,201 @@
+"""The survey on one screen: the machine, its latency ladder, what is notable, how sure it is, what is next.
+
+`LINES` by `COLUMNS` hold it, the shell's next prompt included. The rest is in the report, and in
+`oscope show RUN EXPERIMENT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from oscope.analysis.calibration.certificate import from_object
+from oscope.cli.views.ladder import ASCII, draw, throughputs
+from oscope.figures import reach
+from oscope.figures.analysed import Analysed
+from oscope.figures.ladder import Ladder, ladder
+from oscope.figures.notable import notable
+from oscope.labs import LABS
+from oscope.model.formatting import format_count
+from oscope.model.samples import Results
+from oscope.model.units import format_duration
+from oscope.report.build import labs_run
+from oscope.report.terminal import LEAST_WIDTH, prose
+
+LINES = 23
+"""With the prompt that follows, a terminal of 24 lines holds it."""
+COLUMNS = 80
+MOST_FINDINGS = 5
+FEWEST_LABS = 3
+"""A run of as many labs' experiments is a survey: its tables would fill dozens of screens."""
+SHOWN = (
+    "load-l1",
+    "load-dram",
+    "null-call",
+    "fault-anonymous",
+    "pipe-round-trip",
+    "local-round-trip",
+    "thread",
+    "fork-empty",
+    "fork-resident",
+    "fault-major",
+)
+"""The rungs for which there is room; the report shows all of them."""
+_LABEL = 14
+"""Columns of the headings on the left of the lines below the ladder."""
+
+
+def is_survey(results: Results) -> bool:
+    """Say whether a run is shown on one screen, and not by its tables."""
+    return len(labs_run(results, LABS)) >= FEWEST_LABS
+
+
+def print_survey(results: Results, out: Console, report: str | None = None) -> None:
+    """Print a survey on one screen; `report` is the file that has all of it."""
+    for line in screen(Analysed.of(results), out, report):
+        out.print(line, soft_wrap=True)
+
+
+def screen(results: Analysed, out: Console, report: str | None) -> list[Text]:
+    """Return the lines of the screen."""
+    width = max(min(out.width, COLUMNS), LEAST_WIDTH)
+    found = ladder(results)
+    before = [*_heading(results, width), *_drawn(found, width, out)]
+    after = [*_trust(results, width), *_next(results, found, report)]
+    room = LINES - len(before) - len(after)
+    return [*before, *_findings(results, width, room), *after]
+
+
+def machine(environment: Mapping[str, Any]) -> str:
+    """Name the machine in a few words; records of other origin may lack a part."""
+    kernel, cpu, guest = (environment.get(name) or {} for name in ("kernel", "cpu", "guest"))
+    parts = [
+        str(cpu.get("model") or ""),
+        _counted(int(cpu["logical"]), "CPU") if cpu.get("logical") else "",
+        f"{str(environment['hypervisor']).replace('kvm', 'KVM')} guest"
+        if environment.get("hypervisor")
+        else "",
+        f"Oscope guest ({guest.get('accelerator')})" if guest else "",
+        f"Linux {kernel['release']}" if kernel.get("release") else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def _heading(results: Analysed, width: int) -> list[Text]:
+    """Return the machine's line, and a warning where the probe's own check failed."""
+    environment = results.parts[0].environment if results.parts else {}
+    rest = "  ".join(text for text in (machine(environment), _elapsed(results)) if text)
+    lines = [Text.assemble(("Oscope survey", "bold"), f"  {rest}")]
+    lines[0].truncate(width, overflow="ellipsis")
+    if any((e.environment.get("self_check") or {}).get("ok") is False for e in results.experiments):
+        lines.append(Text("Do not trust these figures: the probe's self-check failed.", style="bold red"))
+    return lines
+
+
+def _elapsed(results: Results) -> str:
+    """Return how long it took from the first sample to the last."""
+    starts = [
+        (p.started_ns.min(), p.started_ns.max()) for e in results.experiments for p in e.points if len(p)
+    ]
+    if not starts:
+        return ""
+    seconds = round((max(last for _, last in starts) - min(first for first, _ in starts)) / 1e9)
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes} min {seconds} s" if minutes else format_duration(float(seconds))
+
+
+def _drawn(found: Ladder, width: int, out: Console) -> list[Text]:
+    """Return the ladder and the throughputs, a blank line after each."""
+    rungs = [rung for rung in found.latencies if rung.key in SHOWN]
+    is_unicode = out.encoding.lower().startswith("utf")
+    lines = [Text(line) for line in draw(rungs, width, None if is_unicode else ASCII)]
+    if lines:
+        lines[0].stylize("dim")
+        lines.append(Text())
+    rates = throughputs(found.throughputs)
+    if rates:
+        text = "   ".join(rates)
+        lines += [*_labelled("Throughput", text, width, below="MiB/s"), Text()]
+    return lines
+
+
+def _findings(results: Analysed, width: int, room: int) -> list[Text]:
+    """Return what is notable, the most surprising first, as many sentences as there is room for."""
+    lines: list[Text] = []
+    for each in notable(results, MOST_FINDINGS):
+        sentence = prose(each.sentence, width - 2).plain.splitlines()
+        if len(lines) + len(sentence) > room - 2:
+            continue
+        lines += [Text(f"{'  ' if index else '- '}{line}") for index, line in enumerate(sentence)]
+    return [Text("Notable", style="bold"), *lines, Text()] if lines else []
+
+
+def _trust(results: Analysed, width: int) -> list[Text]:
+    """Return how sure the figures are, and how much could not be measured."""
+    lines = _labelled("How sure", _certainty(results), width)
+    points = [point for each in results.experiments for point in each.points]
+    empty = sum(len(point) == 0 for point in points)
+    empty += sum(each.result is None for each in results.inspections)
+    if empty:
+        total = format_count(len(points) + len(results.inspections))
+        text = f"{format_count(empty)} of {total} points: oscope doctor says why and how to fix it"
+        lines += _labelled("Not measured", text, width)
+    failed = sum(len(point.failed) for point in points)
+    if failed:
+        samples = format_count(sum(map(len, points)))
+        lines += _labelled(
+            "Failed", f"{format_count(failed)} of {samples} samples; they count nowhere", width
+        )
+    return lines
+
+
+def _certainty(results: Analysed) -> str:
+    """Say what a comparison on this machine finds, by its certificate, or how to get one."""
+    known = next(
+        (e.settings["calibrated"] for e in results.experiments if e.settings.get("calibrated")), None
+    )
+    if known is None:
+        return "not known here: oscope calibrate --quick finds out in two minutes"
+    entries, alarms = from_object(known.get("certificate", ())), known["false_alarms"]
+    told = [f"10 s find a change of {reach.interleaved(entries)}"] if entries else []
+    told.append(f"false positives {alarms['count']} of {alarms['of']}")
+    return "; ".join(told)
+
+
+def _next(results: Results, found: Ladder, report: str | None) -> list[Text]:
+    """Return where the report is, and the next command."""
+    run = results.parts[0].run_id if results.parts else "last"
+    rung = found.rung("fork-resident") or next(iter((*found.latencies, *found.throughputs)), None)
+    command = f"oscope show {run}" + (f" {rung.experiment}" if rung else "")
+    lines = [_line("Report", report)] if report else []
+    return [*lines, _line("Details", command)]
+
+
+def _line(label: str, text: str) -> Text:
+    return Text.assemble((label.ljust(_LABEL), "bold"), text)
+
+
+def _labelled(label: str, text: str, width: int, below: str = "") -> list[Text]:
+    """Return a paragraph beside a label, with a second label under it."""
+    broken = _broken(text, width - _LABEL)
+    labels = [label, below, *[""] * len(broken)]
+    return [_line(name, line) for name, line in zip(labels, broken, strict=False)]
+
+
+def _broken(text: str, width: int) -> list[str]:
+    """Break a list of items, which three spaces part, between items; another text between words."""
+    items = text.split("   ")
+    if len(items) == 1:
+        return prose(text, width).plain.splitlines()
+    lines = [""]
+    for item in items:
+        longer = f"{lines[-1]}   {item}" if lines[-1] else item
+        lines = [*lines[:-1], longer] if len(longer) <= width else [*lines, item]
+    return lines
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{format_count(number)} {noun}" + ("" if number == 1 else "s")

@@ -1,0 +1,119 @@
+"""What a lab's figure comes from: experiments, the command that repeats them, what is inside the clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oscope.model.experiment import Lab
+from oscope.model.factors import Level, Profile
+from oscope.model.samples import ExperimentResults, Results
+
+EXPERIMENTS: Mapping[str, Sequence[str]] = {
+    # syscalls
+    "What a call costs": ("syscall.cost",),
+    "How many calls fit into a second": ("syscall.throughput",),
+    "A call and fork in cycles, beside the original report": ("syscall.cost", "process.create"),
+    "What page tables cost": ("process.create",),
+    "How the times are spread": ("syscall.cost", "process.create"),
+    "What makes the times vary": ("syscall.cost", "process.create"),
+    "Which value stands for the cost": ("syscall.cost", "process.create"),
+    # memory
+    "Sequential and random access": ("memory.access",),
+    "What the address arithmetic touches": ("memory.access",),
+    "How many accesses there are": ("memory.access",),
+    "Hits and misses of caches and TLBs": ("memory.counters",),
+    "Mapping a file": ("memory.mapping",),
+    "Populating and setting memory first": ("memory.initialise",),
+    "Memory pressure": ("memory.pressure",),
+    "Levels of caches and TLBs": ("memory.latency",),
+    "Bandwidth": ("memory.bandwidth",),
+    "What a page fault costs by its kind": ("memory.fault",),
+    # disk
+    "Reading cold, by block size, beside dd and fio": ("disk.peers",),
+    "Cold and warm": ("disk.read",),
+    "Where the time goes": ("disk.read", "syscall.cost", "memory.bandwidth", "transfer.large"),
+    "Ways of reading": ("disk.read",),
+    "First and later cold reads": ("disk.read",),
+    "The XOR of a file": ("disk.xor",),
+    "Writing, and how large a file must be": ("disk.write",),
+    "What drop_caches frees": ("disk.drop-caches",),
+    # ipc
+    "How the configurations perform": ("ipc.throughput",),
+    "Round trips": ("ipc.latency",),
+    "What read and write return": ("ipc.throughput",),
+    "Setting the socket buffers": ("ipc.throughput",),
+    "Time in system calls": ("ipc.trace",),
+    "Context switches": ("ipc.throughput",),
+    "Where a larger buffer stops helping": ("ipc.throughput",),
+    "Threads or processes": ("ipc.throughput",),
+    "Which calls, and how long they take": ("ipc.trace",),
+    "Page faults": ("ipc.trace", "trace.fault"),
+    "The probe effect": ("trace.effect", "trace.cost"),
+    # transfer
+    "Large inputs: mmap against read and write": ("transfer.large",),
+    "Five large inputs in one execution": ("transfer.inputs",),
+    "Small files: 1, 5 and 10 an execution": ("transfer.small",),
+    "Zeros against random bytes": ("transfer.large",),
+    "A transfer, traced": ("transfer.trace",),
+    "The document’s jumps of 900 ms": ("transfer.meeting",),
+    "The original report’s jumps of 900 ms": ("transfer.meeting",),
+    "Through devices in the kernel: fcntl against mmap": ("transfer.device", "transfer.device-inputs"),
+    "Every way of sending and receiving": ("transfer.copy",),
+    "Over a line with a rate, a delay and losses": ("transfer.network",),
+    # fs
+    "Where oscope-fs wins, and where NFS does": ("fs.compare",),
+    "Why: bytes, packets and round trips": ("fs.compare",),
+    "Which file system for what": ("fs.compare",),
+    "Time by the delay of the line": ("fs.compare",),
+    "Beside the local file system, on this machine (fs.here)": ("fs.here",),
+    "Beside the local file system, in a guest (fs.compare)": ("fs.compare",),
+    # kernel
+    "A new system call, and what its printing costs": ("kernel.precious",),
+    "fork beside the new call": ("kernel.fork", "kernel.precious"),
+    "The new call and fork in one table": ("kernel.precious-wall", "kernel.fork-wall"),
+    "Reclaim policies: anonymous mapping": ("kernel.reclaim",),
+    "Reclaim policies: private mapping": ("kernel.reclaim",),
+    "Reclaim policies: shared mapping": ("kernel.reclaim",),
+}
+"""The experiments of each section, by its title; of those not listed nothing is said."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An experiment that a figure shows."""
+
+    experiment: str
+    command: str
+    timing_model: str
+
+
+def origins(title: str, results: Results, labs: Sequence[Lab]) -> list[Origin]:
+    """Return where the section of this title takes its figures from, as far as that was run."""
+    found = [results.get(name) for name in EXPERIMENTS.get(title, ())]
+    return [
+        Origin(each.experiment, command(each, labs), each.timing_model) for each in found if each is not None
+    ]
+
+
+def command(experiment: ExperimentResults, labs: Sequence[Lab]) -> str:
+    """Return the command that measures the same points again; empty where no lab has the experiment."""
+    designed = next(
+        (each for lab in labs for each in lab.experiments if each.name == experiment.experiment), None
+    )
+    if designed is None:
+        return ""
+    profile: Profile = "quick" if experiment.settings.get("profile") == "quick" else "full"
+    levels = designed.design(profile).factors
+    parts = ["oscope", "run", experiment.experiment]
+    parts += ["--profile", "quick"] if profile == "quick" else []
+    for name in experiment.names:
+        own = experiment.levels(name)
+        if name in levels and set(own) != set(levels[name]):
+            parts += ["--set", f"{name}={','.join(map(_written, own))}"]
+    return " ".join(parts)
+
+
+def _written(level: Level) -> str:
+    """Return a level as `--set` takes it."""
+    return str(level).lower() if isinstance(level, bool) else str(level)

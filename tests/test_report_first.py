@@ -1,0 +1,201 @@
+"""The first screen: what stands in it equals the tables, and other machines are marked as such."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+import synthetic
+import synthetic_disk
+import synthetic_ipc
+import synthetic_memory
+import synthetic_transfer
+from oscope.analysis.calibration.certificate import INTERLEAVED, Entry, to_object
+from oscope.figures import reach
+from oscope.figures.analysed import Analysed
+from oscope.figures.ladder import ladder
+from oscope.figures.tables import row_scale
+from oscope.labs import LABS
+from oscope.model.formatting import Scale
+from oscope.model.samples import Results
+from oscope.report import elsewhere, page
+from oscope.report.build import answers, build
+from oscope.report.machine import badge, machine_line, unmeasured
+from oscope.report.origins import EXPERIMENTS, command, origins
+
+SURVEYS = (
+    synthetic.survey,
+    synthetic_disk.survey,
+    synthetic_ipc.survey,
+    synthetic_memory.survey,
+    synthetic_transfer.survey,
+)
+ENTRY = Entry("syscall.cost call=getppid", "time_ns", 0.1, 0.05, 0.05, 0.004, 5, INTERLEAVED)
+CALIBRATED = {
+    "run": "20260101-000000-aaaa",
+    "ended": "2026-01-01T00:00:00+00:00",
+    "load": "none",
+    "false_alarms": {"count": 2, "of": 60},
+    "coverage": {"count": 57, "of": 60},
+    "found": [],
+    "certificate": to_object([ENTRY]),
+}
+
+
+@pytest.fixture(scope="module")
+def everything() -> Results:
+    return Results(tuple(chain.from_iterable(survey().experiments for survey in SURVEYS)))
+
+
+def _calibrated(results: Results) -> Results:
+    known = [replace(e, settings={**e.settings, "calibrated": CALIBRATED}) for e in results.experiments]
+    return replace(results, experiments=tuple(known))
+
+
+def test_the_rows_are_the_figures_of_the_tables(everything: Results) -> None:
+    analysed = Analysed.of(everything)
+    report = build(analysed, LABS)
+    assert report.first is not None
+    rows = {row.key: row for chart in report.first.charts for row in chart.rows}
+    found = ladder(analysed)
+    assert set(rows) == {rung.key for rung in (*found.latencies, *found.throughputs)}
+    for rung in (*found.latencies, *found.throughputs):
+        experiment = analysed.get(rung.experiment)
+        assert experiment is not None
+        [point] = [each for each in experiment.points if dict(each.factors) == dict(rung.factors)]
+        summary = analysed.summary(experiment, point, rung.metric)
+        assert summary is not None
+        # The table's own unit may be another one; its digits are those of the row.
+        column = Scale.of(summary.median, None, rung.unit)
+        own = row_scale(column, summary)
+        shown = rows[rung.key].value.replace("\u202f", "").split()[0]
+        assert float(shown) * rung.scale.factor == pytest.approx(
+            float(own.text(summary.median).replace("\u202f", "")) * own.factor
+        )
+        assert rows[rung.key].low <= rows[rung.key].left <= rows[rung.key].high
+
+
+def test_places_rise_with_the_values(everything: Results) -> None:
+    report = build(everything, LABS)
+    assert report.first is not None
+    latency, throughput = report.first.charts
+    lefts = [row.left for row in latency.rows]
+    assert lefts == sorted(lefts)
+    assert [row.left for row in throughput.rows] == sorted((r.left for r in throughput.rows), reverse=True)
+    for chart in report.first.charts:
+        assert [left for left, _ in chart.ticks] == sorted(left for left, _ in chart.ticks)
+        assert all(0 <= end <= 100 for row in chart.rows for end in (row.low, row.left, row.high))
+
+
+def test_one_experiment_has_no_ladder_but_its_findings() -> None:
+    report = build(Results((synthetic.throughput(),)), LABS)
+    assert report.first is not None
+    assert report.first.charts == []
+    assert 'id="overview"' in page.render(report)
+
+
+def test_a_record_named_by_the_user_is_marked_and_named(everything: Results) -> None:
+    cpu = {"model": "Other 9000", "logical": 64}
+    other = [
+        replace(e, environment={**e.environment, "cpu": {**e.environment["cpu"], **cpu}})
+        for e in everything.experiments
+    ]
+    report = build(everything, LABS, [Results(tuple(other))])
+    assert report.first is not None
+    [machine] = report.first.elsewhere
+    assert machine.name.startswith("Other 9000, 64 CPUs")
+    for chart in report.first.charts:
+        for row in chart.rows:
+            [mark] = row.marks
+            assert mark.left == row.left
+            assert mark.text.endswith(f"on {machine.name}")
+
+
+def test_the_kept_machine_is_not_shown_as_elsewhere_on_itself(everything: Results) -> None:
+    [kept] = elsewhere.stored()
+    assert kept.figures
+    here = ladder(everything)
+    assert kept in elsewhere.machines(here, "another")
+    assert kept not in elsewhere.machines(here, kept.name)
+
+
+def test_the_badge_is_that_of_the_certificate() -> None:
+    results = synthetic.survey()
+    assert (found := badge(results)) is not None
+    assert not found.calibrated
+    assert "oscope calibrate --quick" in found.text
+    known = badge(_calibrated(results))
+    assert known is not None
+    assert known.calibrated
+    assert known.text.startswith("intervals hold 95 %, a 2 % change is found in ")
+    seconds = reach.seconds_to_find([ENTRY], 0.02)
+    assert seconds is not None
+    assert ENTRY.interleaved(seconds * 1.01) <= 0.02 < ENTRY.interleaved(seconds * 0.8)
+
+
+def test_a_failed_self_check_is_the_badge() -> None:
+    results = synthetic.survey()
+    first = results.experiments[0]
+    failed = replace(first, environment={**first.environment, "self_check": {"ok": False}})
+    found = badge(Results((failed, *results.experiments[1:])))
+    assert found is not None
+    assert found.failed
+
+
+def test_the_machine_line_leaves_out_what_is_not_known() -> None:
+    assert machine_line({}) == ""
+    whole = {
+        "cpu": {"model": "AMD EPYC", "logical": 2},
+        "hypervisor": "kvm",
+        "kernel": {"release": "6.18.44-generic"},
+    }
+    assert machine_line(whole) == "AMD EPYC, 2 CPUs, KVM guest, Linux 6.18.44"
+
+
+def test_what_was_not_measured_is_listed_with_its_reason() -> None:
+    results = synthetic.survey()
+    found = unmeasured(results)
+    assert found is not None
+    points = sum(len(each.points) for each in results.experiments)
+    assert found.sentence == f"1 of {points} points could not be measured"
+    [row] = found.table.rows
+    assert row[2:] == ["no huge pages are free", "echo 600 > /proc/sys/vm/nr_hugepages"]
+    assert unmeasured(Results((synthetic.throughput(),))) is None
+
+
+def test_every_section_with_a_figure_names_its_experiments(everything: Results) -> None:
+    for part in answers(everything, LABS):
+        for section in part.sections:
+            if section.figures:
+                assert section.title in EXPERIMENTS
+                assert origins(section.title, everything, LABS), section.title
+    names = {each.name for lab in LABS for each in lab.experiments}
+    assert set(chain.from_iterable(EXPERIMENTS.values())) <= names
+
+
+def test_the_command_names_the_levels_that_were_set_by_hand() -> None:
+    cost = synthetic.cost()
+    one = replace(cost, points=tuple(p for p in cost.points if p.factors["call"] == "getppid"))
+    assert "--set call=getppid" in command(one, LABS)
+    assert command(replace(cost, experiment="mine"), LABS) == ""
+
+
+def test_a_kept_file_reads_as_it_was_written(
+    everything: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kept.json"
+    path.write_text(elsewhere.to_json(everything, "a test"))
+    monkeypatch.setattr(elsewhere, "STORED", path)
+    elsewhere.stored.cache_clear()
+    try:
+        [machine] = elsewhere.stored()
+    finally:
+        elsewhere.stored.cache_clear()
+    here = ladder(everything)
+    for key, known in machine.figures.items():
+        rung = here.rung(key)
+        assert rung is not None
+        assert known.value == rung.median * rung.base_factor
