@@ -11,6 +11,7 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from oscope.model.samples import ExperimentResults
     from oscope.report.view.wording import Wording
     from oscope.statistics import Comparison
-
-WIDE = 1000
-"""Letters across, more than any table has."""
 
 
 def view(
@@ -112,11 +110,9 @@ def _wording() -> Wording:
 
 def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:
     """Return the table that `oscope compare` prints, with all of its columns."""
-    from oscope.cli.verdict import comparison_table  # noqa: PLC0415 - statistics
+    from oscope.cli.verdict import comparison_table, intervals  # noqa: PLC0415 - statistics
 
-    del b
-    drawn = comparison_table(a, comparison.rows, WIDE)
-    return _table([[str(column.header), *map(str, column.cells)] for column in drawn.columns])
+    return replace(comparison_table(a, comparison, intervals(a, b, comparison)), title="", note="")
 
 
 def _series(line: Line, series: Series) -> Table:
