@@ -33,6 +33,7 @@ LINES = {
     "session clean": "session clean file",
     "transfer receive": "transfer receive --into .",
     "transfer send": "transfer send file 127.0.0.1:1",
+    "view": "view --no-browser",
 }
 """A line of each command that takes numbers, right but for what is added."""
 BEHIND = {"kernel boot": ["--", "true"]}

@@ -16,6 +16,8 @@ READ_AT_RUN_TIME = (
     "inspection.schema.json",
     "record.schema.json",
     "report/templates/report.html.j2",
+    "report/view/static/view.js",
+    "report/view/templates/base.html.j2",
     "trace/programs/syscalls.bt",
     "targets/kernel/modules/Kbuild",
 )

@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from oscope.model.errors import StoreError, UsageError
 from oscope.planning.plan import Plan, make_plan
 from oscope.probe.catalogue import Catalogue
 from oscope.probe.wire import Sample
+from oscope.report.view import live
 from oscope.runner.events import ProcessBegan, SamplesTaken
 from oscope.runner.execution import execute
+from oscope.runner.progress import Progress, Silence
 from oscope.runner.recorder import Recorder
 from oscope.storage import schema
 from oscope.storage.store import Store
@@ -365,6 +368,71 @@ def test_postgresql_works_the_same(postgresql: str, catalogue: Catalogue) -> Non
         assert store.runs()[-1].samples == 8
     with Store.open(postgresql) as store:
         assert store.resolve("last") == run_id
+
+
+def test_postgresql_refuses_to_be_written_where_only_reading_is_asked_for(
+    postgresql: str, catalogue: Catalogue
+) -> None:
+    plan = make_plan([make_experiment({"do": ("ok",)})], catalogue, seed=1)
+    with Store.open(postgresql) as store:
+        run_id = execute(plan, store).run_id
+    with Store.read(postgresql, read_only=True) as store:
+        assert store.results(run_id).experiments[0].points[0].rep.size == 4
+        with pytest.raises(StoreError, match="cannot be written"):
+            store.create_run(plan)
+    with Store.open(postgresql) as store:
+        assert store.runs()[-1].id == run_id
+
+
+class Follower(Silence):
+    """Follows a run as `oscope view` does, and notes what the database was asked for."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.asked: list[str] = []
+        self.seen: list[tuple[int, int]] = []
+
+    def begin(self, run_id: str, plan: Plan) -> None:
+        del plan
+        self.run = live.LiveRun(self.place, run_id)
+        engine = self.run._store._engine
+        sa.event.listen(engine, "after_cursor_execute", lambda *given: self.asked.append(given[2]))
+
+    def progress(self, progress: Progress) -> None:
+        self.seen.append((self.look()["samples"], progress.finished))
+
+    def look(self) -> dict[str, Any]:
+        self.asked.clear()
+        self.run._looked = float("-inf")
+        self.run.refresh()
+        return self.run.state(-1)
+
+    @property
+    def read_points(self) -> int:
+        return sum("substr" in each for each in self.asked)
+
+
+@pytest.mark.parametrize("where", ["sqlite", "postgresql"])
+def test_a_run_is_followed_by_its_new_samples_alone(
+    where: str, request: pytest.FixtureRequest, store_path: Path, catalogue: Catalogue
+) -> None:
+    place = str(store_path) if where == "sqlite" else str(request.getfixturevalue("postgresql"))
+    plan = make_plan([make_experiment({"do": ("ok", "null_metric")})], catalogue, seed=1)
+    follower = Follower(place)
+    with Store.open(place) as store:
+        run_id = execute(plan, store, listener=follower).run_id
+        assert len(follower.seen) >= 4
+        assert all(samples == finished for samples, finished in follower.seen)
+        state = follower.look()
+        assert (state["samples"], state["total"], state["share"], state["status"]) == (8, 8, 1.0, "done")
+        own = store.results(run_id).experiments[0].points
+        assert [list(each.values) for each in follower.run.experiments["fake.experiment"].points] == [
+            values[np.isfinite(values)].tolist() for values in (each.metrics["time_ns"] for each in own)
+        ]
+        follower.look()
+        assert follower.read_points == 0
+        assert where == "postgresql" or not any("FROM" in each for each in follower.asked)
+        follower.run.close()
 
 
 def test_opening_again_adds_nothing(store: Store, store_path: Path) -> None:

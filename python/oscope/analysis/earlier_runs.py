@@ -18,16 +18,19 @@ def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[Expe
     """
     try:
         with Store.read(place) as store:
-            entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
-            undisturbed = (
-                results
-                for entry in reversed(entries)
-                for results in store.results(
-                    entry.id, experiment=like.experiment, columns="metrics"
-                ).experiments
-                if not results.settings.get("injection")
-            )
-            return list(islice(undisturbed, NEWEST))[::-1]
+            return earlier_runs_in(store, like)
     except StoreError:
         # A record file is compared wherever it lies; without a store the two runs speak for themselves.
         return []
+
+
+def earlier_runs_in(store: Store, like: ExperimentResults) -> list[ExperimentResults]:
+    """Return what `earlier_runs` does, from an open store."""
+    entries = [each for each in store.runs() if like.experiment in each.experiments and each.samples]
+    undisturbed = (
+        results
+        for entry in reversed(entries)
+        for results in store.results(entry.id, experiment=like.experiment, columns="metrics").experiments
+        if not results.settings.get("injection")
+    )
+    return list(islice(undisturbed, NEWEST))[::-1]

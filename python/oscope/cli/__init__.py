@@ -42,6 +42,7 @@ COMMANDS = {
     "bench": ("bench:bench", "Measure any program, and compare it with others."),
     "list": ("listing:list_experiments", "List what can be measured."),
     "runs": ("stored:list_runs", "List the runs in the store."),
+    "view": ("view:view", "Show the stored runs in a browser, and a run while it goes on."),
     "show": ("stored:show", "Show the summary of a run."),
     "compare": ("comparison:compare", "Compare two runs: whether they differ, and whether it matters."),
     "ab": ("builds:ab", "Measure with two builds of the probe, interleaved, and compare them."),

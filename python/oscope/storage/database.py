@@ -103,14 +103,16 @@ def _unmakeable(folder: Path, why: str | None) -> StoreError:
     return StoreError(f"the folder {folder} cannot be made ({why})", remedy="name a --store elsewhere")
 
 
-def connect(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
-    """Return an engine for `url`; ArgumentError or ImportError where SQLAlchemy knows no driver for it."""
+def connect(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
+    """Return an engine for `url`; ArgumentError or ImportError where SQLAlchemy knows no driver for it.
+
+    With `read_only` the database itself refuses every write.
+    """
     if url.get_backend_name() != "sqlite":
-        return sa.create_engine(url)
-    if file is not None and _is_frozen(file):
-        url = sa.URL.create(
-            "sqlite", database=file.as_uri(), query={"mode": "ro", "immutable": "1", "uri": "true"}
-        )
+        return sa.create_engine(url, execution_options={"postgresql_readonly": True} if read_only else {})
+    if file is not None and (read_only or _is_frozen(file)):
+        frozen = {"immutable": "1"} if _is_frozen(file) else {}
+        url = sa.URL.create("sqlite", database=file.as_uri(), query={"mode": "ro", **frozen, "uri": "true"})
     engine = sa.create_engine(url, connect_args={"timeout": lock_limit_s})
 
     @sa.event.listens_for(engine, "connect")
@@ -121,7 +123,8 @@ def connect(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
             # With a write-ahead log a commit costs one write, readers do not block the writer, and a killed
             # program loses nothing that was committed; synchronous=NORMAL leaves out the fsync, which only a
             # power failure can tell.
-            cursor.execute("PRAGMA journal_mode = WAL")
+            if not read_only:
+                cursor.execute("PRAGMA journal_mode = WAL")
             cursor.execute("PRAGMA synchronous = NORMAL")
             cursor.execute("PRAGMA foreign_keys = ON")
 

@@ -111,15 +111,23 @@ class Store:
         return cls(_engine(url, file, lock_limit_s), _where(url, file), file)
 
     @classmethod
-    def read(cls, place: str | Path | None = None, *, lock_limit_s: float = _LOCK_LIMIT_S) -> Store:
+    def read(
+        cls,
+        place: str | Path | None = None,
+        *,
+        lock_limit_s: float = _LOCK_LIMIT_S,
+        read_only: bool = False,
+    ) -> Store:
         """Open the store at `place` for reading: where it is not there yet, as an empty one that is not made.
 
-        Raises as `open` does.
+        With `read_only` the database refuses every write: SQLite does not even clean up after a writer that
+        was killed. Raises as `open` does.
         """
         url, file = locate(_named(place))
         if file is not None and not (file.exists() and file.stat().st_size):
             return cls(_empty(), _where(url, file), None)
-        return cls(_engine(url, file, lock_limit_s), _where(url, file), file, reading=True)
+        engine = _engine(url, file, lock_limit_s, read_only=read_only)
+        return cls(engine, _where(url, file), file, reading=True)
 
     @staticmethod
     def check(place: str | Path | None = None) -> None:
@@ -328,10 +336,10 @@ def _empty() -> sa.Engine:
     return sa.create_engine("sqlite://")
 
 
-def _engine(url: sa.URL, file: Path | None, lock_limit_s: float) -> sa.Engine:
+def _engine(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: bool = False) -> sa.Engine:
     """Return an engine for `url`; StoreError where this Python lacks its driver."""
     try:
-        return connect(url, file, lock_limit_s)
+        return connect(url, file, lock_limit_s, read_only=read_only)
     except (sa.exc.ArgumentError, ImportError) as error:
         raise StoreError(
             f"there is no driver for {_where(url, file)} ({error})", remedy="pip install oscope[postgresql]"

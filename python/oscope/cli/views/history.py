@@ -19,6 +19,9 @@ from oscope.report.terminal import MOST_ROWS, aligned, grid, print_prose
 from oscope.statistics.changes import FEWEST_RUNS, Change
 
 _BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = ("run", "started", "median", "95 % interval")
+_FOUND = ("change:", "no change", "not enough")
+"""How the remarks begin that answer whether something changed."""
 
 
 def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> None:
@@ -27,28 +30,27 @@ def print_history(experiment: str, lines: tuple[Line, ...], out: Console) -> Non
     for line in lines:
         out.print()
         print_prose(line.name, out, style="dim")
-        kernels = line.kernel_changes()
         for series in line.series:
-            _print_series(line, series, kernels, out)
-        told = list(changes(line))
-        searched = sum(series.is_searched for series in line.series)
-        if searched < len(line.series):
-            count = len(line.series) - searched
-            what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
-            print_prose(
-                f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more that compare",
-                out,
-                style="bold",
-            )
-        elif not told:
-            print_prose("no change found", out, style="bold")
-        for text in told:
-            print_prose(text, out, style="bold")
-        wandering = autocorrelation(line)
-        if wandering:
-            print_prose(wandering, out)
-        for place, text in kernels.items():
-            print_prose(f"kernel changed at {_when(line.runs[place])}: {text}", out)
+            _print_series(line, series, out)
+        for text in remarks(line):
+            print_prose(text, out, style="bold" if text.startswith(_FOUND) else "")
+
+
+def remarks(line: Line) -> Iterator[str]:
+    """Yield what is found in a line: its changes or that there is none, autocorrelation, other kernels."""
+    searched = sum(series.is_searched for series in line.series)
+    told = list(changes(line))
+    if searched < len(line.series):
+        count = len(line.series) - searched
+        what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
+        yield f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more that compare"
+    elif not told:
+        yield "no change found"
+    yield from told
+    if wandering := autocorrelation(line):
+        yield wandering
+    for place, text in line.kernel_changes().items():
+        yield f"kernel changed at {_when(line.runs[place])}: {text}"
 
 
 def changes(line: Line) -> Iterator[str]:
@@ -57,9 +59,9 @@ def changes(line: Line) -> Iterator[str]:
         for change in series.changes:
             told = line.surroundings(series, change)
             what = "; ".join(f"{name} {a} → {b}" for name, (a, b) in told.items())
-            name = _name(line, series) or series.metric.name
+            begin = _when(line.runs[change.at])
             yield (
-                f"change: {name}: {_size(series, change)}, from {_when(line.runs[change.at])} on; "
+                f"change: {series_name(line, series)}: {_size(series, change)}, from {begin} on; "
                 f"changed there: {what or 'nothing that is recorded'}"
             )
 
@@ -75,10 +77,19 @@ def autocorrelation(line: Line) -> str:
     return f"runs are autocorrelated{which} ({r}): only larger steps can be found"
 
 
-def _print_series(line: Line, series: Series, kernels: dict[int, str], out: Console) -> None:
-    present = [place for place, value in enumerate(series.values) if isfinite(value.median)]
-    shown = present[-MOST_ROWS:]
-    out.print(Text.assemble((_name(line, series) or series.metric.name, "bold"), "  ", _sparkline(series)))
+def _print_series(line: Line, series: Series, out: Console) -> None:
+    out.print(Text.assemble((series_name(line, series), "bold"), "  ", _sparkline(series)))
+    columns = series_columns(line, series, MOST_ROWS)
+    out.print(grid(columns, wrap_last=len(columns) > len(_COLUMNS)))
+    left = sum(isfinite(value.median) for value in series.values) - len(columns[0]) + 1
+    if left:
+        print_prose(f"{left} earlier runs: --json has them all", out, style="dim")
+
+
+def series_columns(line: Line, series: Series, most: int) -> list[list[str]]:
+    """Return the newest `most` runs of a series as columns, headings first; changes come last, if any."""
+    kernels = line.kernel_changes()
+    shown = [place for place, value in enumerate(series.values) if isfinite(value.median)][-most:]
     values = [series.values[place] for place in shown]
     halves = [(v.ci95[1] - v.ci95[0]) / 2 if v.ci95 else None for v in values]
     scale = Scale.choose([v.median for v in values], halves, series.metric.shown_unit)
@@ -89,17 +100,14 @@ def _print_series(line: Line, series: Series, kernels: dict[int, str], out: Cons
         f"{scale.text(v.ci95[0])} to {scale.text(v.ci95[1])}" if v.ci95 else formatting.MISSING
         for v in values
     ]
+    run, started, median, interval = _COLUMNS
     columns = [
-        ["run", *(line.runs[place].run_id for place in shown)],
-        ["started", *(_started(line.runs[place]) for place in shown)],
-        aligned([f"median{unit}", *(scale.text(v.median) for v in values)]),
-        ["95 % interval", *intervals],
+        [run, *(line.runs[place].run_id for place in shown)],
+        [started, *(_started(line.runs[place]) for place in shown)],
+        aligned([f"{median}{unit}", *(scale.text(v.median) for v in values)]),
+        [interval, *intervals],
     ]
-    if any(marks):
-        columns.append(["", *marks])
-    out.print(grid(columns, wrap_last=any(marks)))
-    if len(shown) < len(present):
-        print_prose(f"{len(present) - len(shown)} earlier runs: --json has them all", out, style="dim")
+    return [*columns, ["", *marks]] if any(marks) else columns
 
 
 def _marks(run: ExperimentResults, step: str | None, is_other_kernel: bool) -> str:
@@ -136,12 +144,13 @@ def _size(series: Series, change: Change) -> str:
     return f"{text}, {'worse' if more == (series.metric.better == 'less') else 'better'}"
 
 
-def _name(line: Line, series: Series) -> str:
-    """Return the levels of a series that vary between those of its line, else all."""
+def series_name(line: Line, series: Series) -> str:
+    """Return the levels of a series that vary between those of its line, else all, else its metric."""
     every = [other.factors for other in line.series]
     varied = [name for name in series.factors if len({each.get(name) for each in every}) > 1]
     kinds = line.runs[-1].factor_types
-    return " · ".join(level_text(series.factors[name], kinds.get(name)) for name in varied or series.factors)
+    levels = [level_text(series.factors[name], kinds.get(name)) for name in varied or series.factors]
+    return " · ".join(levels) or series.metric.name
 
 
 def _sparkline(series: Series) -> str:

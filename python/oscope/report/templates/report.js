@@ -302,6 +302,10 @@
 
   // ---- start
 
+  // A page of `oscope view` has loaded Plotly by itself, and draws more figures as they come.
+  window.oscope = { draw: (place) => drawOne(place, colours(), {}) };
+  if (window.Plotly) { draw(); return; }
+
   (async () => {
     // An open inner document holds back the page's load event, for which a browser that prints unattended waits.
     const hold = document.createElement("iframe");

@@ -1,0 +1,161 @@
+"""Two runs side by side: the comparison that `oscope compare` prints, with a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import isfinite
+
+import numpy as np
+
+from oscope.analysis.earlier_runs import earlier_runs_in
+from oscope.analysis.history import environment_changes
+from oscope.figures import plots
+from oscope.figures.analysed import label
+from oscope.model.document import Figure, Table
+from oscope.model.errors import UsageError
+from oscope.model.factors import Level
+from oscope.model.samples import ExperimentResults
+from oscope.model.units import parse_share
+from oscope.report import theme
+from oscope.report.view.wording import Wording
+from oscope.statistics import Comparison, compare_results
+from oscope.statistics.machines import KERNEL, MACHINE
+from oscope.statistics.wording import tail_sentence
+from oscope.storage.store import Store
+
+THRESHOLD = "1%"
+"""As of `oscope compare`."""
+MOST_ROWS = 40
+NOTHING = np.zeros(0)
+EQUAL_LINE = {"color": theme.SURFACES["light"]["reference"], "width": 1.5, "dash": "dot"}
+"""Its colour can be seen on either background."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a page is asked to compare."""
+
+    a: str = ""
+    b: str = ""
+    threshold: str = THRESHOLD
+    allow: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, query: Mapping[str, str]) -> Request:
+        """Return what a query asks for."""
+        return cls(
+            query.get("a", "").strip(),
+            query.get("b", "").strip(),
+            query.get("threshold", "").strip() or THRESHOLD,
+            tuple(name for name in (MACHINE, KERNEL) if query.get(name)),
+        )
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One experiment of both runs, or why it cannot be compared."""
+
+    name: str
+    refused: str = ""
+    is_allowable: bool = False
+    """Whether it can be compared once another machine or kernel is allowed."""
+    title: str = ""
+    verdict: str = ""
+    sentences: Sequence[str] = ()
+    table: Table | None = None
+    figure: Figure | None = None
+    caveats: Sequence[str] = ()
+    environment: Table | None = None
+    """What is recorded of both environments and differs."""
+
+
+def compare_runs(store: Store, request: Request, wording: Wording) -> list[Compared]:
+    """Return each experiment that both runs have, compared. Raises UsageError where they have none."""
+    a, b = (store.results(run, columns="metrics") for run in (request.a, request.b))
+    threshold = parse_share(request.threshold)
+    pairs = [(each, other) for each in a.experiments if (other := b.get(each.experiment)) is not None]
+    if not pairs:
+        names = [", ".join(sorted(side.names)) for side in (a, b)]
+        raise UsageError(
+            f"A has {names[0]}, B has {names[1]}: nothing in common",
+            remedy="choose runs of the same experiment",
+        )
+    return [_compare(store, each, other, request, threshold, wording) for each, other in pairs]
+
+
+def _compare(
+    store: Store,
+    a: ExperimentResults,
+    b: ExperimentResults,
+    request: Request,
+    threshold: float,
+    wording: Wording,
+) -> Compared:
+    try:
+        found = compare_results(
+            a, b, threshold=threshold, allow=request.allow, earlier=earlier_runs_in(store, a)
+        )
+    except UsageError as error:
+        is_allowable = "--allow" in (error.remedy or "")
+        return Compared(a.experiment, str(error), is_allowable)
+    changed = environment_changes(a, b)
+    rows = [[name, *pair] for name, pair in changed.items()]
+    return Compared(
+        name=a.experiment,
+        title=f"B ({found.label_b}) against A ({found.label_a})",
+        verdict=wording.verdict(found),
+        sentences=list(_sentences(a, found)),
+        table=wording.comparison(a, b, found),
+        figure=_figure(a, found),
+        caveats=found.caveats,
+        environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,
+    )
+
+
+def _varied(found: Comparison) -> list[str]:
+    rows = found.rows
+    return [name for name in rows[0].factors if len({row.factors.get(name) for row in rows}) > 1]
+
+
+def _name(experiment: ExperimentResults, found: Comparison, factors: Mapping[str, Level], metric: str) -> str:
+    return label(experiment, factors, _varied(found)) or metric
+
+
+def _sentences(experiment: ExperimentResults, found: Comparison) -> list[str]:
+    """Return the differences of the headline in words, then those of its slow tail."""
+    told = [
+        f"{_name(experiment, found, row.factors, row.metric)}: {row.sentence}"
+        for row in found.rows
+        if row.different == "yes" and row.metric == experiment.headline
+    ]
+    return told + [
+        f"slow tail of {_name(experiment, found, tail.factors, tail.metric)}: {tail_sentence(tail)}"
+        for tail in found.tails
+        if tail.different
+    ]
+
+
+def _figure(experiment: ExperimentResults, found: Comparison) -> Figure | None:
+    """Return B over A of the headline at each point, with its interval, coloured by the verdict."""
+    rows = [row for row in found.rows if row.metric == experiment.headline and isfinite(row.ratio)][
+        :MOST_ROWS
+    ]
+    if not rows:
+        return None
+    series: dict[str, list[plots.Dot]] = {}
+    for row in rows:
+        name = _name(experiment, found, row.factors, row.metric)
+        dot = plots.Dot(name, row.ratio, row.ci95, NOTHING)
+        series.setdefault(_answer(row.different, row.matters), []).append(dot)
+    drawn = plots.dots(f"{experiment.headline}: B over A", "B/A, with its 95 % interval", series)
+    equal = {"type": "line", "x0": 1, "x1": 1, "y0": 0, "y1": 1, "yref": "paper", "line": EQUAL_LINE}
+    return replace(drawn, layout={**drawn.layout, "shapes": [equal]}, note="Dotted: equal.")
+
+
+def _answer(different: str, matters: str) -> str:
+    if different != "yes":
+        return "no difference found"
+    return {"yes": "different, and it matters", "no": "different, too little to matter"}.get(
+        matters, "different; whether it matters is open"
+    )

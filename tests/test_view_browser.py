@@ -1,0 +1,233 @@
+"""`oscope view` in a real browser: all is drawn, nothing is asked of others, a run is seen to grow."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.options import Options
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
+
+from cli_driver import CommandLine
+from test_report_browser import FLAGS
+from viewed import CHANGED_AT, Viewed, command_in, fill, viewing
+from waiting import wait_until
+
+LONG = ("run", "syscall.cost", "--set", "call=getppid,read", "--set", "style=loop", "--reps", "1000000")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    oscope = command_in(tmp_path_factory.mktemp("viewed"))
+    fill(oscope)
+    return oscope
+
+
+@pytest.fixture(scope="module")
+def viewed(stored: CommandLine) -> Iterator[Viewed]:
+    with viewing(stored) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[webdriver.Chrome]:
+    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not program or not driver:
+        pytest.fail("chromium or chromedriver is missing: run `make setup`")
+    options = Options()
+    options.binary_location = program
+    for flag in FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    running = webdriver.Chrome(options=options, service=Service(driver))
+    yield running
+    running.quit()
+
+
+@pytest.fixture
+def browser(chromium: webdriver.Chrome, viewed: Viewed) -> webdriver.Chrome:
+    """Give a browser that has been let in, and whose log is empty."""
+    chromium.get(viewed.address)
+    assert "token" not in chromium.current_url
+    chromium.get_log("browser"), chromium.get_log("performance")
+    return chromium
+
+
+def drawn(browser: webdriver.Chrome, address: str, *, width: int = 1280, theme: str = "light") -> None:
+    """Open a page and wait until its figures are drawn."""
+    screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    feature = {"name": "prefers-color-scheme", "value": theme}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    browser.get(address)
+    wait_until(lambda: browser.execute_script("return document.documentElement.dataset.drawn"), "figures")
+
+
+def errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
+    return [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+
+
+def words(browser: webdriver.Chrome) -> str:
+    # Not by an element, which a page that loads itself anew takes away.
+    text = browser.execute_script(
+        "const main = document.querySelector('main'); return main ? main.innerText : ''"
+    )
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("page", ["/", "/runs/{b}", "/compare?a={a}&b={b}", "/history"])
+def test_every_page_is_whole(
+    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine, page: str, width: int, theme: str
+) -> None:
+    a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
+    drawn(browser, viewed.root + page.format(a=a, b=b), width=width, theme=theme)
+    assert errors(browser) == []
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    figures = browser.execute_script(
+        "return [...document.querySelectorAll('figure')].map(f => {"
+        "const svg = f.querySelector('svg.main-svg'); return svg ? svg.querySelectorAll('path').length : 0})"
+    )
+    assert all(paths > 2 for paths in figures)
+    assert (page == "/") == (figures == [])
+
+
+def test_nothing_is_asked_of_others(browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine) -> None:
+    a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
+    for page in ("/", f"/runs/{b}", f"/compare?a={a}&b={b}", "/history"):
+        drawn(browser, viewed.root + page)
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    asked = [
+        each["params"]["request"]["url"] for each in sent if each["method"] == "Network.requestWillBeSent"
+    ]
+    assert len(asked) > 10
+    assert all(address.startswith((viewed.root, "data:", "blob:")) for address in asked)
+
+
+def test_a_browser_without_the_token_sees_nothing(chromium: webdriver.Chrome, viewed: Viewed) -> None:
+    chromium.get(viewed.root)
+    chromium.delete_all_cookies()
+    chromium.get(viewed.root)
+    assert "403" in chromium.find_element(By.TAG_NAME, "body").text
+    assert not chromium.find_elements(By.TAG_NAME, "a")
+
+
+def test_a_filter_leaves_the_runs_of_the_machine(
+    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
+) -> None:
+    drawn(browser, viewed.root)
+    Select(browser.find_element(By.NAME, "machine")).select_by_value("f" * 16)
+    browser.find_element(By.CSS_SELECTOR, ".filter button").click()
+    rows = wait_until(
+        lambda: (
+            []
+            if "machine=f" not in browser.current_url
+            else browser.find_elements(By.CSS_SELECTOR, ".runs tbody tr")
+        ),
+        "the filtered list",
+    )
+    assert [row.find_element(By.TAG_NAME, "a").text for row in rows] == [stored.runs()[-1]]
+
+
+def test_two_runs_chosen_in_the_list_are_compared(
+    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
+) -> None:
+    a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
+    drawn(browser, viewed.root)
+    for name, run in (("a", a), ("b", b)):
+        browser.find_element(By.CSS_SELECTOR, f"input[name={name}][value='{run}']").click()
+    browser.find_element(By.XPATH, "//button[contains(., 'Compare B with A')]").click()
+    wait_until(lambda: "/compare" in browser.current_url, "the comparison")
+    printed = stored("compare", a, b, COLUMNS="400").out
+    header, *rows = [line.split() for line in printed.splitlines() if re.match(r"call |getppid |read ", line)]
+    shown = browser.find_elements(By.CSS_SELECTOR, ".compared .table tbody tr")
+    table = [row.text.split() for row in shown][: len(rows)]
+    assert table == rows
+    assert "B/A" in header
+
+
+def test_the_history_marks_where_it_changed(
+    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
+) -> None:
+    drawn(browser, f"{viewed.root}/history?experiment=syscall.cost")
+    assert "change: getppid: 100" in words(browser)
+    marks = browser.execute_script("return document.querySelector('.canvas').layout.shapes.map(s => s.x0)")
+    run = stored.runs()[CHANGED_AT]
+    # The figure has runs of one second in the order of their ids.
+    assert marks == [sorted(stored.runs()).index(run) + 0.5]
+    link = browser.find_element(By.LINK_TEXT, run)
+    assert link.get_attribute("href") == f"{viewed.root}/runs/{run}"
+
+
+def test_the_theme_stays_from_page_to_page(browser: webdriver.Chrome, viewed: Viewed) -> None:
+    look = "return getComputedStyle(document.body).backgroundColor"
+    drawn(browser, viewed.root)
+    light = browser.execute_script(look)
+    browser.find_element(By.ID, "theme").click()
+    drawn(browser, f"{viewed.root}/history")
+    dark = browser.execute_script(look)
+    browser.execute_script("localStorage.clear()")
+    assert light != dark
+
+
+def test_a_run_is_seen_to_grow_and_to_end(
+    chromium: webdriver.Chrome, tmp_path: Path, real_probe: Path
+) -> None:
+    oscope = command_in(tmp_path)
+    own = {name: value for name, value in oscope.environment.items() if not name.startswith("FAKE")}
+    oscope = CommandLine(oscope.folder, own | {"OSCOPE_PROBE": str(real_probe)})
+    with viewing(oscope) as viewed:
+        chromium.get(viewed.address)
+        assert "No run yet" in words(chromium)
+        with oscope.start(*LONG) as measuring:
+            try:
+                _watch(chromium, viewed)
+            finally:
+                measuring.send_signal(signal.SIGINT)
+                measuring.communicate(timeout=60)
+        wait_until(lambda: "interrupted" in words(chromium), "the page of the run that has ended")
+        (run,) = oscope.runs()
+        assert run in chromium.current_url
+        assert len(chromium.find_elements(By.CSS_SELECTOR, "figure svg.main-svg")) > 1
+        assert viewed.stop() == (0, "", "Ctrl-C ends it.\n")
+
+
+def _watch(browser: webdriver.Chrome, viewed: Viewed) -> None:
+    """See a run begin in the empty list, and its samples come without the page being loaded anew."""
+    wait_until(lambda: "unfinished" in words(browser), "the run in the list")
+    browser.find_element(By.CSS_SELECTOR, ".runs a").click()
+    wait_until(lambda: browser.find_elements(By.ID, "live"), "the live page")
+    browser.execute_script("window.mark = true")
+
+    def points() -> int:
+        return int(
+            browser.execute_script(
+                "return document.querySelectorAll('.live-plot .scatterlayer .point').length"
+            )
+        )
+
+    def samples() -> int:
+        found = re.match(r"[\d\u202f]+", browser.find_element(By.ID, "counted").text)
+        return int(found[0].replace("\u202f", "")) if found else 0
+
+    wait_until(lambda: points() > 2 and samples() > 0, "the first points")
+    first, drawn_first = samples(), points()
+    wait_until(lambda: samples() > first and points() >= drawn_first, "more samples")
+    assert browser.execute_script("return window.mark")
+    assert "Measuring syscall.cost" in words(browser)
+    assert "of 2\u202f000\u202f" in browser.find_element(By.ID, "counted").text
+    # What the page shows is committed: no more than the store has.
+    shown = samples()
+    run = browser.current_url.rpartition("/")[2]
+    state = json.loads(viewed.page(f"/runs/{run}/live"))
+    assert state["samples"] >= shown
