@@ -55,6 +55,7 @@ def lint() -> Stage:
             (*python, "mypy"),
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
+            (sys.executable, "tools/vocabulary.py"),
             ("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"),
         ),
     )
