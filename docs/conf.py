@@ -20,8 +20,6 @@ exclude_patterns = ["_build"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-# sources.md and pages like it may come later: a pattern of the contents may match nothing.
-suppress_warnings = ["toc.empty_glob"]
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

@@ -2,8 +2,9 @@
 
     python tools/reference.py FOLDER
 
-Everything comes from where the program itself takes it: the commands from Typer, workloads, parameters, metrics and
-covariates from `oscope-probe describe`, experiments from the labs. docs/conf.py calls it for each build of the site.
+Everything comes from where the program itself takes it: the commands from Typer, workloads, parameters,
+metrics and covariates from `oscope-probe describe`, experiments from the labs. docs/conf.py calls it
+for each build.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from oscope.probe import catalogue
 from oscope.probe.catalogue import Parameter, Workload
 
 Row = Sequence[str]
+
+LAB_PAGES = Path(__file__).resolve().parent.parent / "docs" / "labs"
 
 
 def cell(text: object) -> str:
@@ -76,7 +79,7 @@ def command_section(words: tuple[str, ...], command: Any, context: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a paragraph of a help text with its mark-up switched off; lines that are indented are a table of words."""
+    """Return a paragraph of a help text without mark-up. One with indented lines keeps its lines."""
     if re.search(r"^\s+\S", text, re.M):
         return f"```text\n{text}\n```"
     return re.sub(r"([<>*_\\\[\]])", r"\\\1", text)
@@ -89,16 +92,20 @@ def commands() -> str:
         root = typer.main.get_command(application([name]))
         context = typer.Context(root, info_name="oscope")
         found = root.get_command(context, name)  # type: ignore[attr-defined]
-        for words, command, inner in walked(typer.Context(found, parent=context, info_name=name), found, (name,)):
+        for words, command, inner in walked(
+            typer.Context(found, parent=context, info_name=name), found, (name,)
+        ):
             sections.append(command_section(words, command, inner))
-    begin = "# Options of every command\n\nGenerated from the commands themselves. [Commands](../commands.md) explains them."
+    begin = "# Options of every command\n\nGenerated from the commands. [Explained](../commands.md)."
     return "\n\n".join([begin, *sections])
 
 
 def levels(parameter: Parameter) -> str:
     """Return what values a parameter takes."""
     if parameter.choices:
-        return ", ".join(map(code, parameter.choices)) + (f", or {code(parameter.pattern)}" if parameter.pattern else "")
+        return ", ".join(map(code, parameter.choices)) + (
+            f", or {code(parameter.pattern)}" if parameter.pattern else ""
+        )
     bounds = [f"at least {parameter.minimum:g}"] if parameter.minimum is not None else []
     bounds += [f"at most {parameter.maximum:g}"] if parameter.maximum is not None else []
     unit = f" {cell(parameter.unit)}" if parameter.unit else ""
@@ -107,8 +114,14 @@ def levels(parameter: Parameter) -> str:
 
 def workload_section(workload: Workload) -> str:
     """Return the section of one workload."""
-    parameters = ((code(p.name), levels(p), code(p.default) if p.default != "" else "", cell(p.doc)) for p in workload.parameters)
-    metrics = ((code(m.name), cell(m.unit) if m.unit != "1" else "", m.better or "", cell(m.doc)) for m in workload.metrics)
+    parameters = (
+        (code(p.name), levels(p), code(p.default) if p.default != "" else "", cell(p.doc))
+        for p in workload.parameters
+    )
+    metrics = (
+        (code(m.name), cell(m.unit) if m.unit != "1" else "", m.better or "", cell(m.doc))
+        for m in workload.metrics
+    )
     parts = [
         f"## {workload.name}",
         f"{escaped(workload.purpose)}.",
@@ -125,7 +138,9 @@ def workload_section(workload: Workload) -> str:
 def workloads() -> str:
     """Return the page of all workloads, covariates and causes."""
     known = catalogue.load()
-    covariates = ((code(c.name), cell(c.unit) if c.unit != "1" else "", cell(c.doc)) for c in known.covariates)
+    covariates = (
+        (code(c.name), cell(c.unit) if c.unit != "1" else "", cell(c.doc)) for c in known.covariates
+    )
     begin = (
         "# Workloads\n\nGenerated from `oscope-probe describe`: everything that the probe can measure. An"
         " [experiment](experiments.md) is a workload with chosen levels of its parameters."
@@ -138,7 +153,10 @@ def workloads() -> str:
 
 def experiment_section(experiment: Experiment) -> str:
     """Return the section of one experiment."""
-    rows = ((code(name), ", ".join(code(level) for level in full)) for name, full in experiment.full.factors.items())
+    rows = (
+        (code(name), ", ".join(code(level) for level in full))
+        for name, full in experiment.full.factors.items()
+    )
     parts = [
         f"### {experiment.name}",
         f"**{escaped(experiment.title)}.** {escaped(experiment.question)}",
@@ -149,12 +167,15 @@ def experiment_section(experiment: Experiment) -> str:
 
 def experiments() -> str:
     """Return the page of all labs with their experiments."""
-    parts = [
-        "# Experiments\n\nGenerated from the labs: `oscope run NAME` measures one, `oscope run LAB` all of a lab. The"
-        " levels are those of the full profile; `--set FACTOR=LEVEL` sets others that the [workload](workloads.md) takes."
-    ]
+    begin = (
+        "# Experiments\n\nGenerated from the labs: `oscope run NAME` measures one, or all of a lab."
+        " The levels are those of the full profile; `--set FACTOR=LEVEL` sets others that the"
+        " [workload](workloads.md) takes."
+    )
+    parts = [begin]
     for lab in LABS:
-        parts.append(f"## {lab.name}\n\n{escaped(lab.title)}. The page of the lab: [labs/{lab.name}](../labs/{lab.name}.md).")
+        page = f" [Its page](../labs/{lab.name}.md)." if (LAB_PAGES / f"{lab.name}.md").exists() else ""
+        parts.append(f"## {lab.name}\n\n{escaped(lab.title)}.{page}")
         parts += [experiment_section(each) for each in lab.experiments]
         rows = ((code(each.name), cell(each.question)) for each in lab.inspections)
         parts.append(table(("inspection", "question"), rows))
@@ -162,7 +183,7 @@ def experiments() -> str:
 
 
 def write(folder: Path) -> None:
-    """Write the pages into `folder`; a page that is already so is left alone, so that Sphinx does not read it again."""
+    """Write the pages into `folder`, but for those that are up to date: Sphinx reads again what is newer."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in (("commands", commands()), ("workloads", workloads()), ("experiments", experiments())):
         page = folder / f"{name}.md"

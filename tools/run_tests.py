@@ -30,7 +30,7 @@ FULL = "OSCOPE_TEST_FULL"
 
 @dataclass(frozen=True)
 class Stage:
-    """Commands that run one after the other."""
+    """Commands that run in sequence."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]

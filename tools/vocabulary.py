@@ -2,14 +2,15 @@
 
     python tools/vocabulary.py [--count] [--all] [PATH]...
 
-Reads prose only: Markdown without its code, comments and strings of Python and Rust, templates, and the Markdown
-cells of notebooks. Text between backticks is code and never checked. tools/vocabulary.toml holds the refused
-words with their replacements, the exempt files with a reason each, and the folders that are not yet clean. A
-line with `vocabulary: keep` is exempt: write the reason beside it. `--count` prints the findings by folder,
-`--all` also checks the folders that are not yet clean. The exit code is 1 where a finding is left.
+Reads prose only: Markdown without its code, comments and strings of Python and Rust, templates, and the
+Markdown cells of notebooks. Text between backticks is code and never checked. tools/vocabulary.toml
+holds the refused words with their replacements, the exempt files with a reason each, and the folders
+that are not yet clean. A line with `vocabulary: keep` is exempt: write the reason beside it. `--count`
+prints the findings by folder, `--all` also checks the folders that are not yet clean. The exit code is
+1 where a finding is left.
 
-Prose linters do not replace this: vale downloads its program when first started, codespell knows single words
-only, and neither it nor proselint finds the prose in Python or Rust.
+Prose linters do not replace this: vale downloads its program when first started, codespell knows single
+words only, and neither it nor proselint finds the prose in Python or Rust.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def run(
     the time over which the blocks are spread with pauses. With `trace` (some
     of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
     `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
-    `memory` (bytes, or a text such as `"1G"`). What others have disturbed is measured `again`. `store` is a
+    `memory` (bytes, or a text such as `"1G"`). With `again`, points are repeated after interference. `store` is a
     path or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and
     StoreError where those fail.
     """

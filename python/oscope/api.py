@@ -101,7 +101,7 @@ class Run:
         """Compare an experiment of this run (before) with the same one of `other` (after).
 
         `experiment` may be left out where the runs share just one. `allow` may hold "machine" and "kernel",
-        which else must be the same. How much runs of it differ on this machine, the store of this run tells.
+        which else must be the same. The store of this run shows how much runs of it differ on this machine.
         Raises UsageError where they cannot be compared.
         """
         mine = {e.experiment: e for e in self.results.experiments}
