@@ -174,8 +174,8 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     check_all_kept(point, 6)
     assert (ear.last.finished, ear.last.total) == (12, 12)
     assert interference.told(results) == (
-        "disturbed samples: 6 of 6 (the hypervisor took the CPU: 6); measured again: 6, "
-        "of these disturbed again: 6; all are kept, and count"
+        "samples affected by interference: 6 of 6 (the hypervisor took the CPU: 6); repeated: 6, "
+        "of these affected again: 6; all are kept, and count"
     )
 
 

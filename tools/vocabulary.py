@@ -71,7 +71,8 @@ def of_python(text: str) -> str:
         elif token.type == tokenize.STRING and (parts := STRING.match(token.string)):
             prefix, quotes, body = parts.groups()
             if "f" in prefix.lower():
-                body = re.sub(r"\{[^{}]*\}", lambda field: hidden(field[0]), body)
+                while (masked := re.sub(r"\{[^{}]*\}", lambda field: hidden(field[0]), body)) != body:
+                    body = masked
             words = " " * len(prefix + quotes) + words_of(body) + " " * len(quotes)
         else:
             continue
