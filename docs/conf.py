@@ -25,6 +25,8 @@ autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 # Docstrings put code between single backticks.
 default_role = "code"
+# Two hyphens begin an option: they stay two.
+smartquotes = False
 
 html_theme = "furo"
 html_title = "Oscope"
