@@ -1,13 +1,13 @@
 """Checks that texts use the standard terms of docs/glossary.md.
 
-    python tools/vocabulary.py [--count] [--all] [PATH]...
+    python tools/vocabulary.py [--count] [PATH]...
 
 Reads prose only: Markdown without its code, comments and strings of Python and Rust, templates, and the
 Markdown cells of notebooks. Text between backticks is code and never checked. tools/vocabulary.toml
 holds the refused words with their replacements, the exempt files with a reason each, and the folders
 that are not yet clean. A line with `vocabulary: keep` is exempt: write the reason beside it. `--count`
-prints the findings by folder, `--all` also checks the folders that are not yet clean. The exit code is
-1 where a finding is left.
+prints the findings by folder. A PATH is checked also where it is not yet clean. The exit code is 1 where a
+finding is left.
 
 Prose linters do not replace this: vale downloads its program when first started, codespell knows single
 words only, and neither it nor proselint finds the prose in Python or Rust.
@@ -34,8 +34,7 @@ PLACES = ("README.md", "docs", "python", "probe", "fs", "notebooks", "tools", "b
 ENDINGS = (".md", ".py", ".rs", ".ipynb", ".html", ".j2", ".toml")
 LEFT_OUT = {"_build", "generated", "target", "fixtures", "Cargo.toml", "pyproject.toml", "vocabulary.toml"}
 KEEP = "vocabulary: keep"
-CODE = "\0"
-"""Stands for each character that is no prose, so that offsets stay what they are in the file."""
+CODE = "\0"  # Stands for each character that is no prose: offsets stay those of the file.
 
 STRING = re.compile(r"(?s)([A-Za-z]*)('''|\"\"\"|'|\")(.*)\2\Z")
 RUST = re.compile(r"""(?sx) (?P<comment> //[!/]? [^\n]* | /\*.*?\*/ )
@@ -134,10 +133,6 @@ class Finding:
     word: str
     instead: str
 
-    def __str__(self) -> str:
-        """Return it as an editor understands it."""
-        return f"{self.path}:{self.line}: {' '.join(self.word.split())!r}: write {self.instead}"
-
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -170,7 +165,7 @@ class Vocabulary:
             for match in pattern.finditer(prose):
                 line = prose.count("\n", 0, match.start())
                 if KEEP not in "".join(lines[max(line - 1, 0) : line + 1]):
-                    yield Finding(path, line + 1, match[0], instead)
+                    yield Finding(path, line + 1, " ".join(match[0].split()), instead)
 
 
 def files(paths: list[str]) -> Iterator[str]:
@@ -190,7 +185,6 @@ def main() -> int:
     )
     parser.add_argument("path", nargs="*", help="files or folders; by default all with texts")
     parser.add_argument("--count", action="store_true", help="print the number of findings by folder")
-    parser.add_argument("--all", action="store_true", help="check also what is not yet clean")
     options = parser.parse_args()
     vocabulary = Vocabulary.load()
     found = [
@@ -203,9 +197,10 @@ def main() -> int:
     if options.count:
         print("\n".join(f"{number:6} {folder}" for folder, number in folders.most_common()))
         return 0
-    wrong = [each for each in found if options.all or options.path or not vocabulary.folder(each.path)]
+    wrong = [each for each in found if options.path or not vocabulary.folder(each.path)]
     clean = [each for each in vocabulary.not_yet_clean if not folders[each]] if not options.path else []
-    print(*wrong, *(f"{each}: is clean: remove it from {CONFIGURATION.name}" for each in clean), sep="\n")
+    print(*(f"{each.path}:{each.line}: {each.word!r}: write {each.instead}" for each in wrong), sep="\n")
+    print(*(f"{each}: is clean: remove it from {CONFIGURATION.name}" for each in clean), sep="\n")
     print(f"vocabulary: {len(wrong)} findings, {len(found) - len(wrong)} in folders that are not yet clean")
     return 1 if wrong or clean else 0
 
