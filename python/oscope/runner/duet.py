@@ -4,7 +4,7 @@ Duet benchmarking: Bulej, Horký, Tůma, Farquet, Prokopec, "Duet Benchmarking: 
 in the Cloud", ICPE 2020. A block of a duet has two halves, each by fresh processes on both sides. In the
 second half the sides swap their CPUs, so that what the CPUs differ by cancels within the block. Which side
 begins on which CPU is drawn from the seed. A block's value is the median of its samples on both CPUs, as of
-any block: docs/explanation/statistics.md has what other pairings gave.
+any block: docs/explanation/statistics-checks.md has what other pairings gave.
 
 A second thread listens to one of the sides. It talks to that side's probe only: whatever is stored or
 decided is so by the main thread, after both sides have answered. So nothing is written while they measure.
