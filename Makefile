@@ -3,7 +3,7 @@
 PYTHON := .venv/bin/python
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help setup setup-run run test test-full coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks lock clean
+.PHONY: help setup setup-run run test test-full coverage lint rust-test python-test bench bench-full calibrate static-probe notebooks docs pictures lock clean
 
 help:
 	@echo "make run        set everything up, measure this machine, write oscope-report.html"
@@ -16,6 +16,8 @@ help:
 	@echo "make setup      only set everything up: .venv/bin/oscope, oscope-probe, oscope-fs, and kernels for the tests' guests"
 	@echo "make static-probe  the probe without shared libraries, to be traced: oscope-probe ipc"
 	@echo "make notebooks  execute the labs' notebooks on their stored records, and store the outputs"
+	@echo "make docs       build the documentation site, offline: target/docs/index.html"
+	@echo "make pictures   make the pictures of README and documentation from real runs on this machine"
 	@echo "make lock       renew requirements.lock from pyproject.toml"
 	@echo "make clean      remove what was built"
 
@@ -71,6 +73,16 @@ static-probe:
 
 notebooks:
 	$(PYTHON) tools/notebooks.py
+
+# Warnings are errors: a dead link or a page outside the contents fails the build.
+docs:
+	tools/setup.sh run
+	$(PYTHON) -m sphinx --quiet --fail-on-warning --keep-going --builder html docs target/docs
+	@echo target/docs/index.html
+
+pictures:
+	tools/setup.sh test
+	$(PYTHON) tools/pictures.py
 
 # Extras stay in the lock: pip before 23.3 resolves 'coverage[toml]' apart from 'coverage', takes the newest version there is, and then misses its hash.
 lock:

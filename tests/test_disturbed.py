@@ -174,8 +174,8 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     check_all_kept(point, 6)
     assert (ear.last.finished, ear.last.total) == (12, 12)
     assert interference.told(results) == (
-        "disturbed samples: 6 of 6 (the hypervisor took the CPU: 6); measured again: 6, "
-        "of these disturbed again: 6; all are kept, and count"
+        "samples affected by interference: 6 of 6 (the hypervisor took the CPU: 6); repeated: 6, "
+        "of these affected again: 6; all are kept, and count"
     )
 
 
@@ -199,7 +199,7 @@ def test_the_budget_leaves_no_time_to_measure_again(catalogue: Catalogue, store:
     results = measured(plan, store)
     (point,) = results.points
     assert (len(point), len(point.disturbed), point.again) == (6, 6, ())
-    assert "measured again: 0" in (interference.told(results) or "")
+    assert "repeated: 0" in (interference.told(results) or "")
 
 
 def test_a_precision_is_judged_by_all_samples(catalogue: Catalogue, store: Store) -> None:
@@ -368,7 +368,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
     assert hit - set(np.flatnonzero(stolen)) == set(np.flatnonzero((waited > 0.01 * duration_ns) & ~stolen))
     shown = interference.told(results)
     assert shown is not None
-    assert f"measured again: {len(point.again)}" in shown
+    assert f"repeated: {len(point.again)}" in shown
 
 
 @pytest.mark.alone

@@ -282,7 +282,7 @@ def test_a_reader_that_left_is_no_crash(desk: Desk) -> None:
 
 
 def table_of(program: Path) -> str:
-    """Return the table of operations as docs/fs.md has it."""
+    """Return the table of operations as docs/reference/fs.md has it."""
     told = subprocess.run(
         [program, "operations", "--json"], capture_output=True, check=True, timeout=LIMIT_S
     ).stdout
@@ -298,7 +298,7 @@ def table_of(program: Path) -> str:
 def test_the_table_of_operations_in_the_documentation_is_the_programs_own(filesystem: Path) -> None:
     table = table_of(filesystem)
     assert table.count("| yes |") > 25
-    told = (ROOT / "docs/fs.md").read_text().partition("<!-- operations: begin -->\n")[2]
+    told = (ROOT / "docs/reference/fs.md").read_text().partition("<!-- operations: begin -->\n")[2]
     assert told.partition("\n<!-- operations: end -->")[0] == table
 
 

@@ -1,4 +1,4 @@
-"""What docs/fs.md promises: one file opened twice, close-to-open, conflicts, mappings, names, times."""
+"""docs/reference/fs.md holds: one file opened twice, close-to-open, conflicts, mappings, names, times."""
 
 from __future__ import annotations
 

@@ -84,13 +84,13 @@ def test_a_drift_grows_with_the_time_since_the_run_began(command: CommandLine) -
 def test_a_disturbed_run_says_so_wherever_it_is_shown(command: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     answer = command("run", *POINT, "--reps", "10", "--inject", "hog,delay=50ns", "--json", str(file))
-    warning = "disturbed on purpose by --inject (hog, delay=50 ns): no clean measurement"
+    warning = "interference injected by --inject (hog, delay=50 ns): no clean measurement"
     assert answer.code == 0
     assert warning in " ".join(answer.out.split())
     assert warning in answer.err
     assert warning in " ".join(command("show", "last").out.split())
     assert command("report", "last", "-o", "report.html").code == 0
-    assert "disturbed on purpose by --inject" in (tmp_path / "report.html").read_text()
+    assert "interference injected by --inject" in (tmp_path / "report.html").read_text()
     (read,) = record.read(file).experiments
     injection = read.settings["injection"]
     assert injection["causes"] == ["hog"]

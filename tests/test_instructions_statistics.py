@@ -157,7 +157,7 @@ def test_a_side_that_tells_of_no_interrupts_is_named_as_the_reason() -> None:
     a, b = pair(0)
     bare = replace(b.points[0], covariates={"interrupts": np.full(50, np.nan)})
     caveats = compared(a, replace(b, points=(bare,))).caveats
-    assert any("the other side does not tell of interrupts, so all are used" in caveat for caveat in caveats)
+    assert any("the other side does not record interrupts, so all are used" in caveat for caveat in caveats)
 
 
 @pytest.mark.parametrize("k", [0, 5])

@@ -179,7 +179,7 @@ def test_timing_that_does_not_fit_is_told(logging: str, session: CommandLine) ->
     lines = times.read_text().splitlines(keepends=True)
     output = [line for line in lines if line[0] in "O0123456789"]
     for damaged, told in (
-        (lines[: lines.index(output[-1])], "has more than the timing tells of"),
+        (lines[: lines.index(output[-1])], "has more than the timing"),
         ([*lines, output[0]], "bytes more than typescript has"),
         ([*lines[:1], "noise\n", *lines[1:]], "line 2 is not one of a timing file"),
     ):

@@ -30,7 +30,7 @@ FULL = "OSCOPE_TEST_FULL"
 
 @dataclass(frozen=True)
 class Stage:
-    """Commands that run one after the other."""
+    """Commands that run in sequence."""
 
     name: str
     commands: tuple[tuple[str, ...], ...]
@@ -55,6 +55,7 @@ def lint() -> Stage:
             (*python, "mypy"),
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
+            (sys.executable, "tools/vocabulary.py"),
             ("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"),
         ),
     )

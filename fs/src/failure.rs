@@ -1,4 +1,4 @@
-//! One clear line for the person: what failed, on what, and what would mend it.
+//! One clear line for the person: what failed, on what, and what would fix it.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use std::fmt;
 pub struct Failure {
     /// What failed, on what, and why; one line.
     pub message: String,
-    /// What would mend it; empty if nothing is known that would.
+    /// What would fix it; empty if nothing is known that would.
     pub remedy: String,
 }
 
 impl Failure {
-    /// What failed and what would mend it; line breaks and other control characters become spaces.
+    /// What failed and what would fix it; line breaks and other control characters become spaces.
     pub fn new(message: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             message: one_line(&message.into()),

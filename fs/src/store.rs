@@ -48,7 +48,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the cache folder, or makes it (mode 0700); reads what is in it, mends what a kill left half done, removes
+    /// Opens the cache folder, or makes it (mode 0700); reads what is in it, fixes what a kill left half done, removes
     /// half-made copies. A daemon opens it after its fork: lock and process number are those of the caller.
     ///
     /// # Errors

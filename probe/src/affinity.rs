@@ -21,7 +21,7 @@ pub fn allowed() -> Result<Vec<usize>, Failure> {
 /// The CPUs that are there and switched on, in rising order.
 ///
 /// # Errors
-/// `Failure::Failed` if the kernel does not tell, or not as `Documentation/admin-guide/cputopology.rst` has it.
+/// `Failure::Failed` if the kernel does not report it, or not as `Documentation/admin-guide/cputopology.rst` has it.
 pub fn online() -> Result<Vec<usize>, Failure> {
     let path = "/sys/devices/system/cpu/online";
     let text = std::fs::read_to_string(path)

@@ -1,4 +1,4 @@
-//! What the probe says of itself: workloads, their parameters and metrics.
+//! What the probe says about itself: workloads, their parameters and metrics.
 //!
 //! Everything above the probe (help, lists, checks, documentation) is derived from these types, as printed by
 //! `oscope-probe describe`.

@@ -10,7 +10,7 @@ pub enum Failure {
     Unavailable {
         /// What is missing, in one line.
         message: String,
-        /// What would mend it, in one line.
+        /// What would fix it, in one line.
         remedy: Option<String>,
     },
     /// It was tried and went wrong.

@@ -206,7 +206,7 @@ fn restore() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Everything the probe says of itself.
+/// Everything the probe says about itself.
 fn description() -> Value {
     let workloads: Vec<_> = registry::REGISTRY
         .iter()

@@ -206,7 +206,7 @@ impl Competition {
     /// Processes that the kernel killed for want of memory since the competitor started: of the group, or of the machine.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn oom_kills(&self) -> Result<u64, Failure> {
         self.kills.count()
     }

@@ -244,7 +244,7 @@ impl Running {
     /// How it ended, if it did.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, Failure> {
         let ended = self.child.0.try_wait();
         ended.map_err(|error| failed(self.name, error))

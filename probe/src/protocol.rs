@@ -286,7 +286,7 @@ pub enum Event {
         field: Option<String>,
         /// One line.
         message: String,
-        /// What would mend it, in one line.
+        /// What would fix it, in one line.
         remedy: Option<String>,
     },
 }

@@ -39,7 +39,7 @@ type Run = fn(&Request, &Instrument, &mut dyn FnMut(Event)) -> Result<Outcome, F
 
 /// A workload, its type forgotten.
 pub struct Entry {
-    /// What the workload says of itself.
+    /// What the workload says about itself.
     pub describe: fn() -> Description,
     /// Does a request.
     pub run: Run,

@@ -21,7 +21,7 @@ use crate::self_check::SelfCheck;
 pub enum End {
     /// The input ended, or a signal came.
     Over,
-    /// A fresh process was asked for, which is to go on with the input, and to execute this build of the probe; `None` is the same build.
+    /// A fresh process was asked for, which is to resume the input, and to execute this build of the probe; `None` is the same build.
     Renewal(Option<PathBuf>),
 }
 

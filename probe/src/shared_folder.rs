@@ -185,7 +185,7 @@ impl SharedFolder {
     /// Counters of the client's network device; `None` with `System::Local`.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn traffic(&self) -> Result<Option<Traffic>, Failure> {
         self.link.as_deref().map(Traffic::of).transpose()
     }

@@ -1,6 +1,6 @@
 //! Settings of the machine that make measurements steadier, held for as long as somebody asks: a lease.
 //!
-//! What is set is read, written, read again and told; it is put back as it was when standard input ends or a signal asks for it, and by
+//! What is set is read, written, read again and told; it is restored as it was when standard input ends or a signal asks for it, and by
 //! `oscope-probe restore` after a kill (see [`crate::made::setting`]).
 
 use std::collections::BTreeMap;
@@ -287,7 +287,7 @@ fn parse(text: &str) -> Result<(&'static Tunable, &str), Failure> {
 /// Without `wanted`, list the settings; else hold them until standard input ends.
 ///
 /// # Errors
-/// One is not known, not here, or cannot be set: what was set before it is put back.
+/// One is not known, not here, or cannot be set: what was set before it is restored.
 pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
     if wanted.is_empty() {
         let all: Vec<Value> = TUNABLES.iter().map(Tunable::describe).collect();

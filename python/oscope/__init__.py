@@ -63,9 +63,9 @@ def run(
     the time over which the blocks are spread with pauses. With `trace` (some
     of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
     `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
-    `memory` (bytes, or a text such as `"1G"`). What others have disturbed is measured `again`. `store` is a
-    path or URL, as for the command line. Raises UsageError for a request that cannot be, ProbeError and
-    StoreError where those fail, TypeError for an argument of a wrong type.
+    `memory` (bytes, or a text such as `"1G"`). With `again`, points are repeated after interference.
+    `store` is a path or URL, as for the command line. Raises UsageError for a request that cannot be,
+    ProbeError and StoreError where those fail, TypeError for an argument of a wrong type.
     """
     from oscope.api import Request, measure  # noqa: PLC0415 - importing oscope is cheap
 

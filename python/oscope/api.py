@@ -169,8 +169,9 @@ class Run:
         """Compare an experiment of this run (before) with the same one of `other` (after).
 
         `experiment` may be left out where the runs share just one. `allow` may hold "machine" and "kernel",
-        which else must be the same. How much runs of it differ on this machine is read from this run's store.
-        Raises UsageError where they cannot be compared, TypeError where `other` is no run.
+        which else must be the same. The store of this run shows how much runs of it differ on this machine.
+        Raises UsageError where they cannot be compared, TypeError where `other` is
+        no run.
         """
         if not isinstance(other, Run):
             raise TypeError(f"a run is compared with a run, and not with {other!r} ({type(other).__name__})")

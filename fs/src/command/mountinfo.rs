@@ -27,7 +27,7 @@ pub struct Mount {
     pub place: PathBuf,
     /// The type of the file system, such as `ext4` or `fuse`.
     pub kind: String,
-    /// What is mounted: a device, or what the file system says of itself.
+    /// What is mounted: a device, or what the file system says about itself.
     pub source: String,
     /// The user whose process serves it, where it is a FUSE mount.
     pub user: Option<u32>,

@@ -41,7 +41,7 @@ pub fn taken(reading: &OwnedFd) -> usize {
 
 extern "C" fn remember(_signal: libc::c_int) {
     let pipe = PIPE.load(Ordering::SeqCst);
-    // SAFETY: as above, and errno, which write(2) may set, is put back: the code that was interrupted may be about to read it.
+    // SAFETY: as above, and errno, which write(2) may set, is restored: the code that was interrupted may be about to read it.
     unsafe {
         let errno = *libc::__errno_location();
         // A full pipe has enough bytes in it to be heard.

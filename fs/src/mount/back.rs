@@ -181,7 +181,7 @@ impl Shared {
             // It goes beside whatever is there.
             return Err(PutError::Conflict(None));
         }
-        // After a cut by a rename alone, until it is known to be whole: a server that is held up may go on with what it had received.
+        // After a cut by a rename alone, until it is known to be whole: a server that is held up may resume what it had received.
         let fills = fills_empty(load.base, load.noted.size()) && file.state().filling.is_none();
         let filling = (fills || load.linked).then_some(load.digest);
         if let Err(why) = self

@@ -347,7 +347,7 @@ impl Shared {
     }
 }
 
-/// With the gate held: the node goes on with a copy that an earlier life, or a copying back that failed, left dirty.
+/// With the gate held: the node resumes a copy that an earlier life, or a copying back that failed, left dirty.
 pub(super) fn adopt_dirty(file: &FileNode, entry: &Entry, dirty: &Dirty) {
     let suspect = dirty.other_boot && {
         // One that cannot be read is not known to be whole.

@@ -113,7 +113,7 @@ pub const OPERATIONS: &[Operation] = &[
     ),
     done(
         "statfs",
-        "room of the server's file system, where the server tells it",
+        "room of the server's file system, where the server reports it",
     ),
     left("setxattr", "EOPNOTSUPP: SFTP has no extended attributes"),
     left("getxattr", "EOPNOTSUPP: SFTP has no extended attributes"),

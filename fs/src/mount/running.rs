@@ -68,7 +68,7 @@ impl Mounted {
     /// left. What cannot be copied back stays dirty in the cache, and the report says so.
     ///
     /// # Errors
-    /// It cannot be mounted there, or the session ended by an error. The reason and what mends it are in the failure.
+    /// It cannot be mounted there, or the session ended by an error. The reason and what fixes it are in the failure.
     pub fn run(self, mountpoint: &Path, ready: impl FnOnce()) -> Result<(), Failure> {
         let workers = Workers::default();
         let session = Session::new(Arc::clone(&self.shared), workers.clone());

@@ -139,7 +139,7 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
     })
 }
 
-/// What ssh said, as a failure with what would mend it.
+/// What ssh said, as a failure with what would fix it.
 pub fn explain(host: &str, said: &str) -> Failure {
     const KNOWN: [(&str, &str); 14] = [
         (

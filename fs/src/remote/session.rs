@@ -1,7 +1,7 @@
 //! One connection: a child `ssh`, its pipes, and the requests that wait for an answer.
 //!
 //! Whoever asks writes to the pipe himself, one at a time and within his own limit; a thread reads the answers and hands them out by
-//! their ids. A session that ends is never mended: everyone who waits is told, and the next one is another session.
+//! their ids. A session that ends is never repaired: everyone who waits gets an error, and the next one is another session.
 
 mod child;
 pub mod cipher;

@@ -46,7 +46,7 @@ pub(super) fn settled_bytes(sequence: u64) -> Result<Vec<u8>, Errno> {
     serde_json::to_vec(&Settled { sequence }).map_err(|_| Errno::EIO)
 }
 
-/// Reads all that is in the folder, mends what a kill left half done, and removes what belongs to nothing. Also: a line for
+/// Reads all that is in the folder, fixes what a kill left half done, and removes what belongs to nothing. Also: a line for
 /// each thing that was there and cannot be used, for the person.
 pub(super) fn load(
     folder: Folder,

@@ -105,7 +105,7 @@ impl Store {
     }
 
     /// What a copying back left on the server, of which no answer came, was found there: that is the base now, with `content`. A filling
-    /// stays written down: a server that is held up may go on with it.
+    /// stays written down: a server that is held up may resume it.
     ///
     /// # Errors
     /// Those of write(2). Copying back all the same risks a needless conflict copy after a kill, and no loss.

@@ -22,10 +22,10 @@ const RECOUNT: Duration = Duration::from_millis(200);
 
 impl Store {
     /// As [`Store::make`] with no room set aside, and with an empty record beside the copy, so that to keep it makes no file: on ext4
-    /// that takes a tenth of a millisecond and more each. Others go on with the store meanwhile.
+    /// that takes a tenth of a millisecond and more each. Others resume the store meanwhile.
     ///
     /// # Errors
-    /// Those of open(2), also where `ENOSPC` could be mended by evicting: [`Store::make`] does that.
+    /// Those of open(2), also where `ENOSPC` could be fixed by evicting: [`Store::make`] does that.
     pub fn make_ready(&self) -> Result<Copy, Errno> {
         let (id, copy, entry) = {
             let mut shelf = self.lock();

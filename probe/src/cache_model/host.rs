@@ -1,4 +1,4 @@
-//! The geometry of this CPU: its caches as the kernel tells them, its TLBs as CPUID does.
+//! The geometry of this CPU: its caches as the kernel reports them, its TLBs as CPUID does.
 
 use super::geometry::{CacheShape, Geometry};
 use super::tlb_leaves;

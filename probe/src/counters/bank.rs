@@ -195,7 +195,7 @@ impl Bank {
     }
 }
 
-/// Why the kernel refused to open a counter, and what may mend it.
+/// Why the kernel refused to open a counter, and what may fix it.
 pub fn refusal(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP | libc::ENXIO) => "this machine shows no performance-monitoring unit for it \

@@ -39,7 +39,7 @@ pub fn active(enabled_ns: u64, running_ns: u64) -> f64 {
 /// Judges a counter by a small and a larger piece of work; the counts may be off by `tolerance` times either way.
 ///
 /// # Errors
-/// Why the counter is not believed, and what may mend that.
+/// Why the counter is not believed, and what may fix that.
 pub fn judge(small: Trial, large: Trial, tolerance: f64) -> Result<(), String> {
     let trials = [small, large];
     let active = trials.map(|trial| active(trial.reading.enabled_ns, trial.reading.running_ns));

@@ -15,7 +15,7 @@ pub const LOADS: usize = 64;
 pub const CORE_LOADS: usize = 4096;
 /// How many times the cache of one core the memory is.
 const TIMES_L2: u64 = 2;
-/// Bytes, where the kernel tells no cache of the second level.
+/// Bytes, where the kernel reports no cache of the second level.
 const DEFAULT_BYTES: u64 = 2 << 20;
 /// Bytes at most: one of each session's costs.
 const MOST_BYTES: u64 = 8 << 20;

@@ -106,7 +106,7 @@ fn cache(folder: &str) -> Found<Cache> {
     })
 }
 
-/// The caches of the first CPU, as the kernel tells them.
+/// The caches of the first CPU, as the kernel reports them.
 ///
 /// # Errors
 /// The file that is missing or not understood.

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use serde::Serialize;
 use serde_json::Value;
 
-/// A value, or one line that says why it cannot be had and what would mend that.
+/// A value, or one line that says why it cannot be had and what would fix that.
 pub type Found<T> = Result<T, String>;
 
 /// Most bytes read of any one file: `/proc/cpuinfo` grows with the number of CPUs, and its first CPU is all that is wanted.

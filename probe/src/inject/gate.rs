@@ -40,7 +40,7 @@ impl Gate {
             match ppoll(&mut ends, Some(TimeSpec::from_duration(left)), None) {
                 Ok(0) => return false,
                 Err(Errno::EINTR) => {}
-                // Hung up; an error, which the kernel has none of here, would not mend.
+                // Hung up; an error, which the kernel has none of here, would not end it.
                 Ok(_) | Err(_) => return true,
             }
         }

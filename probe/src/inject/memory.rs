@@ -16,7 +16,7 @@ pub const CAUSE: Cause = Cause {
     kind: Kind::Machine(make),
 };
 
-/// Bytes at least, also where the kernel does not tell the caches.
+/// Bytes at least, also where the kernel does not report the caches.
 const LEAST_BYTES: u64 = 64 << 20;
 /// Bytes at most.
 const MOST_BYTES: u64 = 1 << 30;

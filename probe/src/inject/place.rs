@@ -80,7 +80,7 @@ fn nearest(
     })
 }
 
-/// Bytes of the largest cache; `None` where the kernel does not tell.
+/// Bytes of the largest cache; `None` where the kernel does not report it.
 pub fn last_cache_bytes() -> Option<u64> {
     let caches = environment::caches().ok()?;
     caches.iter().map(|cache| cache.size_bytes).max()

@@ -1,4 +1,4 @@
-//! CPUs that another thread may run on, narrowed for a moment, and put back as they were, also after a kill.
+//! CPUs that another thread may run on, narrowed for a moment, and restored as they were, also after a kill.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Settings of the kernel that are borrowed: set for a request, and put back as they were, also after a kill.
+//! Settings of the kernel that are borrowed: set for a request, and restored as they were, also after a kill.
 
 use std::fs;
 use std::io::ErrorKind;

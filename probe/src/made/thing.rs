@@ -292,7 +292,7 @@ pub fn device_numbers() -> Result<Vec<u32>, Failure> {
 /// The serial number of a zram device; `None` if there is no such device.
 ///
 /// # Errors
-/// `Failure::Failed` if the kernel does not tell it.
+/// `Failure::Failed` if the kernel does not report it.
 pub fn sequence(number: u32) -> Result<Option<u64>, Failure> {
     let path = device_folder(number).join("diskseq");
     match fs::read_to_string(&path) {

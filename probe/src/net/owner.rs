@@ -1,4 +1,4 @@
-//! Whose a TCP socket of this network namespace is, as the kernel tells by `sock_diag(7)`.
+//! Whose a TCP socket of this network namespace is, as the kernel reports by `sock_diag(7)`.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -173,7 +173,7 @@ impl Since {
     /// From now on.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn now(kills: Kills) -> Result<Self, Failure> {
         let before = kills.count()?;
         Ok(Self { kills, before })
@@ -182,7 +182,7 @@ impl Since {
     /// How many since.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn count(&self) -> Result<u64, Failure> {
         Ok(self.kills.count()? - self.before)
     }

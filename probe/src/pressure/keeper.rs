@@ -34,7 +34,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 const LONGEST_WITHOUT_SWAP: Duration = Duration::from_millis(500);
 /// How long a step lasts.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Milliseconds after which it is looked at unasked whether somebody sleeps: of several that go to sleep at once, the kernel tells one.
+/// Milliseconds after which it is looked at unasked whether somebody sleeps: of several that go to sleep at once, the kernel reports one.
 const LOOK_MS: u16 = 100;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
@@ -50,7 +50,7 @@ impl Keeper {
     /// Start a process on `cpus` that keeps the group at `path`, whose limit is `limit` bytes, from need. Until [`Keeper::arm`] it has nothing to do.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the kernel tells nothing of want of memory, or no child can be made.
+    /// `Failure::Unavailable` where the kernel reports nothing of want of memory, or no child can be made.
     pub fn fork(path: &Path, limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
         let limits = Limits {
             control: path.join("memory.oom_control"),

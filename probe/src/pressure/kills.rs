@@ -54,7 +54,7 @@ impl Kills {
     /// How many by now.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn count(&self) -> Result<u64, Failure> {
         let text = fs::read_to_string(&self.0)
             .map_err(|error| Failure::failed(format!("{}: {}", self.0.display(), words(&error))))?;

@@ -78,7 +78,7 @@ impl Swap {
     /// Bytes in use.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell, or it was switched off meanwhile.
+    /// `Failure::Failed` if the kernel does not report it, or it was switched off meanwhile.
     pub fn used_bytes(&self) -> Result<u64, Failure> {
         swap_area::used_kib(&self.path)?
             .map(|used| used * 1024)

@@ -25,7 +25,7 @@ impl Traffic {
     /// What was counted so far.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn of(link: &Link) -> Result<Self, Failure> {
         let _visit = link.sender.enter()?;
         let table =

@@ -95,7 +95,7 @@ pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer goes on with it.
+/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer resumes it.
 pub fn partial(entry: &Entry) -> String {
     let mut hash = blake3::Hasher::new();
     hash.update(&entry.size.to_le_bytes());

@@ -105,7 +105,7 @@ pub struct TransferError {
     pub kind: Blame,
     /// What failed, on what.
     pub message: String,
-    /// What would mend it.
+    /// What would fix it.
     pub remedy: Option<String>,
 }
 
@@ -133,7 +133,7 @@ impl TransferError {
         Self::failed(format!("{doing}: {}", words(error)))
     }
 
-    /// The same error with what would mend it.
+    /// The same error with what would fix it.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());
         self

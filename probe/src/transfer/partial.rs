@@ -59,7 +59,7 @@ pub enum There {
 }
 
 impl Partial {
-    /// Begin a file, or go on with what is there of it. Nobody else has it open for writing here until it is dropped.
+    /// Begin a file, or resume what is there of it. Nobody else has it open for writing here until it is dropped.
     ///
     /// # Errors
     /// In one line: another transfer has it, or the kernel's reason.
@@ -105,7 +105,7 @@ impl Partial {
         Err("all names of its partial file are taken by what is not this user's alone".into())
     }
 
-    /// Whether a later transfer would go on with it; where a file system gives every file to the same user, none does.
+    /// Whether a later transfer would resume it; where a file system gives every file to the same user, none does.
     pub fn is_adoptable(&self) -> bool {
         fstat(self.file.as_fd()).is_ok_and(|status| is_own(&status))
     }
@@ -276,7 +276,7 @@ fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     Ok(own.then_some(handle))
 }
 
-/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what goes on with it changes nothing else.
+/// Whether it is a plain file of this user that nobody else can write, and that has no other name: what resumes it changes nothing else.
 fn is_own(status: &FileStat) -> bool {
     status.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits()
         && status.st_uid == geteuid().as_raw()

@@ -233,7 +233,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             && (stop.useless || self.digest == DigestKind::None || !partial.is_adoptable())
             && let Ok(parent) = self.shelf.folder(folder)
         {
-            // No later transfer goes on with it; why this one failed is the error to tell.
+            // No later transfer resumes it; why this one failed is the error to tell.
             let _ = partial.remove(parent);
         }
         digest

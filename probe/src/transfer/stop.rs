@@ -65,7 +65,7 @@ impl Stop {
         self
     }
 
-    /// The same, with what would mend it.
+    /// The same, with what would fix it.
     pub fn remedy(mut self, remedy: &str) -> Self {
         self.error = self.error.remedy(remedy);
         self

@@ -107,7 +107,7 @@ impl<M: Copy, S: ?Sized> Methods<M, S> {
         (*method, step)
     }
 
-    /// A whole segment was moved at this cost: the method to go on with, if that is known now.
+    /// A whole segment was moved at this cost: the method to resume, if that is known now.
     pub fn record(&mut self, cost: Duration) -> Option<M> {
         self.trial.record(cost).map(|chosen| self.ready[chosen].0)
     }

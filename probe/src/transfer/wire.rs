@@ -90,7 +90,7 @@ pub enum Frame<'a> {
         file: &'a [u8],
         /// Why, in one line.
         reason: &'a str,
-        /// What would mend it; empty if nothing is known.
+        /// What would fix it; empty if nothing is known.
         remedy: &'a str,
         /// Whether what the receiver has of the file is of no use to a later transfer.
         useless: bool,

@@ -206,7 +206,7 @@ impl SendStep for ZeroCopy {
     }
 
     fn settle(&mut self, link: &mut Link) {
-        // The receiver may have hung up, so that nothing is asked of the connection but what the kernel tells of its pages. Should it not
+        // The receiver may have hung up, so that nothing is asked of the connection but what the kernel reports its pages. Should it not
         // tell, the pages are its own to keep: unmapping leaves them as they are.
         let since = Instant::now();
         while !self.waiting.is_empty() && since.elapsed() < LAST_WAIT {

@@ -16,7 +16,7 @@ use crate::error::{Failure, words};
 pub const SENDER: &str = "/dev/oscope_sender";
 /// The receiver's device.
 pub const RECEIVER: &str = "/dev/oscope_receiver";
-/// What mends a device that is not there.
+/// What fixes a device that is not there.
 pub const REMEDY: &str = "for a guest `oscope kernel build` builds the modules, then `oscope run transfer.device` loads them in it; for this kernel: make -C kernel/modules, then insmod as root";
 
 /// An open device: one connection, and the area if it is mapped.

@@ -380,7 +380,7 @@ fn finished(
     Ok(Done { here, files, pages })
 }
 
-/// What no peer can mend, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be had.
+/// What no peer can fix, before one is waited for: the device at `path` cannot be opened, or its descriptors cannot be had.
 ///
 /// # Errors
 /// In one line.

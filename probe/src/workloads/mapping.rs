@@ -9,7 +9,7 @@ use crate::cancel;
 use crate::environment;
 use crate::error::Failure;
 
-/// Bytes of a huge page, where the kernel does not tell.
+/// Bytes of a huge page, where the kernel does not report it.
 const USUAL_HUGE_BYTES: u64 = 2 << 20;
 /// Memory left free beside the mapping, in bytes: for its page tables, child processes, and everybody else.
 const MARGIN_BYTES: u64 = 64 << 20;

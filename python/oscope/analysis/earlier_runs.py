@@ -14,7 +14,7 @@ from oscope.storage.store import Store
 def earlier_runs(place: str | Path | None, like: ExperimentResults) -> list[ExperimentResults]:
     """Return the newest runs of the experiment of `like`, the oldest first; none where there is no store.
 
-    Runs that were disturbed on purpose are left out. Which of the others may be compared, a comparison finds.
+    Runs with injected interference are left out. The comparison finds which of the others may be compared.
     """
     try:
         with Store.read(place) as store:

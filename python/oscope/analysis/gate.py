@@ -9,7 +9,7 @@ experiments are corrected for together (Holm). A row is
 - `not proven` otherwise: a regression of the limit or more can neither be shown nor ruled out.
 
 A row that is not proven, and where a difference as large as the limit would not have been found (with 80 %
-power), *cannot tell*: more blocks are needed, and how many is told.
+power), *cannot tell*: more blocks are needed, and their number is reported.
 """
 
 from __future__ import annotations

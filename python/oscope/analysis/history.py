@@ -2,7 +2,7 @@
 
 Runs that must not be compared (`oscope.statistics.pairing.refuse_unlike`) are never in one line: other
 machines, guests of another make, clocks and versions of the workload each have their own. Kernels may change
-within a line, and where they do is told.
+within a line; the place is reported.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def collect(runs: Iterable[ExperimentResults], metric: str | None = None) -> tup
     """Return the lines of an experiment's runs, given in order of time, each with its changes.
 
     Samples are let go of as soon as a run is summarised. No `metric`: the headline's. The rate of false
-    alarms, 5 %, is that of all lines together. Raises UsageError for a metric that no run has.
+    positives, 5 %, is that of all lines together. Raises UsageError for a metric that no run has.
     """
     lines: list[Line] = []
     names: dict[str, None] = {}
@@ -168,7 +168,7 @@ def _watched(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _unlike(a: Mapping[str, str], b: Mapping[str, str]) -> dict[str, tuple[str, str]]:
-    """Return what differs, as far as it does; what one side does not tell is no difference."""
+    """Return what differs, as far as it does; what one side does not show is no difference."""
     return {name: told_apart(a[name], b[name]) for name in a if name in b and a[name] != b[name]}
 
 

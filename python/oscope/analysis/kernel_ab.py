@@ -1,4 +1,4 @@
-"""Two kernels, one measurement: what a patch changes, told from what chance and mere layout do."""
+"""Two kernels, one measurement: what a patch changes, apart from what chance and mere layout do."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Amount:
     seed: int | None = None
 
     def check(self) -> None:
-        """Raise UsageError where nothing could be told from it."""
+        """Raise UsageError where nothing could be concluded from it."""
         if self.seed is not None:
             check_seed(self.seed)
         if self.boots < BOOTS:

@@ -1,4 +1,4 @@
-"""The same measurement by two builds of the probe, in turns or as a duet: what a change of the probe does."""
+"""The same measurement by two builds of the probe, interleaved or as a duet: the effect of a change."""
 
 from __future__ import annotations
 

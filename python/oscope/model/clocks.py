@@ -12,7 +12,7 @@ PER = "/Ginstr"
 """End of the unit of a rate: per 10^9 instructions."""
 CPU_TIME = "cpu_instructions"
 CPU_TIME_STEP = 1000
-"""Instructions in a microsecond, the step in which the kernel tells CPU time."""
+"""Instructions in a microsecond, the step in which the kernel reports CPU time."""
 
 UNSEEN = (
     (
@@ -22,7 +22,7 @@ UNSEEN = (
             "wrongly and instructions executed side by side do not show."
         ),
     ),
-    ("parallelism", "There is one CPU, on which all threads take turns."),
+    ("parallelism", "There is one CPU, which all threads share."),
     (
         "copies",
         (
@@ -55,13 +55,13 @@ UNSEEN_BRIEFLY = (
 
 
 def clock_of(environment: Mapping[str, Any]) -> Clock:
-    """Return which of the two clocks the record of an environment tells of; wall where it tells of none."""
+    """Return which of the two clocks the record of an environment reports; wall where it names none."""
     clock = environment.get("clock") or {}
     return "instructions" if clock.get("kind") == "instructions" else "wall"
 
 
 def hz_of(environment: Mapping[str, Any]) -> float | None:
-    """Return how many units of a wall clock are a second; None of another clock, or where nothing tells."""
+    """Return how many units of a wall clock are a second; None for another clock or an unknown one."""
     hz = (environment.get("clock") or {}).get("hz")
     return float(hz) if hz and clock_of(environment) == "wall" else None
 

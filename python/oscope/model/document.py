@@ -37,7 +37,7 @@ class Section:
 
     title: str
     answer: str
-    """What was found, in a sentence or two, with figures and their doubt; empty where there is nothing."""
+    """What was found, in a sentence or two, with figures and uncertainty; empty where there is nothing."""
     text: Sequence[str] = ()
     """Further paragraphs."""
     tables: Sequence[Table] = ()

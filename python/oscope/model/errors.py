@@ -1,4 +1,4 @@
-"""The errors that Oscope raises on purpose: each is one line that says what, where and how to mend it."""
+"""The errors that Oscope raises on purpose: each is one line that says what, where and how to fix it."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class Finding:
     """What the trial showed, in a few words."""
     needed_for: str
     remedy: str | None = None
-    """The command or step that would mend it; None where nothing is to be mended."""
+    """The command or step that would fix it; None where nothing is to be fixed."""
     essential: bool = False
     """True where nothing at all can be measured without it."""
 

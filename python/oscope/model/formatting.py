@@ -27,7 +27,7 @@ NOISE = 1e-7
 FINEST = 0.002
 """Share of a ratio to which its digits go, however narrow its interval."""
 UNBOUNDED = 1e6
-"""A ratio that may be larger has no upper bound worth writing."""
+"""A ratio that may be larger is written without an upper bound."""
 FAR = 1e9
 """End of an interval from which on it is written as a power of ten."""
 MISSING = "–"

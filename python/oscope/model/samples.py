@@ -66,10 +66,10 @@ class PointSamples:
     failed: tuple[tuple[int, str], ...] = ()
     """(sample index, reason) of each failed sample."""
     disturbed: tuple[tuple[int, str], ...] = ()
-    """(sample index, covariate that tells it) of each disturbed sample, where that was looked for (see
+    """(sample index, covariate that shows it) of each affected sample, where that was looked for (see
     `oscope.planning.interference`)."""
     again: tuple[int, ...] = ()
-    """Indices of the samples that were taken because others of their block were disturbed."""
+    """Indices of the samples that were taken because others of their block were affected by interference."""
     notes: tuple[str, ...] = ()
     skipped: str | None = None
     """Why nothing was measured, if so."""
@@ -122,8 +122,8 @@ class ExperimentResults:
     timing_model: str = ""
     status: str = "done"
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Profile, repetitions, blocks, precision asked for, budget, place, whether what was disturbed is
-    measured again."""
+    """Profile, repetitions, blocks, precision asked for, budget, place, whether points are repeated after
+    interference."""
     factor_types: Mapping[str, str] = field(default_factory=dict)
     """Type of each factor, by which its levels are written: choice, integer, bytes, duration, boolean or
     path."""
@@ -135,7 +135,7 @@ class ExperimentResults:
 
     @property
     def clock(self) -> clocks.Clock:
-        """Which of the two clocks its figures come from; wall where the record tells of none."""
+        """Which of the two clocks its figures come from; wall where the record names none."""
         return clocks.clock_of(self.environment)
 
     @property
@@ -146,7 +146,7 @@ class ExperimentResults:
     def resolution(self, point: PointSamples, metric: str) -> float:
         """Return the clock's step in the unit of `metric`, spread over the iterations of a repetition.
 
-        0 for metrics that are no time, and where the record does not tell the step. A count of instructions
+        0 for metrics that are no time, and where the record does not show the step. A count of instructions
         steps by one a repetition.
         """
         unit = self.metrics[metric].unit
@@ -160,7 +160,7 @@ class ExperimentResults:
         return ticks * 1e9 / float(hz) if unit == "ns" else ticks
 
     def duration_ns(self, point: PointSamples) -> Floats | None:
-        """Return how long each repetition at `point` took in all; None where no clock of time tells."""
+        """Return how long each repetition at `point` took in all; None where no clock of time was used."""
         hz = clocks.hz_of(self.environment)
         return None if hz is None else point.raw * (1e9 / hz)
 

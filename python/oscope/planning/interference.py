@@ -1,6 +1,7 @@
-"""Which repetitions were disturbed by others, and are therefore measured again.
+"""Which repetitions were affected by others, and are therefore repeated.
 
-A repetition is disturbed where what others took of its time is more than `MOST_LOST` of what it measured:
+A repetition is affected by interference where what others took of its time is more than `MOST_LOST` of what
+it measured:
 
 - what the hypervisor took of the CPU (`steal_ticks`);
 - where the measured thread is alone in its workload (see `oscope.probe.catalogue.Workload.alone`), the time
@@ -8,13 +9,13 @@ A repetition is disturbed where what others took of its time is more than `MOST_
   taken off it (`involuntary_switches`). Where a workload has other threads, they may be what it waited for.
 
 The covariates are of the whole repetition, with what it prepares outside the measured region. So one may
-count as disturbed whose measured region was not, which costs a repetition more, and nothing else.
+count as affected whose measured region was not, which costs a further repetition, and nothing else.
 
-Nothing is left out for being disturbed: who drops samples by what goes with their cost has another figure
-than the machine's. As many more are taken in the same block as were disturbed. Whether they are is decided
-by samples that are there already, and they are like any other sample of that block. So they move no mean
-(Wald's equation: the mean of a sum that stops by what it has seen), and where a disturbance has passed
-meanwhile the block's median is of undisturbed samples.
+No affected sample is left out: dropping samples by what is associated with their cost gives another figure
+than the machine's. As many more are taken in the same block as were affected by interference. Whether they
+are is decided by samples that are there already, and they are like any other sample of that block. So they
+move no mean (Wald's equation: the mean of a sum that stops by what it has seen), and where the interference
+has passed meanwhile the block's median is of unaffected samples.
 """
 
 from __future__ import annotations
@@ -46,13 +47,13 @@ WORDS: Mapping[str, str] = {
 }
 
 ANYWHERE = ("steal_ticks",)
-"""What tells of a disturbance whatever the workload does."""
+"""What shows interference whatever the workload does."""
 
 
 def telling(plan: Plan, experiment: PlannedExperiment, factors: Mapping[str, Level]) -> tuple[str, ...]:
-    """Return the covariates that tell whether a repetition at this point was disturbed by others.
+    """Return the covariates that show whether a repetition at this point was affected by others.
 
-    None where nothing is measured again: where that was not asked for; beside tracers, whose effect is found
+    None where nothing is repeated: where that was not asked for; beside tracers, whose effect is found
     by comparing figures that come about alike; where instructions are counted; where the run has causes that
     disturb the machine on purpose (a delay in the measured region is none).
     """
@@ -68,9 +69,9 @@ def telling(plan: Plan, experiment: PlannedExperiment, factors: Mapping[str, Lev
 def find(
     covariates: Mapping[str, Floats], duration_ns: Floats, told_by: tuple[str, ...]
 ) -> tuple[tuple[int, str], ...]:
-    """Return the index of each disturbed repetition, with the covariate that took the most of its time.
+    """Return the index of each affected repetition, with the covariate that took the most of its time.
 
-    `duration_ns` is what each measured, NaN for those that failed, which are not disturbed but failed. A
+    `duration_ns` is what each measured, NaN for those that failed, which are not affected but failed. A
     covariate that is not known took nothing.
     """
     names = [name for name in told_by if name in covariates]
@@ -82,7 +83,7 @@ def find(
 
 
 def told(results: ExperimentResults) -> str | None:
-    """Say how many samples were disturbed, and what came of it; None where none was."""
+    """Say how many samples were affected by interference, and what came of it; None where none was."""
     again = sum(len(point.again) for point in results.points)
     first: Counter[str] = Counter()
     anew = 0
@@ -95,6 +96,6 @@ def told(results: ExperimentResults) -> str | None:
     of = sum(map(len, results.points)) - again
     by = ", ".join(f"{WORDS[name]}: {count}" for name, count in first.most_common())
     return (
-        f"disturbed samples: {first.total()} of {of} ({by}); measured again: {again}, "
-        f"of these disturbed again: {anew}; all are kept, and count"
+        f"samples affected by interference: {first.total()} of {of} ({by}); repeated: {again}, "
+        f"of these affected again: {anew}; all are kept, and count"
     )

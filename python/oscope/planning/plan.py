@@ -122,7 +122,7 @@ class Plan:
     tuned: Mapping[str, str] = field(default_factory=dict)
     """Settings of the machine that are held meanwhile (see `oscope.runner.tuning`): name -> value."""
     again: bool = False
-    """Whether what was disturbed is measured again (see `oscope.planning.interference`)."""
+    """Whether points are repeated after interference (see `oscope.planning.interference`)."""
     spread_s: float | None = None
     """Time over which the blocks are spread, with pauses; None: they follow each other."""
 

@@ -24,7 +24,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Pass:
-    """Turns taken one after the other by one probe process, under one tracer or none."""
+    """Turns taken in sequence by one probe process, under one tracer or none."""
 
     block: int
     tracer: str

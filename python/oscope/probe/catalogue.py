@@ -1,4 +1,4 @@
-"""What the probe says of itself: workloads, parameters and metrics, and the checks that follow from them."""
+"""The probe's description: workloads, parameters and metrics, and the checks that follow from them."""
 
 from __future__ import annotations
 

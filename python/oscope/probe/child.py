@@ -29,7 +29,7 @@ class Child:
     subject = "the probe"
     """What messages call it."""
     goodbye_limit_s = 10.0
-    """How long it may take to end once it is told to: it may have things to undo first."""
+    """How long it may take to end once it is asked to: it may have things to undo first."""
     start_remedy = "build it anew with `make setup`"
     """How to fix that it does not start."""
     death_remedy: str | None = None
@@ -71,14 +71,14 @@ class Child:
 
     @property
     def terminated(self) -> bool:
-        """Whether it was told to end."""
+        """Whether it was asked to end."""
         return self._terminated_at is not None
 
     def lines(self, silence_limit_s: float | None) -> tuple[list[bytes], bool]:
         """Wait for whole lines of standard output; return them, and whether the output has ended.
 
         Raises ProbeError, and kills it, where it says nothing for `silence_limit_s` (None: it may wait for
-        others), does not end in time once it is told to, or writes a line without end.
+        others), does not end in time once it is asked to, or writes a line without end.
         """
         heard = time.monotonic()
         while True:
@@ -132,7 +132,7 @@ class Child:
         return f"; its last words: {' / '.join(self._words)}" if self._words else ""
 
     def fail(self) -> NoReturn:
-        """Wait for its end, and raise OscopeError with the reason and the remedy that it told people."""
+        """Wait for its end, and raise OscopeError with the reason and the remedy that it reported."""
         self.wait()
         words = self.last_words().removeprefix("; its last words: ").replace("oscope-probe: ", "")
         message, _, remedy = words.partition("; ")
@@ -162,7 +162,7 @@ class Child:
     def _check_silence(self, heard: float, limit_s: float | None) -> None:
         now = time.monotonic()
         if self._terminated_at is not None and now - self._terminated_at > self.goodbye_limit_s:
-            self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being told to")
+            self.give_up(f"did not end within {self.goodbye_limit_s:g} s of being asked to")
         if limit_s is not None and now - heard > limit_s:
             self.give_up(f"was silent for {limit_s:.3g} s", self.doing())
 

@@ -5,7 +5,7 @@ its only CPU executes, and jumps over the time in which the CPU would be idle. S
 is a count of instructions only as far as the CPU was busy; whoever was running is counted. Three kinds of
 metrics follow:
 
-- what the probe's clock read is translated, and its text tells of idle time;
+- what the probe's clock read is translated, and its text is about idle time;
 - CPU time is the scheduler's account of the same clock: translated, free of idle time and of other threads,
   and in steps of a microsecond, here `CPU_TIME_STEP` instructions;
 - times that are mere waiting, and the split of CPU time into user and system time, which samples at ticks,

@@ -84,7 +84,7 @@ class ProbeSession:
                 for event in self._without_notes(events)
             ]
         except ProbeError:
-            # A probe that was told to end may have nothing better to say.
+            # A probe that was asked to end may have nothing better to say.
             self.check()
             raise
         if not any(isinstance(event, Sample) for event in answers):
@@ -93,7 +93,7 @@ class ProbeSession:
         return _judge(answers, workload)
 
     def _without_notes(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield the other events; notes are told as they come."""
+        """Yield the other events; notes are reported as they come."""
         for event in events:
             if isinstance(event, Note):
                 self._note(event.text)

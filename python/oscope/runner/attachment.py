@@ -13,7 +13,7 @@ from oscope.trace.factor import UNTRACED
 from oscope.trace.tracer import Tracer, Tracing
 
 Found = tuple[PointState, Mapping[str, Any] | None, str | None]
-"""A point, what was found of it, and what is to be told of that."""
+"""A point, what was found there, and what is to be reported about it."""
 
 
 class Attachment:

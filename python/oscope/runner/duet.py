@@ -4,7 +4,7 @@ Duet benchmarking: Bulej, Horký, Tůma, Farquet, Prokopec, "Duet Benchmarking: 
 in the Cloud", ICPE 2020. A block of a duet has two halves, each by fresh processes on both sides. In the
 second half the sides swap their CPUs, so that what the CPUs differ by cancels within the block. Which side
 begins on which CPU is drawn from the seed. A block's value is the median of its samples on both CPUs, as of
-any block: docs/comparison.md has what other pairings gave.
+any block: docs/explanation/statistics-checks.md has what other pairings gave.
 
 A second thread listens to one of the sides. It talks to that side's probe only: whatever is stored or
 decided is so by the main thread, after both sides have answered. So nothing is written while they measure.
@@ -88,7 +88,7 @@ class Duet:
     """Two sides on their CPUs; a context manager, to be left before the sides are killed."""
 
     def __init__(self, runners: Sequence[PointRunner], cpus: Cpus) -> None:
-        """Pin the sides, which `runners` measure, to `cpus` in turns."""
+        """Pin the sides, which `runners` measure, to alternating `cpus`."""
         self._runners = tuple(runners)
         self._cpus = cpus
         self._other = ThreadPoolExecutor(1, thread_name_prefix="duet")
@@ -150,7 +150,7 @@ class Duet:
     def _take_turn(
         self, sides: Sequence[ActiveRun], points: Sequence[PointState], block: int, half: int
     ) -> None:
-        """Take a turn on both sides at once, or on none: a sample without its partner is worth nothing."""
+        """Take a turn on both sides at once, or on none: a sample without its partner is useless."""
         if points[0].iterations is None and points[0].missing(block) and not _interrupted(sides):
             _find_iterations(sides[0], points[0], block)
         for side, point, other in zip(sides, points, reversed(points), strict=True):

@@ -74,7 +74,7 @@ def execute(
     if plan.precision is not None:
         # Loaded now, since it takes as long as measuring a fast point.
         summary.load_library()
-    # Before the first probe, which tells of the machine as it is measured.
+    # Before the first probe, which describes the machine as it is measured.
     with tuned(plan.tuned) as held, Placement() as placement:
         runner = make_runner(placement, find_probe())
         try:
@@ -111,7 +111,7 @@ def make_runner(placement: Placement, path: Path) -> PointRunner:
 
 
 def check_places(plan: Plan, runner: PointRunner) -> None:
-    """Raise OscopeError where a guest of the plan cannot be: told before anything is measured."""
+    """Raise OscopeError where a guest of the plan cannot be made, before anything is measured."""
     for experiment in plan.experiments:
         runner.place_of(experiment)
 

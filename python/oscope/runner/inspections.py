@@ -1,4 +1,4 @@
-"""Makes the inspections of a run, one after the other, and stores what each gave at once."""
+"""Makes the inspections of a run, in sequence, and stores what each gave at once."""
 
 from __future__ import annotations
 

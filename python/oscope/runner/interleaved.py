@@ -1,6 +1,6 @@
 """Carries out several plans of the same measurements at once, so that drift hits all of them alike.
 
-Each is a run of its own. Their blocks take turns, in an order that the seed decides anew for each block;
+Each is a run of its own. Their blocks are interleaved, in an order that the seed decides anew for each block;
 those of a duet are measured at the same time, on two CPUs (`oscope.runner.duet`). By the wall clock every
 side runs the iterations that the first to measure a point decided on; by the instructions clock each probe
 decides alike. So the sides differ in nothing but where they are measured.
@@ -44,7 +44,7 @@ def execute_interleaved(
     duet: Collection[str] = (),
     cpus: Cpus | None = None,
 ) -> tuple[Outcome, ...]:
-    """Measure what `plans` ask for into `store`, a run each, their blocks in turns; return how each ended.
+    """Measure what `plans` ask for into `store`, a run each, their blocks interleaved; return how each ended.
 
     The plans are alike but for the guests of their experiments, and for delays that are injected into their
     measured regions. `builds` are the probes that measure them; None: the usual one for all. `duet` names
@@ -113,21 +113,21 @@ def _check_alike(plans: Sequence[Plan]) -> None:
     for plan in plans:
         if (plan.seed, plan.precision, plan.budget_s) != (first.seed, None, first.budget_s):
             raise UsageError(
-                "sides that take turns have one seed and one budget, and no precision", remedy="give --reps"
+                "interleaved sides have one seed and one budget, and no precision", remedy="give --reps"
             )
         if plan.again != first.again:
             raise UsageError(
-                "sides that take turns are measured alike",
-                remedy="measure again what is disturbed of all or none",
+                "interleaved sides are measured alike",
+                remedy="repeat after interference on all sides or none",
             )
         if plan.injection is not None and plan.injection["causes"]:
             raise UsageError(
-                "what disturbs the machine disturbs all sides that take turns", remedy="inject a delay"
+                "what disturbs the machine disturbs all interleaved sides", remedy="inject a delay"
             )
         if [(e.name, e.points, e.blocks) for e in plan.experiments] != [
             (e.name, e.points, e.blocks) for e in first.experiments
         ]:
-            raise UsageError("sides that take turns have the same points", remedy="plan them alike")
+            raise UsageError("interleaved sides have the same points", remedy="plan them alike")
 
 
 def _measure(
@@ -184,7 +184,7 @@ def _take(one: Pass, experiment: PlannedExperiment, sides: Sequence[ActiveRun], 
 
 
 class _Together:
-    """Tells one listener of all sides as if they were one run."""
+    """Reports all sides to one listener as if they were one run."""
 
     def __init__(self, listener: Listener, plans: Sequence[Plan]) -> None:
         self._listener = listener
@@ -204,7 +204,7 @@ class _Together:
     def progress(self, number: int, progress: Progress) -> None:
         """Hear how far a side is."""
         self._finished[number] = progress.finished
-        # It grows by what is measured again.
+        # It grows by what is repeated.
         self._totals[number] = progress.total or self._totals[number]
         self._listener.progress(
             Progress(

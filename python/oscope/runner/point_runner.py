@@ -38,7 +38,7 @@ class PointRunner:
     def __init__(
         self, path: Path, placement: Placement, make_place: Callable[[Guest, Collection[str]], Place]
     ) -> None:
-        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError.
+        """Start the first process, whose greeting shows where the run takes place. Raises ProbeError.
 
         `make_place` makes the place of the guests that have the programs of those names.
         """
@@ -85,7 +85,7 @@ class PointRunner:
     ) -> Taken:
         """Take the turns of a pass that miss samples.
 
-        What was disturbed is measured again after all other turns, and in the same process: so the machine
+        Points are repeated after interference, after all other turns and in the same process: so the machine
         has had some time to calm down. Not if it is `late` by then.
         """
         points = self.points[experiment.name]

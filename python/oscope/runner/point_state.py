@@ -42,11 +42,11 @@ class PointState:
     failed: list[str] = field(default_factory=list)
     """Reasons of the samples that failed since this process began."""
     told_by: tuple[str, ...] = ()
-    """Covariates that tell whether a sample was disturbed; none where nothing is measured again."""
+    """Covariates that show whether a sample was affected by interference; none where nothing is repeated."""
     disturbed: dict[int, Counter[str]] = field(default_factory=dict)
-    """Disturbed samples of each block, by what tells it."""
+    """Affected samples of each block, by the covariate that shows it."""
     again: dict[int, int] = field(default_factory=dict)
-    """Samples that each block gets beyond those planned, because of disturbed ones."""
+    """Samples that each block gets beyond those planned, because of affected ones."""
 
     @property
     def factors(self) -> Factors:
@@ -84,9 +84,9 @@ class PointState:
             self.again[data["block"]] = data["count"]
 
     def order_again(self, block: int) -> dict[str, Any] | None:
-        """Return the order of as many samples more as were disturbed in a complete block; None for a second.
+        """Return the order of the repetitions after interference in a complete block; None for a second time.
 
-        None as well where none were disturbed, or where nothing can be measured any more.
+        None as well where none were affected by interference, or where nothing can be measured any more.
         """
         found = self.disturbed.get(block)
         is_complete = self.taken.get(block) == self.experiment.block_reps(block)
@@ -107,7 +107,7 @@ class PointState:
         return max(0, wanted - self.taken.get(block, 0))
 
     def keep_disturbed(self, block: int, samples: Sequence[Sample], hz: float | None) -> None:
-        """Remember which samples of a block were disturbed; `hz` is of the clock that `raw` is read by."""
+        """Remember which samples of a block met interference; `hz` is that of the clock of `raw`."""
         if not self.told_by or hz is None:
             return
         raw = np.array([sample.raw for sample in samples], dtype=np.float64)

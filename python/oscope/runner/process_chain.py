@@ -19,7 +19,7 @@ _MOST_NUMBERS = 2**30
 
 @dataclass(frozen=True)
 class Held:
-    """The process of a chain between two passes, which another chain may go on with."""
+    """The process of a chain between two passes, which another chain may resume."""
 
     probe: Probe | None
     renewing: bool
@@ -32,7 +32,7 @@ class ProcessChain:
     """A chain of probe processes, on this machine or in guests."""
 
     def __init__(self, path: Path, placement: Placement) -> None:
-        """Start the first process, whose greeting tells where the run takes place. Raises ProbeError."""
+        """Start the first process, whose greeting shows where the run takes place. Raises ProbeError."""
         self.path = path
         self.local = Local(path, placement)
         self.place: Place = self.local
@@ -152,7 +152,7 @@ class ProcessChain:
         return {*programs} == {self.path} or probe.hello.renews_into
 
     def hand_over(self) -> Held:
-        """Let go of the process, for another chain to go on with."""
+        """Let go of the process, for another chain to resume."""
         held = Held(self._probe, self._renewing, self._program)
         self._probe, self._renewing = None, False
         return held

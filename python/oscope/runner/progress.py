@@ -1,4 +1,4 @@
-"""How a run tells of its progress: the protocol that a progress bar implements."""
+"""How a run reports its progress: the protocol that a progress bar implements."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Progress:
 
 
 class Listener(Protocol):
-    """Is told what a run does, on the thread that runs it; it must return at once."""
+    """Receives what a run does, on the thread that runs it; it must return at once."""
 
     def begin(self, run_id: str, plan: Plan) -> None:
         """Hear that the run is in the store under `run_id`, and that measuring begins."""
@@ -43,7 +43,7 @@ class Listener(Protocol):
 
 
 class Silence:
-    """A listener that tells nobody."""
+    """A listener that ignores everything."""
 
     def begin(self, run_id: str, plan: Plan) -> None:
         """Ignore it."""

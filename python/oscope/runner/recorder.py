@@ -130,7 +130,7 @@ class Recorder:
 
     def _apply(self, point: PointState, kind: str, data: Any) -> None:
         point.apply(kind, data)
-        # What is measured again comes in addition.
+        # What is repeated comes in addition.
         if kind == "again" and self.total is not None:
             self.total += data["count"]
 

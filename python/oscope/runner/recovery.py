@@ -1,7 +1,7 @@
 """Undoes what measurements that were killed left behind, such as swap files and memory cgroups.
 
 The probe writes down what it makes outside its own process before it makes it, in a journal for each process,
-and takes it off when it is undone. A journal whose process is dead tells what is left.
+and takes it off when it is undone. A journal whose process is dead reports what is left.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _left_behind(directory: Path) -> list[Path]:
     try:
         names = sorted(path.name for path in directory.iterdir())
     except OSError:
-        # Mostly there is none. One that may not be read is another user's, and so is what it tells of.
+        # Mostly there is none. One that may not be read is another user's, and so is what it reports.
         return []
     found = ((directory / name, _JOURNAL.fullmatch(name)) for name in names)
     return [path for path, match in found if match and not _may_live(match)]
@@ -95,7 +95,7 @@ def _may_live(owner: re.Match[str]) -> bool:
 
 
 def _alive(pid: str, started: str) -> bool:
-    """Say whether the process lives; its start time tells it from a later one with the same number."""
+    """Say whether the process lives; its start time distinguishes it from a later one of its number."""
     try:
         status = Path("/proc", pid, "stat").read_text(errors="replace")
     except OSError:

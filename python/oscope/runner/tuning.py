@@ -1,6 +1,6 @@
 """Settings of the machine that steady measurements, held for as long as a block lasts: a lease.
 
-The probe sets, reads again and puts back (`oscope-probe tune`): when its input ends, which it does with this
+The probe sets, reads again and restores (`oscope-probe tune`): when its input ends, which it does with this
 process however it ends, and by `oscope-probe restore` where the probe itself was killed.
 """
 
@@ -131,7 +131,7 @@ class Lease(Child):
             raise
 
     def end(self) -> None:
-        """Have them put back; OscopeError where that failed: a later command tries again."""
+        """Have them restored; OscopeError where that failed: a later command tries again."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self.wait() != 0:

@@ -42,7 +42,7 @@ MOST_SAMPLES = 20_000
 OWN = "own CPU time"
 """What `Attribution.own` is called among the causes."""
 LEAST_EXTREME = 0.1
-"""The sentence tells of extreme samples that hold at least this share of the variance."""
+"""The sentence mentions extreme samples that hold at least this share of the variance."""
 
 RARE = 5
 RARE_SHARE = 0.01
@@ -76,7 +76,7 @@ class Cause:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The covariate and those that cannot be told from it."""
+        """The covariate and those that cannot be distinguished from it."""
         return (self.name, *self.along)
 
     @property
@@ -107,7 +107,7 @@ class Attribution:
     """The samples beyond the upper limit of the values used; None if there are none, or not `enough`."""
 
     def ranked(self) -> list[tuple[tuple[str, ...], float]]:
-        """Return what the variation goes with, by its names, and its share, the largest first; with `OWN`."""
+        """Return the covariates associated with the variance and their shares, largest first; with `OWN`."""
         told = [(cause.names, cause.share) for cause in self.causes]
         if self.own >= LEAST_SHARE:
             told.append(((OWN,), self.own))
@@ -378,6 +378,6 @@ def _verdict(causes: tuple[Cause, ...], unexplained: float, extreme: float) -> s
         part = formatting.format_share(extreme, 0.01)
         rest += f", not counting the {part} of it that the few most extreme samples make"
     if not causes:
-        return f"No recorded covariate goes with the variation beyond chance; {rest}."
+        return f"No recorded covariate is associated with the variance beyond chance; {rest}."
     named = ", ".join(f"{cause.label}: {100 * cause.share:.0f} %" for cause in causes)
-    return f"The variation goes with {named}; {rest}."
+    return f"Covariates associated with the variance: {named}; {rest}."

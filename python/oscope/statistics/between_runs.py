@@ -3,7 +3,7 @@
 Two runs that lie apart differ by more than their own intervals say: memory is laid out anew, the host or the
 clock is in another mood, other programs have left their traces. Two runs cannot show by how much; earlier
 runs of the same experiment can. Where there are few, the two runs themselves have to show it, by how they
-wander from one part to the next: that is worth `ASSUMED_RUNS`, which real ones replace one for one.
+wander from one part to the next: that counts as `ASSUMED_RUNS` runs, which real ones replace one for one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from oscope.statistics.replication import winsorised
 ASSUMED = 0.004
 """Relative deviation between runs that is assumed at least, where they do not wander: 0.4 %."""
 UNSEEN = 0.01
-"""That which is assumed where runs are too short to show whether they wander: 1 %."""
+"""The deviation assumed where runs are too short to show whether they wander: 1 %."""
 ASSUMED_RUNS = 9
-"""Runs that the assumption is worth."""
+"""The number of runs that the assumption counts as."""
 PARTS = 5
-"""Parts of a run that are held against each other, to see how it wanders."""
+"""Parts of a run that are compared with each other, to see how it wanders."""
 NEWEST = 30
 """Runs that are looked at: what a machine did long ago says little of today."""
 

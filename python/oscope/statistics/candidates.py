@@ -3,7 +3,7 @@
 A repetition that is slow for a reason of its own has more timer ticks and sees more of its neighbours' work,
 since it lasts longer. So a count that goes on by itself (`GROWING`) is taken by its rate, and ticks
 (`TICKING`) also by how many are more than usual in that time. What is looked at only for a moment, or counted
-in coarse steps (`SOUNDINGS`), is noisy, while the load that it tells of lasts: it is averaged over a short
+in coarse steps (`SOUNDINGS`), is noisy, while the load that it shows lasts: it is averaged over a short
 time.
 """
 
@@ -26,7 +26,7 @@ It does tell where the rest was spent that no cause explains: on the CPU, in wha
 NO_CAUSES = MEASURED_TIME | {CORE_LOADS}
 """What is left out: how long a load takes that waits for nobody is slowed down by the same causes."""
 INJECTED = "injected_ns"
-"""What a run was disturbed by on purpose (see `oscope.runner.injection`): the truth, which is to be found."""
+"""The interference injected into a run (see `oscope.runner.injection`): the truth, which is to be found."""
 
 GROWING = frozenset(
     {
@@ -49,7 +49,7 @@ SOUNDINGS = frozenset({"memory_wait_ns", "runnable_others", "neighbour_ns"})
 AROUND_NS = 50e6
 """A sounding is averaged with those begun so long before and after it. Loads that matter last longer."""
 BEYOND = 3.0
-"""A sounding further from the median than so many robust deviations is drawn in: it was itself disturbed."""
+"""A sounding further from the median than so many robust deviations is winsorized."""
 
 MOST_BESIDE = 0.2
 """Part of the measured time that what is counted besides may be, where a wait is taken off it."""
@@ -75,7 +75,7 @@ TRACES: Mapping[str, tuple[str, ...]] = {
     "timer_interrupts": ("interrupts", "memory_wait_ns"),
     "device_interrupts": ("interrupts",),
     "reschedule_interrupts": ("interrupts",),
-    # Neighbours that load the memory run. That they run does not tell by which way they act.
+    # Neighbours that load the memory run. That they run does not show by which way they act.
     "memory_wait_ns": ("runnable_others", "neighbour_ns"),
     # Who works with a thread of another CPU sleeps until that has run, and is woken by its interrupt. And a
     # thread is taken off its CPU where another one is ready to run.

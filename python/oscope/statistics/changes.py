@@ -170,7 +170,7 @@ def _series(row: Floats) -> _Series:
     values = np.log(values) if logarithmic else values
     scale = 1.0 if logarithmic else float(np.abs(values).max(initial=0.0))
     floor = len(values) * (ROUNDING * scale) ** 2 or np.finfo(float).tiny
-    # One run that another program disturbed would hide any step.
+    # One run with interference from another program would hide any step.
     if len(values) >= FEWEST_TO_CLIP and np.ptp(np.quantile(values, [0.25, 0.75])) > ROUNDING * scale:
         values = replication.winsorised(values)
     return _Series(present, values, logarithmic, floor, {})
@@ -269,7 +269,7 @@ def _simulated(search: _Search, orders: Ints) -> Floats:
 
 
 def _changes(series: _Series, row: Floats) -> tuple[Change, ...]:
-    """Return the changes found whose size is not 0, by the values themselves, disturbed ones or not."""
+    """Return the changes found whose size is not 0, by the values themselves, affected ones or not."""
     parts, at = series.layout.parts, np.flatnonzero(series.present)
     values = np.log(row[series.present]) if series.logarithmic else row[series.present]
     found = []

@@ -8,7 +8,7 @@
 - `matters` is "yes" if there is a difference and its whole interval is beyond the threshold, "no" if it is
   proven to be smaller, else "cannot tell".
 
-docs/comparison.md has the whole model.
+docs/explanation/statistics.md has the whole model.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def explain(medians: Floats, loads: Floats, a: float, b: float) -> Explained | N
     """Return what the loads explain between two runs whose loads took `a` and `b` ns; None where nothing.
 
     `medians` of a metric and `loads` are those of earlier runs, in order of time, NaN where there is none.
-    Nothing is said of loads that differ by more than those of earlier runs do: then something was changed
+    Loads are not used that differ by more than those of earlier runs do: then something was changed
     that acts on the core's speed, and that is what is compared.
     """
     known = np.isfinite(medians) & np.isfinite(loads) & (medians > 0) & (loads > 0)

@@ -95,7 +95,7 @@ def paired(difference: Floats) -> Estimate:
         error = factor * float(difference.std(ddof=1)) / np.sqrt(worth)
         return estimate(middle, error, max(1.0, worth - 1))
     above = float((difference > 0).sum() - (difference < 0).sum()) / 2
-    # Half a pair is the continuity correction; both deviations shrink with what the pairs are worth.
+    # Half a pair is the continuity correction; both deviations shrink with the effective number of pairs.
     z = max(0.0, abs(above) - 0.5) / (np.sqrt(count) / 2) * np.sqrt(worth / count)
     reach = float(scipy.stats.norm.isf(LEVEL / 2)) * np.sqrt(count) / 2 * np.sqrt(count / worth) + 0.5
     ordered = np.sort(difference)
@@ -195,7 +195,7 @@ def _independent_share(residual: Floats) -> float:
     """Independent values per value, (1 - r) / (1 + r) of an AR(1); 1 where r is not beyond its error.
 
     By the signs, so that a few values far off tell nothing. Signs about the median have a lag-1 correlation
-    that is too low by about 1 / n (Kendall 1954), which is put back.
+    that is too low by about 1 / n (Kendall 1954), which is added.
     """
     count, signs = len(residual), np.sign(residual)
     power = float(signs @ signs)

@@ -31,13 +31,13 @@ class Tally:
     interrupted: int
     left_out: bool
     known: bool = True
-    """False where the record does not tell of interrupts."""
+    """False where the record does not have interrupts."""
     why: str = "too few are without"
     """Why all are used, where none is left out."""
 
     @property
     def note(self) -> str | None:
-        """What is to be told of it, a sentence; None where there was no interrupt."""
+        """What is to be reported about it, a sentence; None where there was no interrupt."""
         if not self.known:
             return "whether interrupts fell into the samples was not recorded"
         if not self.interrupted:
@@ -99,7 +99,7 @@ def undisturbed(column: Column, *points: PointSamples) -> list[tuple[PointSample
         tally = Tally(int(keep.sum()), int((keep & mark).sum()), left_out=spare)
         if own and not spare:
             known = all(other is not None for other in marks)
-            why = "has too few without" if known else "does not tell of interrupts"
+            why = "has too few without" if known else "does not record interrupts"
             tally = replace(tally, why=f"the other side {why}")
         found.append((point.only(~mark) if spare and tally.interrupted else point, tally))
     return found

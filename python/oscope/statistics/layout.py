@@ -1,4 +1,4 @@
-"""Tells a change's effect from that of the code's mere layout, by a build with other padding as control.
+"""Separates a change's effect from that of the code's mere layout, by a build with other padding as control.
 
 Where the linker puts a function decides which cache lines and branch-predictor entries it shares. A change
 that moves code can so make other code faster or slower by tens of per cent without one instruction more or
@@ -33,7 +33,7 @@ def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdi
 
     The change is the cause where its whole interval lies beyond all that the other layout's interval allows:
     it is more than this other layout did, one draw of what layouts do. Layout may be all where the change's
-    estimate lies within that. Between these, nothing can be told.
+    estimate lies within that. Between these, the answer is "cannot tell".
     """
     reach = max(abs(side - 1) for side in padded.ci95)
     found, most = formatting.format_share(abs(padded.ratio - 1)), formatting.format_share(reach)
@@ -50,6 +50,4 @@ def judge_layout(changed: ComparedMetric, padded: ComparedMetric) -> LayoutVerdi
         return LayoutVerdict("the change", reach, f"more than this other layout did; {mere}")
     if abs(changed.ratio - 1) <= reach:
         return LayoutVerdict("layout may be all", reach, f"layout alone may do as much; {mere}")
-    return LayoutVerdict(
-        "cannot tell", reach, f"whether it is more than this other layout did cannot be told; {mere}"
-    )
+    return LayoutVerdict("cannot tell", reach, f"it may be more than this other layout did, or not; {mere}")

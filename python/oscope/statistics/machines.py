@@ -22,7 +22,7 @@ _KERNEL: Mapping[str, str] = {
     "kernel command line": "cmdline",
 }
 _LONG = 60
-"""Letters from which on only the words of a text are told that differ."""
+"""Letters from which on only the words of a text are reported that differ."""
 _SAME_GUEST: Mapping[str, str] = {
     "accelerator": "accelerator of the guests",
     "cpu_model": "CPU model of the guests",
@@ -50,7 +50,7 @@ def refuse_other_machine(a: ExperimentResults, b: ExperimentResults, allow: froz
 
 
 def label(results: ExperimentResults) -> str:
-    """Return what tells one side of a comparison from the other: the run, and a guest's kernel."""
+    """Return what distinguishes one side of a comparison from the other: the run, and a guest's kernel."""
     name = kernel_name(results)
     return results.run_id if name is None else f"{results.run_id}, kernel {name}"
 
@@ -65,7 +65,7 @@ def kernel_name(results: ExperimentResults) -> str | None:
 
 
 def kernel_parts(results: ExperimentResults) -> dict[str, str]:
-    """Return what tells the kernel that was measured from others, by name; nothing where the record has none.
+    """Return what distinguishes the measured kernel from others, by name; nothing where the record has none.
 
     Of a guest's kernel it is the id, which stands for its sources, patches, configuration and compiler; of a
     machine's own its release, build and command line.

@@ -1,8 +1,8 @@
 """Several tests at once: which belong together, and what their p become.
 
 The metric that an experiment is about, its headline, is one family over all points: Holm's correction keeps
-the chance of any false "yes" among them at 5 %. The other metrics are looked through: of those that are told
-to differ, 5 % do not (Benjamini and Hochberg). What is one quantity in several units is one test.
+the chance of any false "yes" among them at 5 %. The other metrics are looked through: of those that are
+reported to differ, 5 % do not (Benjamini and Hochberg). What is one quantity in several units is one test.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _QUANTITIES: Mapping[str, str] = {
 
 
 def quantity(metric: str) -> str:
-    """Return the name of what a metric tells; the same for a time, its cycles, and the speed it comes to."""
+    """Return the quantity of a metric; the same for a time, its cycles, and the speed it comes to."""
     return _QUANTITIES.get(metric, metric)
 
 

@@ -40,7 +40,7 @@ SAMPLES_BEYOND = 10
 FEWEST_CLUSTERS = 10
 """Fewer blocks or boots a side do not show how often slow samples come together."""
 MOST_CORRELATION = 0.9
-"""Of neighbouring clusters: beyond it the run is too short to say what they are worth."""
+"""Of neighbouring clusters: beyond it the run is too short for an effective number."""
 MOST_EDGES = 400
 """Values at which an interval may end, dense where the tail is: within 3 % of the samples beyond them, up
 to 100 000 samples."""
@@ -373,10 +373,10 @@ def _wander(side: _Side, share: float, error: float) -> float:
 
 
 def _autocorrelation_time(scores: Floats) -> float:
-    """Return how many clusters are worth an independent one: (1 + r) / (1 - r) of an AR(1), at least 1.
+    """Return how many clusters equal an independent one: (1 + r) / (1 - r) of an AR(1), at least 1.
 
     1 where the correlation r of neighbours is not beyond its error (one-sided, at 5 %). Its estimate is too
-    low by about 1 / n (Kendall, Biometrika 41, 1954), which is put back.
+    low by about 1 / n (Kendall, Biometrika 41, 1954), which is added.
     """
     count, centred = len(scores), scores - scores.mean()
     power = float(centred @ centred)

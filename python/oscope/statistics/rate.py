@@ -1,4 +1,4 @@
-"""A share of cases, and its doubt."""
+"""A share of cases, and its uncertainty."""
 
 from __future__ import annotations
 

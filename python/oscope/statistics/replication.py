@@ -1,4 +1,4 @@
-"""Levels of replication: which samples are independent of each other, and how much a set of samples is worth.
+"""Levels of replication: which samples are independent of each other, and the effective sample size.
 
 Repetitions of one process share its memory layout, and processes of one boot share the kernel's; so the unit
 that may be resampled is the highest level that varied: boot, else process, else the repetition (Kalibera and
@@ -84,7 +84,7 @@ def within_blocks(values: Floats, block_code: Ints) -> Floats:
 
 
 def lag_one(values: Floats, block_code: Ints) -> float:
-    """Correlation of neighbouring repetitions of the same block; 0 where it cannot be told."""
+    """Correlation of neighbouring repetitions of the same block; 0 where it cannot be determined."""
     centred = within_blocks(winsorised(values), block_code)
     same = block_code[1:] == block_code[:-1]
     power = float(centred @ centred)
@@ -94,7 +94,7 @@ def lag_one(values: Floats, block_code: Ints) -> float:
 
 
 def autocorrelation_time(values: Floats) -> float:
-    """Return how many samples are worth an independent one: 1 + 2 * (sum of autocorrelations), at least 1.
+    """Return how many samples equal an independent one: 1 + 2 * (sum of autocorrelations), at least 1.
 
     The sum ends by Sokal's self-consistent window (lag >= 5 times), as in Monte-Carlo practice; a sum that is
     not beyond its own error counts as none, so that white noise is not widened for nothing.
@@ -119,7 +119,7 @@ def effective_size(values: Floats, found: Clusters) -> float:
 
     That error is the one that the clusters show: n / (1 + (m - 1) * rho) with m samples a cluster, Kish's
     design effect (Survey Sampling, 1965, section 5.4), rho being the intra-class correlation by the one-way
-    analysis of variance. Samples that are alike within each cluster are worth the number of clusters; never
+    analysis of variance. Samples that are alike within each cluster count as the number of clusters; never
     fewer, and never more than n. Within one process it is n over the autocorrelation time: n (1 - r) / (1 +
     r) where each sample is correlated by r with the last. Correlation from cluster to cluster is not seen.
     """

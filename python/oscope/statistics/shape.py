@@ -11,7 +11,7 @@ import scipy
 from oscope.model.samples import Floats, Ints
 
 SIGNIFICANT = 0.01
-"""Level at which a drift is said to be found: it is looked for in every point of every run."""
+"""Level of the test for a drift: it is looked for in every point of every run."""
 
 FEWEST_FOR_MODES = 30
 KDE_SAMPLES = 2000

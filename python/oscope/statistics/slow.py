@@ -33,7 +33,7 @@ def slow_samples(
 ) -> tuple[SlowSample, ...]:
     """List the slowest samples, the slowest first, with the covariates that were extraordinary in them.
 
-    `data` are times, or their like; `told` the values that are told of them, and `origin` their positions.
+    `data` are times, or their like; `told` the values reported for them, and `origin` their positions.
     """
     middle = float(np.median(data))
     deviation = float(scipy.stats.median_abs_deviation(data, scale="normal"))

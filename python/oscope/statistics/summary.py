@@ -43,7 +43,7 @@ class Summary:
     """What the samples of one metric at one point say. Values are in its unit; shares run from 0 to 1."""
 
     n: int
-    """Finite values; failed and unmeasured samples are left out and told in `notes`."""
+    """Finite values; failed and unmeasured samples are left out and reported in `notes`."""
     blocks: int
     mean: float
     median: float
@@ -98,8 +98,8 @@ def relative_half_width(median: float, ci95: interval.Interval | None) -> float 
 def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary:
     """Summarise one metric of a point; its boots count as the highest level when there are several.
 
-    A count of instructions is exact, so that its step widens nothing; what interrupts do to it is told in a
-    note.
+    A count of instructions is exact, so that its step widens nothing; what interrupts do to it is reported
+    in a note.
     """
     column = experiment.metrics[metric]
     [(kept, tally)] = undisturbed(column, point)
@@ -258,7 +258,7 @@ def _notes(
         notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
         if effective < 0.8 * count:
             notes.append(
-                f"Repetitions are autocorrelated: {count} are worth {effective:.0f}; "
+                f"Repetitions are autocorrelated: {count} equal {effective:.0f} independent ones; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
     elif found.units < interval.SHARES_FROM and ci95 is not None and ci95[0] < ci95[1]:

@@ -2,7 +2,7 @@
 
 From 3 processes on, the change point is searched: for each length of a start, its ranks among all repetitions
 of the process are summed over the processes and compared with what chance gives (van Elteren's stratified
-rank-sum test, 1960), and the length that stands out most is the one told, if it does after Bonferroni's
+rank-sum test, 1960), and the length that stands out most is the one reported, if it does after Bonferroni's
 correction for all lengths. Processes are independent of each other, so that a start is what they have in
 common; repetitions that are correlated with their neighbours make none. With 1 or 2 processes, the start of
 the first is compared with what follows.
@@ -18,9 +18,9 @@ import scipy
 from oscope.model.samples import Floats, Ints
 
 SIGNIFICANT = 0.01
-"""Level at which a warm-up is said to be found: it is looked for in every point of every run."""
+"""Level of the test for a warm-up: it is looked for in every point of every run."""
 LEAST = 0.001
-"""Share of the rest by which a start must differ to be told."""
+"""Share of the rest by which a start must differ to be reported."""
 FEWEST_PROCESSES = 3
 FEWEST_REPETITIONS = 4
 LONGEST = 100
@@ -39,7 +39,7 @@ class Warmup:
 
     @property
     def note(self) -> str:
-        """What is to be told of it, a sentence."""
+        """What is to be reported about it, a sentence."""
         size = 100 * abs(self.change)
         decimals = 0 if size >= 10 else 1 if size >= 1 else 2
         told = f"{size:.{decimals}f} %"
@@ -68,7 +68,7 @@ def find_warmup(values: Floats, block_code: Ints) -> Warmup | None:
 def _table(values: Floats, block_code: Ints) -> Floats:
     """Return the repetitions that all processes have, a row each, but of those that ended far too early."""
     size = np.bincount(block_code)
-    # Not by the longest: what was disturbed is measured again, which makes a process longer than planned.
+    # Not by the longest: points are repeated after interference, which makes a process longer than planned.
     whole = np.flatnonzero(2 * size >= np.median(size))
     count = int(size[whole].min())
     by_block = np.argsort(block_code, kind="stable")

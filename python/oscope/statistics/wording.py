@@ -15,6 +15,7 @@ from oscope.statistics.quantiles import TailDifference
 _MATTERS: Mapping[str, str] = {
     "yes": "it matters",
     "no": "too small to matter",
+    # vocabulary: keep: the labs' answers and notebooks quote it
     "cannot tell": "whether it matters cannot be told",
 }
 

@@ -138,7 +138,7 @@ def connect(url: sa.URL, file: Path | None, lock_limit_s: float, *, read_only: b
 def _is_frozen(file: Path) -> bool:
     """Say whether `file` is a store whose folder cannot be written, and that nobody else is writing.
 
-    SQLite reads a database with a write-ahead log there only if told that it does not change; it then reads
+    SQLite reads a database with a write-ahead log there only if it is declared not to change; it then reads
     no log, so there must not be one.
     """
     return file.is_file() and not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists()

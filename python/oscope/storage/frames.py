@@ -34,10 +34,10 @@ def to_frame(results: Results) -> pd.DataFrame:
 
     Columns: `run`, `experiment`; the factors; `block`, `process`, `boot`, `rep`, `started` (UTC),
     `iterations`, `raw`, `correction` (both in clock units), `failed` (the reason, or missing), `disturbed`
-    (the covariate that tells it, or missing), `again` (whether it was taken because others of its block were
-    disturbed); the metrics and the covariates in their units, as floats, NaN where there is no value. A
-    factor or covariate whose name another column has (a factor `block`) carries its kind in its name
-    (`factor_block`).
+    (the covariate that shows it, or missing), `again` (whether it was taken because others of its block
+    were affected by interference); the metrics and the covariates in their units, as floats, NaN where
+    there is no value. A factor or covariate whose name another column has (a factor `block`) carries its
+    kind in its name (`factor_block`).
     """
     frames = [_point_frame(e, p) for e in results.experiments for p in e.points if len(p)]
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(columns=sorted(_RESERVED))
@@ -95,7 +95,7 @@ def _point_frame(experiment: ExperimentResults, point: PointSamples) -> pd.DataF
 
 
 def _texts(count: int, told: Iterable[tuple[int, str]]) -> pd.api.extensions.ExtensionArray:
-    """Return a column of `count` texts, missing where none is told."""
+    """Return a column of `count` texts, missing where there is none."""
     texts = np.full(count, None, dtype=object)
     for index, text in told:
         texts[index] = text

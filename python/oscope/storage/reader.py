@@ -138,7 +138,7 @@ def _assemble(
             "budget_s": plan.budget_s,
             # Only of runs whose blocks have pauses between them.
             **({} if plan.spread_s is None else {"spread_s": plan.spread_s}),
-            # In a duet a side has nothing measured again without the other one.
+            # In a duet a side has nothing repeated without the other one.
             "again": plan.again and not duet,
             "notes": list(events.get("note", ())),
             # Only where it is not by the seed, as in records that are older than fixed orders.
@@ -147,7 +147,7 @@ def _assemble(
             **duet,
             "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
             **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
-            # Only of runs that were disturbed on purpose.
+            # Only of runs with injected interference.
             **({} if plan.injection is None else {"injection": _injection(plan.injection, events)}),
         },
         factor_types={p.name: p.type for p in workload.parameters},
@@ -169,7 +169,7 @@ def _duet(events: Mapping[str, list[Any]], experiment: str) -> dict[str, Any]:
 def _marked(
     found: ExperimentResults, plan: Plan, experiment: PlannedExperiment, columns: Columns
 ) -> ExperimentResults:
-    """Return `found` with its disturbed samples marked, where what was disturbed was measured again."""
+    """Return `found` with its affected samples marked, where points were repeated after interference."""
     points = []
     for point in found.points:
         told_by = interference.telling(plan, experiment, point.factors)
@@ -190,7 +190,7 @@ def _kept(point: PointSamples, columns: Columns) -> Mapping[str, Floats]:
 
 
 def _injection(planned: Mapping[str, Any], events: Mapping[str, list[Any]]) -> dict[str, Any]:
-    """Return what disturbed a run, with its phases: a resumed run has those of each of its parts."""
+    """Return a run's injected interference, with its phases: a resumed run has those of each of its parts."""
     parts = events.get("injected", ())
     places = [part["injector"] for part in parts if part["injector"]]
     phases = [phase for part in parts for phase in part["phases"]]
@@ -234,8 +234,8 @@ def _names(row: sa.Row[Any], plan: Plan, events: Mapping[str, list[Any]], column
     if columns == "metrics" and not any(counted(metric.unit) for metric in experiment.workload.metrics):
         count = len(experiment.metrics)
         needed = {*interference.telling(plan, experiment, experiment.points[row.number]), CORE_LOADS}
-        # Covariates that tell what was disturbed, or how fast the core was, are read as well: all up to the
-        # last of them.
+        # Covariates that show what was affected by interference, or how fast the core was, are read as
+        # well: all up to the last of them.
         return names[: max((at + 1 for at in range(count, len(names)) if names[at] in needed), default=count)]
     return names
 

@@ -284,7 +284,7 @@ def _read_point(data: Mapping[str, Any], skip: Mapping[str, Any] | None) -> Poin
         metrics=metrics,
         covariates=covariates,
         failed=tuple((int(index), reason) for index, reason in samples["failed"].items()),
-        # Only of runs that measure again what is disturbed.
+        # Only of runs that repeat after interference.
         disturbed=tuple((int(index), name) for index, name in samples.get("disturbed", {}).items()),
         again=tuple(samples.get("again", ())),
         notes=tuple(data["notes"]),

@@ -9,7 +9,7 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
   clock and what it is (`name`, `sha256`, `version`, `commit`), in the place of the probe's;
 - `interleaved`: ids of the runs, itself among them, whose blocks took turns;
 - `duet`: `{"cpus", "experiments"}`, names of those that the two runs measured at the same time on these CPUs;
-- `injected`: what disturbed the run on purpose: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
+- `injected`: the injected interference: `since_ns` (CLOCK_REALTIME, when a drift began), `injector`
   (where each cause acted, or null) and the `phases` of each (see `oscope.runner.injection`);
 - `calibration`: the rates of error that `oscope calibrate` found, with the `machine` that it was (see
   `oscope.analysis.calibration.result.in_brief`); `calibrated`: those of the machine's newest one before the
@@ -18,8 +18,8 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
-  block, from that repetition on, because of disturbed ones (`disturbed` counts them by the covariate that
-  tells it, see `oscope.planning.interference`);
+  block, from that repetition on, because of affected ones (`disturbed` counts them by the covariate that
+  shows it, see `oscope.planning.interference`);
 - `columns`: names that the point's values have beyond those it began with;
 - `inspection`: `{"inspection", "title", "question", "started"}` and `result` or, as for a point, `skipped`;
 - `trace`: what a tracer found in a turn of a point (see `oscope.trace.reading`), with its block, the number

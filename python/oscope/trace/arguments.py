@@ -45,7 +45,7 @@ ARCH_PRCTL: Mapping[int, str] = {
 
 @dataclass(frozen=True)
 class Signatures:
-    """Types and names of the arguments of each call, as the running kernel tells them."""
+    """Types and names of the arguments of each call, as the running kernel reports them."""
 
     known: Mapping[str, Sequence[tuple[str, str]]]
 

@@ -139,7 +139,7 @@ class BpfTracer(Tracer):
                 )
         self._program = compose(self._kinds, selection, present)
         self._errors = self._cleanup.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it.
-        # -k tells of updates that a map refused.
+        # -k reports updates that a map refused.
         self._process = subprocess.Popen(
             launch.command(bpftrace, "-k", "-f", "json", "-e", self._program.text),
             stdin=subprocess.DEVNULL,
@@ -199,7 +199,7 @@ class BpfTracer(Tracer):
         raise OscopeError(f"bpftrace did not end within {DETACH_LIMIT_S:g} s, and was killed")
 
     def _wait_for_quiet(self) -> None:
-        """Wait until nothing is left in the ring, which bpftrace does not empty once it is told to end."""
+        """Wait until nothing is left in the ring, which bpftrace does not empty once it is asked to end."""
         deadline = time.monotonic() + DETACH_LIMIT_S
         while "events" in self._kinds and time.monotonic() < min(deadline, self._output.last_s + _QUIET_S):
             time.sleep(_QUIET_S / 4)

@@ -19,7 +19,7 @@ _MAJOR = 1 << 18
 def describe_fault(bits: int) -> dict[str, Any]:
     """Return the fault's `class`, `access`, `present`, `by` and `kind`.
 
-    A fault on a page that is not there is told by the pages that it added (mm/memory.c, do_fault,
+    A fault on a page that is not there is reported by the pages that it added (mm/memory.c, do_fault,
     do_anonymous_page, do_swap_page). Without kmem:rss_stat for every page (before Linux 6.2), a page that
     comes from the swap cache without reading looks like a zero-fill, and without filemap:mm_filemap_fault
     (before 6.12) so does a private copy of a file's page outside the program's own image.

@@ -47,7 +47,7 @@ def read_findings(lines: Mapping[bytes, int], program: Program, tracer: str, rec
 
 
 def _lost_in_ring(findings: Findings) -> int:
-    """Return how many events were lost: bpftrace 0.17 tells of a full ring, not of what it left in one."""
+    """Return how many events were lost: bpftrace 0.17 reports a full ring, not what it left in one."""
     printed = sum(int(value) for *_, value in findings.keyed("printed"))
     return max(findings.ring, printed - sum(findings.events.values()))
 

@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
 _SI_USER = 0
 _LOOK_S = 0.1
-"""How often the command's end is looked for, should the signal that tells it have gone to another thread."""
+"""How often the command's end is looked for, should the signal of it have gone to another thread."""
 
 
 @dataclass(frozen=True)

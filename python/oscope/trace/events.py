@@ -161,7 +161,7 @@ class EventTracer(Tracer):
 def read_record(record: Iterable[bytes]) -> tuple[list[str], Losses]:
     """Return what was printed, unordered, and what was lost, from the lines of JSON that bpftrace wrote.
 
-    Raises OscopeError where the count of lines, which bpftrace tells last, is not there.
+    Raises OscopeError where the count of lines, which bpftrace reports last, is not there.
     """
     lines: list[str] = []
     printed: int | None = None

@@ -47,7 +47,7 @@ def main(laboratory: int, command: list[str]) -> None:
     """Become `command`, to be killed with the process `laboratory`."""
     _check("prctl", _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
     if os.getppid() != laboratory:
-        # It ended before the kernel was told to watch it.
+        # It ended before the kernel was asked to watch it.
         return
     _see_tracefs()
     os.execvp(command[0], command)  # noqa: S606 - no shell is wanted.

@@ -1,7 +1,8 @@
-"""Where members lie in the running kernel's structures: read by libbpf from what the kernel tells of them.
+"""Where members lie in the running kernel's structures: read by libbpf from the kernel's description.
 
-A program that names a type of the kernel has bpftrace read all that is told, which takes it a second; libbpf,
-which bpftrace itself needs, finds a member in milliseconds. Format: Documentation/bpf/btf.rst of Linux.
+A program that names a type of the kernel has bpftrace read the whole description, which takes it a second;
+libbpf, which bpftrace itself needs, finds a member in milliseconds. Format: Documentation/bpf/btf.rst of
+Linux.
 """
 
 from __future__ import annotations

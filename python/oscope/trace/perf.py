@@ -1,7 +1,7 @@
 """`perf trace`: both ends of every call recorded, summed up afterwards. It sees the whole process.
 
 The live summary (`perf trace -s -p`) drops events without a word: 3 in 10 000 with perf 6.1 under Linux 6.18,
-even with room in the ring. `perf trace record` counts every call, and the kernel tells what found the ring
+even with room in the ring. `perf trace record` counts every call, and the kernel reports what found the ring
 full.
 """
 
@@ -160,7 +160,7 @@ def count_lost(statistics: str) -> int:
 
 
 def _read(tool: Tool, *verb: str) -> str:
-    """Return what perf tells of its record."""
+    """Return what perf reports about its record."""
     try:
         answer = subprocess.run(
             # Perf would mount tracefs for all to see.
@@ -179,7 +179,7 @@ def _read(tool: Tool, *verb: str) -> str:
     if answer.returncode != 0:
         last = " ".join(told.split())[-200:]
         raise OscopeError(f"perf {verb[0]} ended with status {answer.returncode} {last}")
-    # perf trace tells its summary on standard error.
+    # perf trace reports its summary on standard error.
     return answer.stdout.decode(errors="replace") + told
 
 

@@ -18,7 +18,7 @@ Reading = Mapping[str, Any]
 Histogram = Sequence[Sequence[int]]
 
 FAULT_NAMES = ("class", "access", "present", "by", "kind")
-"""What tells one row of faults from another."""
+"""What distinguishes one row of faults from another."""
 
 
 def merge(readings: Sequence[Reading]) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def merge(readings: Sequence[Reading]) -> dict[str, Any]:
     for name in ("regions", "region_ns", "reps"):
         if any(name in each for each in readings):
             whole[name] = sum(each.get(name, 0) for each in readings)
-    # Of an attachment, which may have served many turns, the losses are told with each.
+    # Of an attachment, which may have served many turns, the losses are reported with each.
     lost = {
         each.get("attachment", -number): each["losses"]
         for number, each in enumerate(readings, 1)

@@ -15,7 +15,7 @@ from oscope.trace.tracer import Losses, Tracer, TraceUnavailable, Tracing
 
 LEVELS = ("strace-count", "strace")
 UNNAMED_ERROR = "error"
-"""Name of the errors in a summary that does not tell which they were."""
+"""Name of the errors in a summary that does not show which they were."""
 
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
 _YAMA_FORBIDS = "3"

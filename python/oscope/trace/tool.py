@@ -20,7 +20,7 @@ from oscope.trace.tracer import TraceUnavailable
 
 ATTACH_LIMIT_S = 20.0
 DETACH_LIMIT_S = 60.0
-"""A tool that was told to stop writes out first what it holds."""
+"""A tool that was asked to stop writes out first what it holds."""
 LARGEST_RECORD_BYTES = 4 * 2**30
 _NUDGE_S = 0.2
 _FREE_SHARE = 0.5
@@ -124,7 +124,7 @@ class Tool:
             raise OscopeError(
                 f"{self.name} did not end within {DETACH_LIMIT_S:g} s, and was killed"
             ) from None
-        # strace kills itself by the signal that ended it, once it has detached and told its summary.
+        # strace kills itself by the signal that ended it, once it has detached and reported its summary.
         if status not in (0, -signal.SIGINT):
             raise self.death()
 
@@ -141,7 +141,7 @@ class Tool:
             self.record.close()
 
     def death(self) -> OscopeError:
-        """Return the error for a tool that ended before it was told to."""
+        """Return the error for a tool that ended before it was asked to."""
         while self._process is not None and self._hear(0.1):
             pass
         words = [line.strip() for line in self.words.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""What a tracer is, what it gives, and what it tells of its losses."""
+"""What a tracer is, what it gives, and how it reports its losses."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ fn what_a_mapping_changes_after_close_goes_back_when_it_is_unmapped() {
         store(0, b'a');
         file.sync_all().unwrap();
         assert_eq!(fs::read(rig.on("f")).unwrap()[..2], *b"a.");
-        // The page is writable by now: neither the clock nor the kernel tells of this one.
+        // The page is writable by now: neither the clock nor the kernel reports this one.
         store(1, b'b');
         drop(file);
         assert_eq!(fs::read(rig.on("f")).unwrap()[..3], *b"ab.");

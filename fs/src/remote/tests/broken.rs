@@ -214,7 +214,7 @@ fn a_server_that_stops_answering_gives_an_error_in_time() {
         assert_eq!(make.join().unwrap(), Err(Errno::EIO));
     });
     within_patience(|| remote.lstat(Path::new("x")).is_ok());
-    // The old server process goes on with what it had received: what it makes late is removed too.
+    // The old server process resumes what it had received: what it makes late is removed too.
     server.thaw();
     within_patience(|| {
         !names(&folder)

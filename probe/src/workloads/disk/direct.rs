@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 
 use crate::error::Failure;
 
-/// Alignment that suits every device so far, where the kernel does not tell what is needed (before Linux 6.1).
+/// Alignment that suits every device so far, where the kernel does not report what is needed (before Linux 6.1).
 const COMMON: u32 = 4096;
 /// File systems in memory (`include/uapi/linux/magic.h`).
 const TMPFS_MAGIC: u32 = 0x0102_1994;

@@ -45,7 +45,7 @@ impl Residency {
     /// Look at the pages of the first `length` bytes of `file`.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the kernel does not tell, `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
+    /// `Failure::Unavailable` where the kernel does not report it, `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
     pub fn of(file: &File, length: u64) -> Result<Self, Failure> {
         Self::told(file, length)?.ok_or_else(|| {
             Failure::unavailable(

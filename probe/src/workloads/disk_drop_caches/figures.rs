@@ -54,7 +54,7 @@ impl Figures {
     /// `fs/inode.c`); slabs still hold what waits for the end of an RCU grace period.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell one of them.
+    /// `Failure::Failed` if the kernel does not report one of them.
     pub fn read() -> Result<Self, Failure> {
         refresh()?;
         let dentries = text("/proc/sys/fs/dentry-state")?;
@@ -91,7 +91,7 @@ impl Figures {
 /// Bytes of reclaimable slabs once they have come to rest, or after the longest wait.
 ///
 /// # Errors
-/// `Failure::Failed` if the kernel does not tell.
+/// `Failure::Failed` if the kernel does not report it.
 pub fn settled_slab() -> Result<i64, Failure> {
     let began = Instant::now();
     let (mut last, mut since) = (slab()?, began);

@@ -80,7 +80,7 @@ pub struct Asked {
     pub depth: u64,
     /// CPUs allowed to the probe.
     pub cpus: u64,
-    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1; `None` where the kernel does not tell.
+    /// Share of the file's pages that will be in the page cache when the pass begins, 0 to 1; `None` where the kernel does not report it.
     pub cached: Option<f64>,
 }
 

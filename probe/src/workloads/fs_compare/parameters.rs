@@ -1,4 +1,4 @@
-//! What `fs.compare` says of itself, and the parameters it takes.
+//! What `fs.compare` says about itself, and the parameters it takes.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -23,7 +23,7 @@ impl Being {
     /// How it ended, in words, if it did.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn death(&mut self) -> Result<Option<String>, Failure> {
         match self {
             Self::Thread(thread) => {
@@ -84,7 +84,7 @@ impl Child {
     /// How it ended, if it did.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn ended(&mut self) -> Result<Option<WaitStatus>, Failure> {
         if self.ended.is_none() {
             match waitpid(self.process, Some(WaitPidFlag::WNOHANG)) {

@@ -27,7 +27,7 @@ impl Usage {
     /// Of the calling thread, since it began.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn now() -> Result<Self, Failure> {
         // First, since it brings up to date what getrusage tells of a thread that runs.
         let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)

@@ -1,4 +1,4 @@
-//! What `ipc.throughput` says of itself, and the figures of a transfer.
+//! What `ipc.throughput` says about itself, and the figures of a transfer.
 
 use super::transfer::Tally;
 use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};

@@ -27,7 +27,7 @@ impl Presence {
     /// Of `memory`, a mapping of this process, which begins and ends at a page.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the kernel does not tell; `Failure::Failed` where it finds no memory for it.
+    /// `Failure::Unavailable` where the kernel does not report it; `Failure::Failed` where it finds no memory for it.
     pub fn of(memory: &[u8]) -> Result<Self, Failure> {
         let (start, bytes) = (memory.as_ptr() as u64, memory.len() as u64);
         let mapped = patiently(|| mapped(start, bytes))?;

@@ -41,7 +41,7 @@ impl Reclaim {
     /// By now, since the machine was started.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn now() -> Result<Self, Failure> {
         // Where it is refused, the figures are some pages a CPU behind.
         let _ = fs::read(REFRESH);

@@ -32,7 +32,7 @@ impl Usage {
     /// Of the calling process, since it began.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell.
+    /// `Failure::Failed` if the kernel does not report it.
     pub fn now() -> Result<Self, Failure> {
         let told = getrusage(UsageWho::RUSAGE_SELF)
             .map_err(|error| Failure::system("getrusage", error))?;

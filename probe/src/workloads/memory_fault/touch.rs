@@ -81,7 +81,7 @@ impl Share<'_> {
     /// Touch every page once, unless a signal asks to stop, and count this thread's faults meanwhile.
     ///
     /// # Errors
-    /// `Failure::Failed` if the kernel does not tell the faults.
+    /// `Failure::Failed` if the kernel does not report the faults.
     pub fn touch(self) -> Result<Tally, Failure> {
         dirty_stack();
         self.touch_and_count()

@@ -134,7 +134,7 @@ fn room_for(wanted: Files) -> u64 {
 /// Check that `whose` files fit into `place`, in memory too if it lies there: who fills the last of it brings on the OOM killer.
 ///
 /// # Errors
-/// `Failure::Unavailable` with this remedy where they do not, `Failure::Failed` where the kernel does not tell.
+/// `Failure::Unavailable` with this remedy where they do not, `Failure::Failed` where the kernel does not report it.
 pub fn check_room(
     place: &Path,
     needed: u64,

@@ -1,4 +1,4 @@
-//! What `transfer.copy` says of itself, and the parameters it takes.
+//! What `transfer.copy` says about itself, and the parameters it takes.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What `transfer.device` says of itself, and the parameters it takes.
+//! What `transfer.device` says about itself, and the parameters it takes.
 
 use std::path::PathBuf;
 

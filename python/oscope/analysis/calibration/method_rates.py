@@ -36,7 +36,7 @@ class MethodRates:
     def seconds_per_find(self, effect: float) -> float | None:
         """Return the seconds of measuring per difference found: the time of a pair over the power.
 
-        None where that is worth nothing or not known: the method exceeds 5 % of false positives, no pair of
+        None where that means nothing or is not known: the method exceeds 5 % of false positives, no pair of
         equal sides shows that it does not, or it found no difference.
         """
         rate = self.power[effect]

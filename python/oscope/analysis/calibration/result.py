@@ -21,7 +21,7 @@ INSPECTION = "trust.calibration"
 
 
 class Silence:
-    """A listener that tells nobody."""
+    """A listener that ignores everything."""
 
     def trial(self, done: int, total: int, name: str) -> None:
         """Ignore it."""

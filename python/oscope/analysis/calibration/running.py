@@ -35,7 +35,7 @@ _SEEDS = 2**32
 
 
 class Listener(Protocol):
-    """Is told how far a calibration is."""
+    """Receives how far a calibration is."""
 
     def trial(self, done: int, total: int, name: str) -> None:
         """Hear that `done` pairs are judged, and which comes next."""

@@ -13,7 +13,7 @@ from oscope.runner.duet_cpus import is_possible
 Way = Literal["interleaved", "in sequence", "duet"]
 
 WAYS: tuple[Way, ...] = ("interleaved", "in sequence")
-"""How the two sides of a pair are measured: their blocks in turns, or one run after the other."""
+"""How the two sides of a pair are measured: their blocks interleaved, or one run and then the other."""
 
 DUET: Way = "duet"
 """Or both at the same time, on two CPUs (`oscope.runner.duet`), where the machine has enough of them."""

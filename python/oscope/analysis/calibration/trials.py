@@ -1,4 +1,4 @@
-"""The trials of a calibration, and what they come to: false alarms, coverage, power."""
+"""The trials of a calibration, and what they come to: false positives, coverage, power."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Trial:
-    """One pair: what was true of it, and what was said of it."""
+    """One pair: its truth, and the verdicts on it."""
 
     subject: str
     metric: str
@@ -62,7 +62,7 @@ def coverage(trials: Iterable[Trial], method: str = OSCOPE) -> Rate:
 
 
 def found(trials: Iterable[Trial], effect: float, method: str = OSCOPE) -> Rate:
-    """Return of how many pairs with this effect a method told it, in the right direction."""
+    """Return in how many pairs with this effect a method reported it, in the right direction."""
     return _rate(trials, method, lambda t: t.effect == effect, lambda verdict, truth: verdict.finds(truth))
 
 

@@ -1,4 +1,4 @@
-"""A run under an injection: disturbed for as long as it measures, its truth stored with it, and marked."""
+"""A run with injected interference: what was injected is stored with the run, which is marked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oscope.targets.affinity import Placement
 
 
 class Disturbing:
-    """While entered, the machine is disturbed as `wanted` says, if it says anything."""
+    """While entered, interference is injected as `wanted` says, if it says anything."""
 
     def __init__(self, wanted: Mapping[str, Any] | None, placement: Placement) -> None:
         """Nothing is started yet. `wanted` is an injection as a plan has it."""

@@ -1,4 +1,4 @@
-"""The process that disturbs the machine, `oscope-probe inject`, and what it tells."""
+"""The process that disturbs the machine, `oscope-probe inject`, and what it reports."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Injector(Child):
         self.kill()
 
     def events(self, silence_limit_s: float | None = None) -> Iterator[Event]:
-        """Yield what it tells until it ends. Raises OscopeError where it failed, ProbeError for nonsense."""
+        """Yield its reports until it ends. Raises OscopeError where it failed, ProbeError for nonsense."""
         ended = False
         while not ended:
             if not self._waiting:

@@ -77,8 +77,8 @@ class Injection:
 
     @property
     def warning(self) -> str:
-        """What is said wherever figures of such a run are shown."""
-        return f"disturbed on purpose by --inject ({', '.join(self.names)}): no clean measurement"
+        """The note wherever figures of such a run are shown."""
+        return f"interference injected by --inject ({', '.join(self.names)}): no clean measurement"
 
     def request(self, number: int, since_ns: int) -> dict[str, object] | None:
         """Return the field `inject` of the probe's request with this number; None where it has none.

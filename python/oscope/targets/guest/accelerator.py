@@ -37,7 +37,7 @@ class Choice:
 def choose(clock: Clock, image: Path, initramfs: Path, *, trial: bool = True) -> Choice:
     """Return how to run guests; a trial boot of `image` is made once in each boot of this machine.
 
-    Without `trial` none is made: KVM is assumed where no earlier one told.
+    Without `trial` none is made: KVM is assumed where there was no earlier one.
     """
     if clock == "instructions":
         return Choice("tcg", "only an emulated CPU counts its instructions")
@@ -57,7 +57,7 @@ def choose(clock: Clock, image: Path, initramfs: Path, *, trial: bool = True) ->
 
 
 def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
-    """Boot a guest by KVM; return how to run this one, and whether that tells of KVM, not of the kernel."""
+    """Boot a guest by KVM; return how to run this one, and whether the result is about KVM itself."""
     with Console() as console:
         wanted = MachineSpec(image, "kvm", "wall", 1, _MEMORY_BYTES, console.path)
         with RunningGuest(for_probe(wanted, initramfs).command, console) as guest:
@@ -78,7 +78,7 @@ def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
 
 
 def recall() -> Choice | None:
-    """Return what a trial boot told since this machine was booted; None where there was none."""
+    """Return what a trial boot reported since this machine was booted; None where there was none."""
     try:
         found = orjson.loads((cache_folder() / _REMEMBERED).read_bytes())
         if found["boot"] == _boot():

@@ -31,7 +31,7 @@ def guarded(command: Sequence[str]) -> tuple[str, ...]:
 
 
 class RunningGuest:
-    """A guest under way, in a process group of its own; leaving the context kills what is left of it."""
+    """A guest under way, in a process group of its own; leaving the context kills what remains."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RunningGuest:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill what is left of it."""
+        """Kill what remains."""
         self.kill()
 
     def kill(self) -> None:

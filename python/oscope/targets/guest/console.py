@@ -26,7 +26,7 @@ _NOISE = re.compile(r"---\[ end Kernel panic|Rebooting|reboot: |Kernel Offset:|^
 
 
 class Console:
-    """The file that a guest's console is written to; it is removed unless somebody was told of it."""
+    """The file that a guest's console is written to; it is removed unless somebody was informed of it."""
 
     def __init__(self) -> None:
         """Make the file, empty."""
@@ -42,16 +42,16 @@ class Console:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Remove the file, unless somebody was told of it."""
+        """Remove the file, unless somebody was informed of it."""
         self.close()
 
     def close(self) -> None:
-        """Remove the file, unless somebody was told of it."""
+        """Remove the file, unless somebody was informed of it."""
         if not self._told:
             self.path.unlink(missing_ok=True)
 
     def lines(self) -> list[str]:
-        """Return what was said lately, without the kernel's time stamps."""
+        """Return its latest lines, without the kernel's time stamps."""
         try:
             with self.path.open("rb") as file:
                 file.seek(max(0, self.path.stat().st_size - _READ_BYTES))
@@ -62,11 +62,11 @@ class Console:
         return [line for line in lines if line]
 
     def panic(self) -> str | None:
-        """Return the line by which the kernel told that it panicked; None where it did not."""
+        """Return the line by which the kernel reported that it panicked; None where it did not."""
         return next((found[0] for line in self.lines() if (found := _PANIC.search(line))), None)
 
     def shortage(self) -> str | None:
-        """Return the line that tells whom the kernel killed for want of memory; None where it did not."""
+        """Return the line that names the process killed for want of memory; None where it did not."""
         return next((found[0] for line in self.lines() if (found := _KILLED.search(line))), None)
 
     def explain(self) -> str:

@@ -75,7 +75,7 @@ def follow(guests: Sequence[Followed], limits: Limits, look: Callable[[], None] 
 
     `look` is called every now and then, at least once a second.
 
-    Raises OscopeError where one ends before its command does, does not come to it, or is late; it tells of
+    Raises OscopeError where one ends before its command does, does not come to it, or is late; it reports
     the consoles of all. The caller is to kill what is then left.
     """
     start = time.monotonic()

@@ -59,7 +59,7 @@ _ACCOUNTS = {
     "/etc/passwd": b"root:x:0:0:root:/root:/bin/false\nsshd:x:100:65534::/run/sshd:/bin/false\n",
     "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
 }
-"""Whom sshd lets in, and as whom it runs what it does not trust."""
+"""Users that sshd accepts, and the user for what it does not trust."""
 MODULES = "/run/oscope/modules"
 """Where a guest has Oscope's modules, of whichever kernel it is."""
 
@@ -138,7 +138,7 @@ def _libraries(program: Path) -> list[Path]:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise OscopeError(
-            f"the libraries of {program} cannot be told ({error})",
+            f"the libraries of {program} cannot be found ({error})",
             remedy=f"see what `{loader} --list {program}` says",
         ) from error
     found = [

@@ -183,7 +183,7 @@ def _script(wanted: MachineSpec, command: Sequence[str]) -> str:
     """Return what the shell of virtme-ng's first process is given; it is short of room."""
     steps = [_STREAMS_BACK]
     if wanted.modules is not None:
-        # A command that needs none is run all the same: mount tells why there are none.
+        # A command that needs none is run all the same: mount shows why there are none.
         steps.append(" && ".join(_SHOW_MODULES))
     if wanted.link is not None:
         # It has the kernel's name for it or that of udev: eth0, or by its place, such as enp0s9.

@@ -134,7 +134,7 @@ class _Starter:
         if self._heard or self._first.ended or now - self._begun_at > _SETTLING_S:
             self._done = True
             stdin = self._second.running.process.stdin
-            # A guest that has ended already is told of as such.
+            # A guest that has ended already is reported as ended.
             with contextlib.suppress(BrokenPipeError):
                 if stdin is not None:
                     stdin.write(b"\n")

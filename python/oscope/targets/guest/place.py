@@ -29,7 +29,7 @@ _SLOWNESS = {"kvm": 2.0, "tcg": 20.0}
 
 
 class GuestProbe(Probe):
-    """The probe in a guest. What the guest's console says is told with every error."""
+    """The probe in a guest. Every error contains the guest's console."""
 
     subject = "the guest"
 
@@ -57,7 +57,7 @@ class GuestProbe(Probe):
     def last_words(self) -> str:
         """Return the probe's, and what the console says of the guest."""
         if self.terminated:
-            # It ends because it was told to: nobody is shown the error, and the console need not be kept.
+            # It ends because it was asked to: nobody is shown the error, and the console need not be kept.
             return super().last_words()
         return f"{super().last_words()}; {self._console.explain()}"
 

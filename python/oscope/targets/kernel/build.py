@@ -45,7 +45,7 @@ def build(
         return kernel
     tools.require(tools.BUILDING)
     with places.alone(listener):
-        # Whom this build waited for may have built it.
+        # The build that this one waited for may have made it.
         if (kernel := _whole(recipe, wanted)) is not None:
             return kernel
         _build(recipe, wanted, listener, jobs or len(os.sched_getaffinity(0)))

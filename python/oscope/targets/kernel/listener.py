@@ -1,4 +1,4 @@
-"""How a build tells of its progress: the protocol that a progress bar implements."""
+"""How a build reports its progress: the protocol that a progress bar implements."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Listener(Protocol):
-    """Is told what a build does, on the thread that builds; it must return at once."""
+    """Receives what a build does, on the thread that builds; it must return at once."""
 
     def begin(self, doing: str, total: int | None) -> None:
         """Hear that `doing` begins, of `total` steps; None where nobody knows how many."""
@@ -19,7 +19,7 @@ class Listener(Protocol):
 
 
 class Silence:
-    """A listener that tells nobody."""
+    """A listener that ignores everything."""
 
     def begin(self, doing: str, total: int | None) -> None:
         """Ignore it."""

@@ -34,7 +34,7 @@ _FIXED = {
 _KEPT = ("PATH", "HOME", "TMPDIR")
 """Of the environment; the rest (CFLAGS, ARCH, CC, MAKEFLAGS…) would change what is built unseen."""
 STEP = re.compile(rb"  [A-Z][A-Z0-9_]+ ")
-"""Begins a line of make that tells of a file being made."""
+"""Begins a line of make that reports a file being made."""
 _ERROR = re.compile(r"^(\S[^:\n]*:\d+(?::\d+)?): (?:fatal )?error: (.+)$", re.IGNORECASE | re.MULTILINE)
 _OTHER_ERRORS = (
     re.compile(
@@ -72,7 +72,7 @@ class Make:
     def run(self, doing: str, *arguments: str, expected: int | None = None) -> Work:
         """Run make, appending its output to the log; the listener hears of `expected` steps as they are done.
 
-        Raises OscopeError with the first error that make tells of, and KeyboardInterrupt after a SIGINT or
+        Raises OscopeError with the first error that make reports, and KeyboardInterrupt after a SIGINT or
         SIGTERM; make and its children have then ended, and can be resumed.
         """
         self.listener.begin(doing, expected)
@@ -95,7 +95,7 @@ class Make:
 
 
 def first_error(told: str) -> str:
-    """Return the first error in what make printed: `file:line: message` where a compiler told it."""
+    """Return the first error in what make printed: `file:line: message` where a compiler reported it."""
     for pattern in (_ERROR, *_OTHER_ERRORS):
         if found := pattern.search(told):
             place, message = found.groups()
@@ -112,7 +112,7 @@ def _children_s() -> float:
 def _watch(
     command: Sequence[str], environment: dict[str, str], sink: IO[bytes], listener: Listener
 ) -> tuple[int, int]:
-    """Return the steps that the command told of, and its status."""
+    """Return the steps that the command reported, and its status."""
     interrupted: list[bool] = []
     # In a session of its own, a Ctrl-C at the terminal reaches the laboratory only, which ends make in order.
     with subprocess.Popen(

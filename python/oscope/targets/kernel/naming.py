@@ -72,7 +72,7 @@ def _by_id(text: str) -> Kernel | None:
 
 
 def _image(path: Path) -> Kernel:
-    """Return an image as a kernel: one of the cache, else with no more known of it than itself tells."""
+    """Return an image as a kernel: one of the cache, else with no more than the image itself contains."""
     for entry in built.entries():
         if entry.kernel.image.samefile(path):
             return entry.kernel
@@ -85,7 +85,7 @@ def _image(path: Path) -> Kernel:
 
 
 def _release(image: bytes) -> str | None:
-    """Return the release that an image's header tells of; None where it has none."""
+    """Return the release in an image's header; None where it has none."""
     if image[0x202:0x206] != _SETUP_SIGNATURE:
         return None
     start = int.from_bytes(image[0x20E:0x210], "little") + 0x200

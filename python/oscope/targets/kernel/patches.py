@@ -115,7 +115,7 @@ def stage(patches: Sequence[Patch], root: Path, folder: Path, note: Callable[[st
     """Apply the patches in turn to copies, in `folder`, of the files of `root` that they touch.
 
     Raises OscopeError that names file and hunk where one does not apply. What applies only by overlooking
-    lines that differ (`fuzz`) is told by `note`.
+    lines that differ (`fuzz`) is reported by `note`.
     """
     touched: set[str] = set()
     for patch in patches:
@@ -140,7 +140,7 @@ def _apply(patch: Patch, folder: Path, note: Callable[[str], None]) -> None:
     if answer.returncode != 0:
         raise OscopeError(
             f"the patch {patch.name} does not apply: {_reason(told)}",
-            remedy="make it anew on this source (oscope kernel source tells where it is)",
+            remedy="make it anew on this source (oscope kernel source prints where it is)",
         )
     for file, hunk, fuzz in _in_files(_FUZZ, told):
         note(f"the patch {patch.name}: hunk {hunk} of {file} applies only with a fuzz of {fuzz}")
@@ -160,7 +160,7 @@ def _reason(told: str) -> str:
 
 
 def _in_files(pattern: re.Pattern[str], told: str) -> list[tuple[str, str, str]]:
-    """Return file, hunk and number for each line of what patch told that fits the pattern."""
+    """Return file, hunk and number for each line of what patch reported that fits the pattern."""
     found = []
     for line in told.splitlines():
         if file := _FILE.match(line):

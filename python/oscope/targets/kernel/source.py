@@ -105,7 +105,7 @@ def ready(source: Source, listener: Listener) -> Path:
 
 
 def names(source: Source) -> list[str]:
-    """Return the relative paths of the files of a source that is ready, without what git is told to ignore.
+    """Return the relative paths of the files of a source that is ready, without what git ignores.
 
     Raises OscopeError where a tree without git has been built in: its products would be taken for its files.
     """
@@ -126,7 +126,7 @@ def names(source: Source) -> list[str]:
 
 
 def check(root: Path) -> str:
-    """Return the version that the Makefile tells. Raises UsageError where `root` is no kernel's source."""
+    """Return the version in the Makefile. Raises UsageError where `root` is no kernel's source."""
     try:
         told = dict(_VERSION.findall((root / "Makefile").read_text(errors="replace")))
         return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}{EXTRAVERSION}".format(**told)
@@ -211,7 +211,7 @@ def _digest(file: Path) -> str:
 
 
 def _unpacked_size(archive: Path) -> int:
-    """Return the bytes on disk that the archive's files take, by the size that xz tells of them."""
+    """Return the bytes on disk that the archive's files take, by the size that xz reports."""
     answer = tools.run(["xz", "--robot", "--list", str(archive)])
     totals = answer.stdout.decode(errors="replace").splitlines()[-1:]
     if answer.returncode != 0 or not totals:
@@ -220,7 +220,7 @@ def _unpacked_size(archive: Path) -> int:
 
 
 def _unpack(archive: Path, folder: Path, listener: Listener) -> None:
-    """Feed the archive to tar, which is told of its progress by what it has taken."""
+    """Feed the archive to tar; progress is what it has taken."""
     listener.begin(f"unpacking {archive.name}", archive.stat().st_size)
     command = ["tar", "--extract", "--xz", "--strip-components=1", "--no-same-owner", f"--directory={folder}"]
     # What it says goes into a file: on a full disk it complains of each file, more than a pipe holds.

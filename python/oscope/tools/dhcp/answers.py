@@ -139,7 +139,7 @@ class _Asked:
         elif last.packet.source != lease.server:
             text += f", sent from {last.packet.source}"
         if len(lease.acks) > 1:
-            text += f", told {format_count(len(lease.acks))} times"
+            text += f", acknowledged {format_count(len(lease.acks))} times"
         return Part(text, tuple(ack.number for ack in lease.acks))
 
     def release(self) -> Answer:

@@ -27,7 +27,7 @@ class Spoken:
     packet: Packet
     message: Message
     client: int | None
-    """Index of the client; None where nothing tells it."""
+    """Index of the client; None where it is not known."""
 
     @property
     def number(self) -> int:
@@ -127,7 +127,7 @@ def read(path: Path | None) -> Conversation:
 
     Memory is bounded: of more than `MOST` messages, the first are kept.
     Raises OscopeError where it cannot be opened, is no capture, is of a link type that is not known, or has
-    no DHCP. A capture that is cut or damaged further on is no error here: `end.error` tells.
+    no DHCP. A capture that is cut or damaged further on is no error here: `end.error` says so.
     """
     found = _Following()
     end: End | None = None

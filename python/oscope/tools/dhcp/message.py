@@ -127,7 +127,7 @@ class _Found:
     problems: list[str] = field(default_factory=list)
 
     def read(self, area: bytes, where: str, *, is_cut: bool) -> None:
-        """Add the options of `area`; `is_cut` where its end was not captured, which is told elsewhere."""
+        """Add the options of `area`; `is_cut` where its end was not captured, which is reported elsewhere."""
         at = 0
         while at < len(area):
             code = area[at]

@@ -12,7 +12,7 @@ latter only, and not at all where the file is in the page cache."""
 
 
 def moved(pid: int, direction: Literal["read", "write"]) -> Callable[[], int | None]:
-    """Return a function that tells the bytes moved by process `pid` from now on; None where nothing tells."""
+    """Return a function for the bytes that process `pid` moves from now on; None where uncounted."""
     start = _counters(pid)
 
     def since() -> int | None:

@@ -14,7 +14,7 @@ from oscope.probe.probe_session import ProbeSession, RefusedError
 from oscope.probe.wire import Refusal
 
 ABOUT_THE_FILE = ("file", "existing", "directory")
-"""Parameters whose refusal tells of the file, not of the request: nothing was mistyped."""
+"""Parameters whose refusal is about the file, not the request: nothing was mistyped."""
 
 
 @dataclass(frozen=True)

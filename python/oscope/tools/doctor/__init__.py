@@ -1,4 +1,4 @@
-"""What this machine can measure, what it cannot, and the command that would mend it.
+"""What this machine can measure, what it cannot, and the command that would fix it.
 
 Each check is a small function that *tries* the thing (opens it, runs it, asks the probe to count known work)
 and gives one `Finding`. A file that exists proves nothing: a `/dev/kvm` that runs no guest and a counter that

@@ -70,7 +70,9 @@ def _governor(environment: Mapping[str, Any]) -> Finding:
     governor = environment["cpu"]["governor"]
     needed_for = "steady times"
     if governor is None:
-        reason, remedy = why_missing(environment["unavailable"].get("governor", "not told by this machine"))
+        reason, remedy = why_missing(
+            environment["unavailable"].get("governor", "not reported by this machine")
+        )
         return Finding("frequency governor", "limited", reason, needed_for, remedy)
     if governor == "performance":
         return Finding("frequency governor", "ok", governor, needed_for)

@@ -170,7 +170,7 @@ def huge_pages() -> Finding:
 
 
 def _set_apart() -> str:
-    """Return the free huge pages of each size that the kernel was told to set apart; no lab needs them."""
+    """Return the free huge pages of each size that the kernel was asked to set apart; no lab needs them."""
     counts = []
     for folder in sorted(Path("/sys/kernel/mm/hugepages").glob("hugepages-*kB")):
         free = int((folder / "free_hugepages").read_text())

@@ -63,7 +63,7 @@ class Explanation:
         if trace.clock is None:
             told.append("the trace has no times: strace writes them with -ttt -T")
         elif not any(call.took_ns is not None for call in trace.calls):
-            told.append("the trace does not tell how long calls took: strace does with -T")
+            told.append("the trace does not contain how long calls took: strace does with -T")
         return told + list(self.run.remarks if self.run else ())
 
     def to_object(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Line(NamedTuple):
     kind: Kind
     """`begun`: the first part of a call; `cut`: a call whose line ends too early; `other`: not understood."""
     text: str
-    """Of a signal or an end, what is told of it; of others, the line without its prefix."""
+    """Of a signal or an end, its description; of others, the line without its prefix."""
     pid: int | None = None
     at_ns: int | None = None
     clock: Clock | None = None

@@ -25,7 +25,7 @@ _FCNTL = {
     "F_GETLK": "asks who has locked a range of {what}",
 }
 _IOCTL = {
-    "TCGETS": "asks for the terminal's settings: an error tells that {what} is no terminal",
+    "TCGETS": "asks for the terminal's settings: an error means that {what} is no terminal",
     "TCSETS": "changes the terminal's settings",
     "TCSETSW": "changes the terminal's settings, once all is written",
     "TCSETSF": "changes the terminal's settings and drops what was typed",
@@ -43,7 +43,7 @@ _IOCTL = {
 
 
 def tell(call: Call) -> str | None:
-    """Return what `call` is for, from its arguments; None where its name tells as much."""
+    """Return what `call` is for, from its arguments; None where its name says as much."""
     rule = _RULES.get(call.name)
     return rule(call) if rule is not None else None
 
@@ -134,7 +134,7 @@ def _write(call: Call) -> str | None:
 def _close(call: Call) -> str | None:
     number, _ = described_path(call.word(0))
     if number in ("1", "2"):
-        return f"closes {STANDARD[number]}; where an earlier write failed, this tells"
+        return f"closes {STANDARD[number]}; where an earlier write failed, this reports it"
     return f"closes {described(call)}"
 
 

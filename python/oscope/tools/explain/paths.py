@@ -106,7 +106,7 @@ def named_path(call: Call) -> str:
 
 @lru_cache(maxsize=KEPT)
 def described_path(word: str) -> tuple[str, str]:
-    """Return the number of a descriptor and, where strace was told to decode it, the path or what it is."""
+    """Return the number of a descriptor and, where strace was asked to decode it, the path or what it is."""
     found = _DESCRIPTOR.fullmatch(word)
     if found is None:
         return "", ""

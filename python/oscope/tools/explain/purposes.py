@@ -61,7 +61,7 @@ def purpose(name: str) -> Purpose:
 
 @cache
 def resolve(name: str) -> str:
-    """Return the name of a call that strace tells by number (`syscall_0x1cf`), as it is newer than strace."""
+    """Return the name of a call that strace prints by number (`syscall_0x1cf`), being newer than strace."""
     found = _RAW.fullmatch(name)
     if found is None or int(found[1], 16) < COMMON_NUMBERS:
         return name

@@ -40,14 +40,14 @@ class Call:
     """Its place in the trace, from 1."""
     pid: int | None
     at_ns: int | None
-    """When it began, from the first line of the trace; None where that tells no times."""
+    """When it began, from the first line of the trace; None where that has no times."""
     name: str
     arguments: str
     result: str = ""
     """As strace wrote it, after the equals sign; empty where it had not returned."""
     took_ns: int | None = None
     file: str = ""
-    """The file, pipe, socket or device that it is about, as far as the trace tells; set by `narration`."""
+    """The file, pipe, socket or device that it is about, as far as the trace shows; set by `narration`."""
     target: str = ""
     """Of a call that moves bytes from one file to another, the other one."""
     _words: list[str] | None = field(default=None, repr=False)
@@ -152,7 +152,7 @@ def read(file: IO[bytes], name: str) -> Trace:
         raise UsageError(f"{name} is empty", remedy=REMEDY)
     if reader.summary:
         raise UsageError(
-            f"{name} is a summary of strace -c, which tells no call in order", remedy="trace without -c"
+            f"{name} is a summary of strace -c, which has no calls in order", remedy="trace without -c"
         )
     raise UsageError(f"{name}: none of its {trace.lines} lines is a system call of strace", remedy=REMEDY)
 
@@ -249,7 +249,7 @@ class _Reader:
             call = Call(self.number, line.pid, at_ns, resolve(line.name), "")
             self.trace.records.append(call)
         rest = line.arguments.removeprefix(",").strip()
-        # A structure that the call changes is told twice, parted by an arrow.
+        # A structure that the call changes is reported twice, parted by an arrow.
         joint = "" if not (rest and call.arguments) else " " if rest.startswith("=>") else ", "
         call.arguments += joint + rest
         call.result = line.result

@@ -29,7 +29,7 @@ _MAKES = {
     "io_uring_setup": "an io_uring",
     "perf_event_open": "a counter",
 }
-"""Calls that return a descriptor, and what it stands for where strace does not tell."""
+"""Calls that return a descriptor, and what it stands for where strace does not show it."""
 _PAIRS = {"pipe": ("a pipe", 0), "pipe2": ("a pipe", 0), "socketpair": ("a socket", 3)}
 TWO_FILES = {"splice": (0, 2), "tee": (0, 1), "copy_file_range": (0, 2), "sendfile": (1, 0)}
 """Calls that move bytes between descriptors: which argument they come from, and which they go to."""
@@ -68,7 +68,7 @@ class Process:
         return path or self.files.get(number, "")
 
     def region(self, address: str) -> str | None:
-        """Return the file that is mapped at `address`; None where the trace does not tell."""
+        """Return the file that is mapped at `address`; None where the trace does not show it."""
         try:
             place = int(address, 0)
         except ValueError:
@@ -117,7 +117,7 @@ class Process:
     def _named(self, call: Call) -> str:
         path = named_path(call)
         if call.name in _OPENS and call.succeeded:
-            # strace -y tells where symbolic links led.
+            # strace -y shows where symbolic links led.
             return described_path(call.result.split(" ", 1)[0])[1] or path
         if call.name in SECOND_WORD:
             folder = self.file(call.word(0))

@@ -32,7 +32,7 @@ class CallSum:
     errors: Counter[str] = field(default_factory=Counter)
     time_ns: int = 0
     timed: int = 0
-    """How many of them the trace tells the time of."""
+    """The number of calls whose time is in the trace."""
 
     @property
     def group(self) -> str:

@@ -42,7 +42,7 @@ class Image:
 
     @property
     def command(self) -> list[str]:
-        """The words of its command line, as far as strace told them."""
+        """The words of its command line, as far as strace printed them."""
         if self.started_by is None:
             return []
         words = self.started_by.word(2 if self.started_by.name == "execveat" else 1)
@@ -62,7 +62,7 @@ class Task:
     children: list[Task] = field(default_factory=list)
     signals: list[Event] = field(default_factory=list)
     ended: str = ""
-    """How it ended, as strace tells it: `exited with 0`; empty where the trace does not."""
+    """How it ended, as strace prints it: `exited with 0`; empty where the trace does not."""
 
     @property
     def calls(self) -> Iterator[Call]:

@@ -17,7 +17,7 @@ from oscope.trace.strace import refusal, tracer_of
 from oscope.trace.tool import Tool
 
 STRING_BYTES = 96
-"""How much of each text strace tells."""
+"""How much of each text strace prints."""
 LAST_CALLS_S = 0.5
 """How long strace has to end by itself once the command has: after that, what the command left is let go."""
 _LOOK_S = 0.01
@@ -60,7 +60,7 @@ def from_exec(trace: Trace, pid: int) -> Trace:
             _begin_at(trace, record)
             return trace
     raise OscopeError(
-        "strace did not see the command start", remedy="try again; oscope --verbose … tells more"
+        "strace did not see the command start", remedy="try again; oscope --verbose … prints more"
     )
 
 

@@ -65,7 +65,7 @@ _MANY: dict[tuple[str, int], tuple[str, str]] = {
     ("char", 189): ("bus/usb", "USB device, by raw requests"),
     ("char", 195): ("nvidia", "NVIDIA graphics"),
     ("char", 202): ("cpu/msr", "model-specific registers of a CPU"),
-    ("char", 203): ("cpu/cpuid", "what a CPU says of itself"),
+    ("char", 203): ("cpu/cpuid", "what a CPU reports about itself"),
     ("char", 226): ("dri", "graphics card"),
     ("block", 1): ("ram", "RAM disk"),
     ("block", 7): ("loop", "file as a block device"),

@@ -1,4 +1,4 @@
-"""Network interfaces, their addresses and the default routes, as rtnetlink(7) has them, told by ip(8).
+"""Network interfaces, their addresses and the default routes, as rtnetlink(7) has them, printed by ip(8).
 
 A library for rtnetlink takes longer to be imported than ip takes to answer.
 """

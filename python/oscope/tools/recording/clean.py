@@ -15,7 +15,7 @@ def clean(path: str, output: BinaryIO, *, timing: str | None, size: Size | None,
     """Write what a person saw of a recording to `output`, and return what is to be said of it.
 
     `path` is the recording's, `-` is standard input; `timing` that of its timing file. `size` is the
-    terminal's at the beginning, instead of what the recording tells. A recording that is damaged gives what
+    terminal's at the beginning, instead of that in the recording. A recording that is damaged gives what
     could be read, and a trouble in what is returned. Raises UsageError or OscopeError where there is
     nothing to read.
     """
@@ -42,9 +42,9 @@ def clean(path: str, output: BinaryIO, *, timing: str | None, size: Size | None,
 
 
 def _known(size: Size | None, name: str, findings: Findings) -> Size:
-    """Return the size, or the usual one, of which a person is told."""
+    """Return the size, or the usual one with a note."""
     if size is not None and size.is_sensible:
         return size
-    told = "does not tell the size of its terminal" if size is None else f"tells of a terminal of {size}"
+    told = "does not contain the size of its terminal" if size is None else f"names a terminal of {size}"
     findings.notes.append(f"{name} {told}: {USUAL} is taken; --size names another")
     return USUAL

@@ -50,7 +50,7 @@ class Start:
     """A session begins, in a terminal of its own."""
 
     size: Size | None
-    """As the recording tells it, None where it does not."""
+    """As in the recording; None where it has none."""
 
 
 @dataclass(frozen=True)

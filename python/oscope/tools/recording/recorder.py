@@ -35,8 +35,8 @@ _END_OF_INPUT = b"\x04"
 def record(path: Path, command: Sequence[str]) -> int:
     """Run `command` in a new terminal, of the size of this one, and record what it sends to a new file.
 
-    Returns the command's exit code as a shell tells it. Raises UsageError where the file is there already or
-    the command cannot be started; then no file is left behind.
+    Returns the command's exit code as a shell reports it. Raises UsageError where the file is there already
+    or the command cannot be started; then no file is left behind.
     """
     outer = next((fd for fd in (0, 1, 2) if os.isatty(fd)), None)
     try:
@@ -100,7 +100,7 @@ def _window(terminal: int | None) -> Size:
         return USUAL
     columns, rows = os.get_terminal_size(terminal)
     size = Size(columns, rows)
-    # A terminal that was never told its size says 0.
+    # A terminal that was never given its size says 0.
     return size if size.is_sensible else USUAL
 
 

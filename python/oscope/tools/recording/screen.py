@@ -90,7 +90,7 @@ class Screen:
             self._fail()
 
     def _fail(self) -> NoReturn:
-        """Raise what tells why it ended."""
+        """Raise the error that says why it ended."""
         status = self._process.wait()
         if status == -signal.SIGPIPE:
             raise BrokenPipeError

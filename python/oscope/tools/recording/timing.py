@@ -43,7 +43,7 @@ def is_timing(head: bytes) -> bool:
 
 
 def read(source: Source, findings: Findings) -> Iterator[Step]:
-    """Yield the steps of a timing file. What is typed is told only where the output's file has it."""
+    """Yield the steps of a timing file. What is typed is known only where the output's file has it."""
     logs: dict[bytes, bytes] = {}
     broken = []
     for line in source.lines():

@@ -1,4 +1,4 @@
-"""The terminal that a person sits at: raw while a session is recorded, and put back also after a kill."""
+"""The terminal that a person sits at: raw while a session is recorded, and restored also after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `script` records: a line that tells the beginning, what the terminal got, a line that tells the end.
+"""What `script` records: a line that marks the beginning, what the terminal got, a line that marks the end.
 
 The lines are those of util-linux (term-utils/script.c). They end in a bare line feed, a terminal's lines in
 a carriage return and a line feed, so that a typescript that was shown in a session is not taken for one.
@@ -52,12 +52,12 @@ def read_timed(source: Source, steps: Iterable[Step], findings: Findings) -> Ite
                 yield step
     if missing:
         findings.troubles.append(
-            f"the timing tells of {missing} bytes more than {source.name} has: one of the two was cut off, or"
+            f"the timing has {missing} bytes more than {source.name} has: one of the two was cut off, or"
             " belongs to another recording"
         )
     elif content.fill(1):
         findings.troubles.append(
-            f"{source.name} has more than the timing tells of, which is taken for output: one of the two was"
+            f"{source.name} has more than the timing, which is taken for output: one of the two was"
             " cut off, or belongs to another recording"
         )
         while content.fill(1):
@@ -67,17 +67,17 @@ def read_timed(source: Source, steps: Iterable[Step], findings: Findings) -> Ite
 
 
 def _without_end(source: Source) -> str:
-    return f"{source.name} has no line that tells the session's end: it was cut off, or is still going on"
+    return f"{source.name} has no line that marks the session's end: it was cut off, or is still going on"
 
 
 def _size(line: bytes) -> Size | None:
-    """Return the size that the first line tells. What it says of the terminal stands behind the command."""
+    """Return the size that the first line reports. What it says of the terminal stands behind the command."""
     columns, rows = _COLUMNS.findall(line), _ROWS.findall(line)
     return Size(int(columns[-1]), int(rows[-1])) if columns and rows else None
 
 
 def _session(content: _Content) -> Generator[Event, None, bool]:
-    """Yield what the terminal got, up to the line that tells the end; return whether there is one."""
+    """Yield what the terminal got, up to the line that marks the end; return whether there is one."""
     while True:
         found = content.find(_END)
         if found < 0:
@@ -94,7 +94,7 @@ def _session(content: _Content) -> Generator[Event, None, bool]:
 
 
 class _BeforeEnd:
-    """Chunks without the line at their very end that tells the session's end."""
+    """Chunks without the line at their very end that marks the session's end."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -115,7 +115,7 @@ class _BeforeEnd:
 
 
 class _Content:
-    """Bytes that are taken one after the other."""
+    """Bytes that are taken in sequence."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -167,7 +167,7 @@ class _Content:
         return b"".join(self.take(line.end() - line.start())) if line else b""
 
     def take_end(self) -> bool:
-        """Pass over the line that tells the end, if the buffer begins with it; return whether."""
+        """Pass over the line that marks the end, if the buffer begins with it; return whether."""
         self.fill(_LONGEST_LINE)
         line = self.match(_END_LINE)
         if line is None:

@@ -103,13 +103,13 @@ class Done:
 
     here: Tally
     there: Tally | None
-    """What the other side told of itself."""
+    """What the other side reported about itself."""
     digest: str | None = None
     """Of the one file, in hexadecimal; None where there were several, or nothing was verified."""
 
     @property
     def digest_kind(self) -> str | None:
-        """What the digest is, which its length tells; None where there is none."""
+        """The kind of digest, by its length; None where there is none."""
         return None if self.digest is None else _KINDS.get(len(self.digest))
 
 

@@ -19,7 +19,7 @@ PATIENCE_S = 600.0
 
 
 class Watcher(Protocol):
-    """Is told what happens meanwhile."""
+    """Receives what happens meanwhile."""
 
     def listening(self, address: str) -> None:
         """Tell where senders may connect."""
@@ -170,7 +170,7 @@ def _tell(event: Event, watcher: Watcher) -> None:
         case Descriptor():
             watcher.descriptor(event)
         case Listening():
-            # A sender through a device listens: it is the document's master.
+            # A sender through a device listens: it is the master of the original assignment.
             watcher.listening(event.address)
         case _:
             pass

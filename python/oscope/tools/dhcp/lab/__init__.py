@@ -1,4 +1,4 @@
 """DHCP as it happens: a real server and real clients in network namespaces, captured at both ends.
 
-`running` starts `stage` in namespaces of its own and keeps what that tells; `result` reads the captures.
+`running` starts `stage` in namespaces of its own and keeps its output; `result` reads the captures.
 """

@@ -57,7 +57,7 @@ SCENARIOS = {
     one.name: one
     for one in (
         Scenario("lease", "a client gets an address", _ALONE, 4),
-        Scenario("renew", "a client is told to renew its lease, and does so at once", _ALONE, 5),
+        Scenario("renew", "a client renews its lease on request, at once", _ALONE, 5),
         Scenario("t1", "a client renews its lease by itself, at half of it", _ALONE, RENEWAL_S + 5),
         Scenario("release", "a client gives its address back, and another one asks for it", _BOTH, 10),
         Scenario(

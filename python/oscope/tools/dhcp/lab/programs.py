@@ -99,7 +99,7 @@ class Program:
                 await self._process.wait()
                 await self._reading
         except TimeoutError:
-            raise OscopeError(f"{self._name} did not end when it was told to") from None
+            raise OscopeError(f"{self._name} did not end when asked to") from None
 
     def _find(self, pattern: str, since: int) -> re.Match[str] | None:
         return next((found for line in self.lines[since:] if (found := re.search(pattern, line))), None)

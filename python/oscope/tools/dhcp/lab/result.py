@@ -1,6 +1,6 @@
 """What a scenario shows, by its captures: a timeline of both ends, and when the address was free again.
 
-The server's log is a second witness: a capture that lacks a message which it tells of is refused.
+The server's log is a second witness: a capture that lacks a message of the log is refused.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def capture_name(scenario: str, end: str) -> str:
 
 
 def kinds_of_log(log: Sequence[Noted]) -> list[str]:
-    """Return the kinds of the messages that the server's log tells of, in order."""
+    """Return the kinds of the messages in the server's log, in order."""
     return [found[1] for line in log if (found := _LOGGED.search(line.text))]
 
 
@@ -244,7 +244,7 @@ def _result_object(result: Result) -> dict[str, object]:
 
 
 def _in_order(conversation: Conversation) -> dict[tuple[object, ...], Spoken]:
-    """Return the messages of a capture by what tells them apart at every end."""
+    """Return the messages of a capture by what distinguishes them at every end."""
     count: defaultdict[tuple[object, ...], int] = defaultdict(int)
     found: dict[tuple[object, ...], Spoken] = {}
     for one in conversation.spoken:

@@ -1,4 +1,4 @@
-"""Runs scenarios on a stage, and keeps what it tells."""
+"""Runs scenarios on a stage, and keeps its output."""
 
 from __future__ import annotations
 

@@ -37,17 +37,17 @@ _LATE_S = 60.0
 """How much later than the end of a lease somebody else may get the address, on a busy machine."""
 _SCRIPT = f"""\
 #!/bin/sh
-# What udhcpc tells of its lease. Nothing but its own interface, in its own namespace, is set.
+# What udhcpc prints about its lease. Nothing but its own interface, in its own namespace, is set.
 case "$1" in
 bound|renew) ip address replace "$ip/{PREFIX}" dev "$interface" ;;
 deconfig) ip address flush dev "$interface" ;;
 esac
-echo "told: $1 $ip"
+echo "event: $1 $ip"
 """
 
 
 class Client:
-    """udhcpc on a host, which does as it is told by signals."""
+    """udhcpc on a host, which signals control."""
 
     def __init__(self, host: Host, program: Program) -> None:
         self.host = host
@@ -63,17 +63,17 @@ class Client:
 
     async def bound(self, limit_s: float) -> str:
         """Wait until it has an address, and return that."""
-        return (await self._program.wait_for(r"^told: bound (\S+)$", limit_s))[1]
+        return (await self._program.wait_for(r"^event: bound (\S+)$", limit_s))[1]
 
     async def renew(self) -> None:
         """Have it renew its lease now, and wait until that is done."""
         since = len(self._program.lines)
         self._program.tell(signal.SIGUSR1)
-        await self._program.wait_for("^told: renew ", START_LIMIT_S, since)
+        await self._program.wait_for("^event: renew ", START_LIMIT_S, since)
 
     async def renewed(self, limit_s: float) -> None:
         """Wait until it has renewed its lease by itself."""
-        await self._program.wait_for("^told: renew ", limit_s)
+        await self._program.wait_for("^event: renew ", limit_s)
 
     async def release(self) -> None:
         """Have it give its address back, and wait until it has sent that."""
@@ -125,7 +125,7 @@ class Scene:
         self._note_leases("once the client has its address")
         await asyncio.sleep(_PAUSE_S)
         if self.scenario.name == "renew":
-            self._step("the client is told to renew its lease")
+            self._step("the client is asked to renew its lease")
             await client.renew()
             await self._settle_renewal()
         elif self.scenario.name == "t1":
