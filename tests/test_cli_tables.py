@@ -11,7 +11,8 @@ from rich.console import Console
 
 import synthetic_memory
 from oscope.cli import progress
-from oscope.cli.summary import measurement_columns, notes, print_experiment
+from oscope.cli.summary import notes, print_experiment
+from oscope.cli.views.columns import measurement_columns
 from oscope.figures import experiments
 from oscope.figures.analysed import Analysed
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results

@@ -142,6 +142,10 @@ class Vocabulary:
     exempt: frozenset[str]
     not_yet_clean: tuple[str, ...]
 
+    def exempts(self, path: str) -> bool:
+        """Say whether a file, or a folder that holds it, is exempt."""
+        return any(path == each or path.startswith(f"{each}/") for each in self.exempt)
+
     @classmethod
     def load(cls, path: Path = CONFIGURATION) -> Vocabulary:
         """Read the configuration."""
@@ -190,7 +194,7 @@ def main() -> int:
     found = [
         finding
         for path in files(options.path)
-        if path not in vocabulary.exempt
+        if not vocabulary.exempts(path)
         for finding in vocabulary.findings(path, (ROOT / path).read_text())
     ]
     folders = Counter(vocabulary.folder(each.path) or "the rest" for each in found)

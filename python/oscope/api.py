@@ -87,7 +87,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "store": ((str, Path, NoneType), "a path or URL"),
     "run_id": ((str,), "the id of a run, the start of it, or 'last'"),
 }
-"""What each argument may be, and how that is said."""
+"""What each argument may be, and how an error names it."""
 
 
 def check_types(**given: object) -> None:

@@ -108,7 +108,7 @@ def workload(
         metrics: Figures besides `time_ns`, which the last iteration of a repetition returns as a mapping.
         loops: The iteration is called once a repetition, with the number of iterations, and loops itself.
         alone: Nothing of the workload itself takes the measuring thread's CPU, so that a wait for it is
-            others' doing: a disturbed repetition is then measured again. False for one with more threads.
+            interference: such a repetition is then repeated. False for one with more threads.
 
     """
 

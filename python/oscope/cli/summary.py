@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from oscope.cli.views.columns import measurement_columns, median_column
 from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
-from oscope.figures.tables import fixed_levels, row_scale, shared_scale
+from oscope.figures.tables import fixed_levels
 from oscope.figures.words import cause, counted
 from oscope.labs import LABS
 from oscope.model import formatting
-from oscope.model.clocks import PER, UNSEEN_BRIEFLY, clock_of
+from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
 from oscope.model.document import Table
 from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Results
 from oscope.planning import interference
@@ -234,23 +235,6 @@ def _metric_columns(
             yield median_column(name, figures, column.shown_unit)
 
 
-def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
-    """Return the columns of the median and of its 95 % interval; a row has the same decimals in both."""
-    scale = shared_scale(summaries, unit)
-    rows = [row_scale(scale, s) for s in summaries]
-    medians = [row.text(s.median) for row, s in zip(rows, summaries, strict=True)]
-    intervals = [row.span(s.ci95) for row, s in zip(rows, summaries, strict=True)]
-    return [aligned([_heading(name, scale.unit), *medians]), ["95 % interval", *intervals]]
-
-
-def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> list[str]:
-    """Return the column of a further metric's medians, with the digits that their intervals allow."""
-    present = [s for s in summaries if s]
-    scale = shared_scale(present, unit)
-    texts = [row_scale(scale, s).text(s.median) if s else formatting.MISSING for s in summaries]
-    return aligned([_heading(name, scale.unit), *texts])
-
-
 def words_text(point: PointSamples, metric: str) -> str:
     """Return the word that all samples have, as 8 hexadecimal digits, or how many words there are."""
     found = words([point], metric)
@@ -346,15 +330,3 @@ def _which(experiment: ExperimentResults, owners: Sequence[PointSamples]) -> str
     named = ", ".join(label(experiment, point.factors, varied) for point in owners[:3])
     more = f" and {counted(len(owners) - 3, 'more point')}" if len(owners) > 3 else ""
     return f"{named}{more}: "
-
-
-def _heading(metric: str, unit: str) -> str:
-    """Return a metric's name with its unit, which stands once even where the name ends in it."""
-    name, _, end = metric.rpartition("_")
-    if unit in ("", metric):
-        return metric
-    if unit.endswith(("/s", PER)):
-        what = metric.removesuffix("_per_s")
-        return unit if unit == f"{what}/s" else f"{what} [{unit}]"
-    has_unit = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
-    return f"{name if name and has_unit else metric} [{unit}]"

@@ -101,8 +101,8 @@ def _leave_if_busy() -> None:
 
 def _wording() -> Wording:
     """Return the words of the commands for what the browser shows as well."""
-    from oscope.cli.verdict import verdict  # noqa: PLC0415 - statistics
     from oscope.cli.views.history import remarks, series_name  # noqa: PLC0415 - statistics
+    from oscope.report.comparison import verdict  # noqa: PLC0415 - statistics
     from oscope.report.view.wording import Wording  # noqa: PLC0415 - statistics
 
     return Wording(_comparison, verdict, series_name, _series, remarks)
@@ -110,7 +110,7 @@ def _wording() -> Wording:
 
 def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:
     """Return the table that `oscope compare` prints, with all of its columns."""
-    from oscope.cli.verdict import comparison_table, intervals  # noqa: PLC0415 - statistics
+    from oscope.report.comparison import comparison_table, intervals  # noqa: PLC0415 - statistics
 
     return replace(comparison_table(a, comparison, intervals(a, b, comparison)), title="", note="")
 

@@ -65,7 +65,7 @@ def bench_plan(
     metric: str | None = None,
     seed: int | None = None,
 ) -> tuple[Plan, tuple[Trial, ...]]:
-    """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials told.
+    """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials found.
 
     Raises UsageError for what is missing or wrong, OscopeError where a command fails in its trial.
     """

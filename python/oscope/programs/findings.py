@@ -120,7 +120,7 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
     if not usable:
         skipped = next((point.skipped for point in experiment.points if point.skipped), None)
         raise OscopeError(
-            skipped or "no run of a command counts", remedy=f"oscope show {experiment.run_id} tells more"
+            skipped or "no run of a command counts", remedy=f"oscope show {experiment.run_id} has the details"
         )
     return Findings(
         analysed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from oscope.cli.summary import measurement_columns
+from oscope.cli.views.columns import measurement_columns
 from oscope.model import formatting
 from oscope.programs.export import about
 from oscope.programs.findings import TABLE, Findings

@@ -31,7 +31,7 @@ def read(path: Path, wanted: Format | None = None) -> Imported:
     try:
         found = _folder(path) if path.is_dir() else _file(path, wanted)
         if not any(series.readings for series in found.series):
-            raise WrongFileError("it has no measurement")  # noqa: TRY301 - told like all else.
+            raise WrongFileError("it has no measurement")  # noqa: TRY301 - reported like all else.
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}", remedy="name a file that can be read") from None
     except WrongFileError as error:
