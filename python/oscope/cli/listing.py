@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ from oscope import labs
 from oscope.cli import pager
 from oscope.cli.completing import part_names
 from oscope.cli.options import FormOption
-from oscope.labs.own import Declared, Project
 from oscope.model.document import Table
 from oscope.model.errors import OscopeError
 from oscope.model.experiment import Experiment, Inspection, Lab
@@ -24,6 +23,9 @@ from oscope.probe.catalogue import Catalogue, Parameter, Workload, bounded_below
 from oscope.probe.own_program import with_programs
 from oscope.report.forms import encode
 from oscope.trace.factor import TRACER
+
+if TYPE_CHECKING:
+    from oscope.labs.own import Declared, Project
 
 _INDENT = " " * 4
 _NAME_WIDTH = 12

@@ -31,11 +31,12 @@ class Selection:
     inspections: tuple[Inspection, ...] = ()
 
 
-def select(names: Sequence[str], profile: Profile, known: Labs = labs.BUILT_IN) -> Selection:
+def select(names: Sequence[str], profile: Profile, known: Labs | None = None) -> Selection:
     """Return what `names` (of experiments, inspections and labs of `known`; none: all) stand for, each once.
 
-    Raises UsageError with the nearest name for one that is unknown.
+    Without `known`, of the built-in labs. Raises UsageError with the nearest name for one that is unknown.
     """
+    known = known or labs.built_in()
     by_lab = {lab.name: lab.parts for lab in known.all}
     chosen: dict[str, Experiment | Inspection] = {}
     left_out: list[str] = []

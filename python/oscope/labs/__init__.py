@@ -6,10 +6,14 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from oscope.labs import disk, fs, ipc, kernel, memory, own, syscalls, tools, transfer, trust
+from oscope.labs import disk, fs, ipc, kernel, memory, syscalls, tools, transfer, trust
 from oscope.model.errors import UsageError
 from oscope.model.experiment import Experiment, Inspection, Lab
+
+if TYPE_CHECKING:
+    from oscope.labs.own import Project
 
 LABS: tuple[Lab, ...] = (
     syscalls.LAB,
@@ -87,23 +91,42 @@ class Labs:
         raise UsageError(f"there is no experiment {name!r}", remedy=_nearest(name, self.names))
 
 
-BUILT_IN = Labs(LABS)
-
-lab = BUILT_IN.lab
-experiment = BUILT_IN.experiment
-inspection = BUILT_IN.inspection
-named = BUILT_IN.named
+def built_in() -> Labs:
+    """Return the labs of Oscope itself."""
+    return Labs(LABS)
 
 
-def find_project() -> own.Project | None:
+def lab(name: str) -> Lab:
+    """Return the built-in lab called `name`; see `Labs.lab`."""
+    return built_in().lab(name)
+
+
+def experiment(name: str) -> Experiment:
+    """Return the built-in experiment called `name`; see `Labs.experiment`."""
+    return built_in().experiment(name)
+
+
+def inspection(name: str) -> Inspection:
+    """Return the built-in inspection called `name`; see `Labs.inspection`."""
+    return built_in().inspection(name)
+
+
+def named(name: str) -> Experiment | Inspection:
+    """Return the built-in experiment or inspection called `name`; see `Labs.named`."""
+    return built_in().named(name)
+
+
+def find_project() -> Project | None:
     """Return the project of the nearest `oscope.toml`, in this folder or above it; None where there is none.
 
     Raises:
         UsageError: the file is wrong.
 
     """
+    from oscope.labs import own  # noqa: PLC0415 - start-up: most runs name nothing of a project
+
     file = own.find_project(Path.cwd())
-    return None if file is None else own.load_project(file, BUILT_IN.names)
+    return None if file is None else own.load_project(file, built_in().names)
 
 
 def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Sequence[str]]:
@@ -119,15 +142,17 @@ def with_own(names: Sequence[str], program: str | None = None) -> tuple[Labs, Se
 
     """
     if program is not None:
-        added = own.of_program(program, find_project(), BUILT_IN.names)
+        from oscope.labs import own  # noqa: PLC0415 - start-up
+
+        added = own.of_program(program, find_project(), built_in().names)
         return Labs((*LABS, added)), names or (added.name,)
-    wanted = [name for name in names if name not in BUILT_IN.names]
+    wanted = [name for name in names if name not in built_in().names]
     if not wanted or (project := find_project()) is None:
-        return BUILT_IN, names
+        return built_in(), names
     known = {project.name, *(each.name for each in project.experiments)}
     for name in wanted:
         if name not in known:
-            nearest = _nearest(name, BUILT_IN.names | known)
+            nearest = _nearest(name, built_in().names | known)
             raise UsageError(f"there is no experiment {name!r}, nor in {project.file}", remedy=nearest)
     return Labs((*LABS, project.lab(wanted))), names
 
