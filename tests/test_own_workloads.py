@@ -192,7 +192,8 @@ def test_a_run_whose_program_is_gone_is_not_resumed(project: CommandLine) -> Non
 
 def test_the_list_has_them_and_says_what_is_missing(project: CommandLine) -> None:
     (project.folder.parent / "liar").unlink()
-    assert any(line.split()[:1] == ["mine"] and "sort.sizes" in line for line in project("list").out.splitlines())
+    names = project("list").out.splitlines()
+    assert any(line.split()[:1] == ["mine"] and "sort.sizes" in line for line in names)
     described = project("list", "mine")
     assert described.code == 0
     own_part = described.out[described.out.index("mine: ") :]
