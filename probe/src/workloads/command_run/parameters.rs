@@ -27,18 +27,30 @@ pub struct Parameters {
 
 /// They, as `describe` shows them.
 pub fn described() -> Vec<Parameter> {
-    let parameter = |name, kind, unit, doc| Parameter {
+    [commands(), conditions()].concat()
+}
+
+const fn parameter(
+    name: &'static str,
+    kind: Kind,
+    unit: Option<&'static str>,
+    doc: &'static str,
+) -> Parameter {
+    Parameter {
         name,
         kind,
         unit,
         applies: Vec::new(),
         doc,
-    };
-    let path = || Kind::Path { default: "" };
+    }
+}
+
+/// What is executed, and when.
+fn commands() -> Vec<Parameter> {
     vec![
         parameter(
             "program",
-            path(),
+            Kind::Path { default: "" },
             None,
             "The file to execute: an absolute path. Nothing is searched in PATH, and no shell is asked.",
         ),
@@ -84,6 +96,13 @@ pub fn described() -> Vec<Parameter> {
             None,
             "Variables beside those of the probe: NAME=VALUE.",
         ),
+    ]
+}
+
+/// Where, how often and how long it runs.
+fn conditions() -> Vec<Parameter> {
+    let path = || Kind::Path { default: "" };
+    vec![
         parameter(
             "folder",
             path(),
