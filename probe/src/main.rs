@@ -11,6 +11,7 @@ mod capture;
 mod clock;
 mod counters;
 mod covariates;
+mod cpu_modes;
 mod description;
 mod environment;
 mod error;

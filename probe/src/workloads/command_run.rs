@@ -15,6 +15,7 @@ use std::path::Path;
 
 use crate::cancel;
 use crate::clock::{Clock, ClockKind};
+use crate::cpu_modes::least_split_s;
 use crate::description::{Alone, Better, Description, Metric};
 use crate::error::Failure;
 use crate::region::Region;
@@ -41,6 +42,8 @@ pub struct CommandRun {
     start_ns: Option<f64>,
     /// The same of a shell that does nothing.
     shell_ns: Option<f64>,
+    /// The least CPU time that is split into user and system mode.
+    least_split_ns: f64,
     clock: Clock,
     ended: Option<Ended>,
     strays: Strays,
@@ -83,6 +86,7 @@ impl Workload for CommandRun {
             warmup: parameters.warmup,
             start_ns: None,
             shell_ns: None,
+            least_split_ns: least_split_s()? * 1e9,
             clock: context.clock.clone(),
             ended: None,
             strays: Strays::adopt()?,
@@ -129,7 +133,7 @@ impl Workload for CommandRun {
             .ended
             .ok_or_else(|| Failure::failed("no program was run"))?;
         // Nothing that was not started can have used time.
-        let used = ended.usage.user_ns + ended.usage.system_ns + ended.usage.minor_faults;
+        let used = ended.usage.cpu_ns + ended.usage.minor_faults;
         if used > 0.0 {
             Ok(())
         } else {
@@ -180,8 +184,7 @@ impl CommandRun {
         let usage = &ended.usage;
         let mut figures = vec![
             ("time_ns", elapsed_ns),
-            ("user_ns", usage.user_ns),
-            ("system_ns", usage.system_ns),
+            ("cpu_ns", usage.cpu_ns),
             ("max_rss_bytes", usage.max_rss_bytes),
             ("minor_faults", usage.minor_faults),
             ("major_faults", usage.major_faults),
@@ -191,7 +194,10 @@ impl CommandRun {
             ("blocks_out", usage.blocks_out),
             ("exit_code", ended.exit_code()),
         ];
+        let is_split = usage.cpu_ns >= self.least_split_ns;
         let optional = [
+            ("user_ns", is_split.then_some(usage.user_ns)),
+            ("system_ns", is_split.then_some(usage.system_ns)),
             (
                 "net_ns",
                 self.shell_ns.map(|shell_ns| elapsed_ns - shell_ns),
@@ -217,8 +223,9 @@ fn metrics() -> Vec<Metric> {
     [
         ("time_ns", "ns", Less, "Wall time from the start of the program to its end; it holds the shell's start where there is one."),
         ("net_ns", "ns", Less, "time_ns less shell_ns; null without a shell. It may come out below zero."),
-        ("user_ns", "ns", Less, "CPU time in user mode, of the program and of the children that it waited for (wait4(2))."),
-        ("system_ns", "ns", Less, "CPU time in the kernel, of the same."),
+        ("cpu_ns", "ns", Less, "CPU time of the program and of the children that it waited for (wait4(2)), user and system mode together."),
+        ("user_ns", "ns", Less, "Its part in user mode. Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
+        ("system_ns", "ns", Less, "Its part in the kernel; null as the part in user mode."),
         ("max_rss_bytes", "B", Less, "Largest resident set of a single process: the program or a child that it waited for. No less than the launcher's own, 1 to 2 MiB: a smaller program shows as that."),
         ("minor_faults", "1", Less, "Page faults without input or output."),
         ("major_faults", "1", Less, "Page faults that waited for a device."),

@@ -11,6 +11,7 @@ import numpy as np
 
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
+from oscope.model.samples import Floats
 from oscope.programs.findings import TABLE, Findings, Row
 
 Format = Literal["md", "json", "csv"]
@@ -113,17 +114,20 @@ def hyperfine_json(findings: Findings) -> bytes:
     return (json.dumps({"results": results}, indent=2, ensure_ascii=False) + "\n").encode()
 
 
+def _mean_s(values: Floats) -> float | None:
+    """Return the mean of nanoseconds, in seconds; None where a run was too short to split its CPU time."""
+    return float(np.mean(values)) / 1e9 if np.isfinite(values).all() else None
+
+
 def _hyperfine(row: Row, metric: str) -> dict[str, Any]:
     values, keep = measured(row.point, metric)
     times = values / 1e9
-    user, system = (row.point.metrics[name][keep] / 1e9 for name in ("user_ns", "system_ns"))
     found: dict[str, Any] = {
         "command": row.command,
         "mean": float(np.mean(times)),
         "stddev": float(np.std(times, ddof=1)) if len(times) > 1 else None,
         "median": float(np.median(times)),
-        "user": float(np.mean(user)),
-        "system": float(np.mean(system)),
+        **{name: _mean_s(row.point.metrics[f"{name}_ns"][keep]) for name in ("user", "system")},
         "min": float(np.min(times)),
         "max": float(np.max(times)),
         "times": [float(time) for time in times],

@@ -16,9 +16,9 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import EXPERIMENT
 from oscope.statistics import ComparedMetric, Comparison, Summary, compare_with
 
-TABLE = ("user_ns", "system_ns", "max_rss_bytes")
+TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
-TIMES = ("time_ns", "net_ns", "user_ns", "system_ns")
+TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 LARGE = 2.0

@@ -99,6 +99,8 @@ fn pointers(list: &[CString]) -> Vec<*const c_char> {
 /// What a program used, as wait4(2) has it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Usage {
+    /// Time on a CPU, exact; its split into the next two is sampled at ticks.
+    pub cpu_ns: f64,
     pub user_ns: f64,
     pub system_ns: f64,
     pub max_rss_bytes: f64,
@@ -113,9 +115,11 @@ pub struct Usage {
 impl Usage {
     fn of(usage: &libc::rusage) -> Self {
         let time_ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * US_NS;
+        let (user_ns, system_ns) = (time_ns(usage.ru_utime), time_ns(usage.ru_stime));
         Self {
-            user_ns: time_ns(usage.ru_utime),
-            system_ns: time_ns(usage.ru_stime),
+            cpu_ns: user_ns + system_ns,
+            user_ns,
+            system_ns,
             max_rss_bytes: usage.ru_maxrss as f64 * 1024.0,
             minor_faults: usage.ru_minflt as f64,
             major_faults: usage.ru_majflt as f64,

@@ -2,12 +2,10 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
-use nix::time::{ClockId, clock_getres, clock_gettime};
+use nix::time::{ClockId, clock_gettime};
 
+use crate::cpu_modes::least_split_s;
 use crate::error::Failure;
-
-/// Ticks that a time must last for its split into user and system mode to mean something.
-const FEWEST_TICKS: f64 = 10.0;
 
 /// CPU time and switches of a thread (clock_gettime(2), CLOCK_THREAD_CPUTIME_ID; getrusage(2), RUSAGE_THREAD).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -20,7 +18,7 @@ pub struct Usage {
     pub involuntary: f64,
     user_s: f64,
     system_s: f64,
-    tick_s: f64,
+    least_split_s: f64,
 }
 
 impl Usage {
@@ -34,15 +32,13 @@ impl Usage {
             .map_err(|error| Failure::system("reading the thread's CPU time", error))?;
         let told = getrusage(UsageWho::RUSAGE_THREAD)
             .map_err(|error| Failure::system("getrusage", error))?;
-        let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE)
-            .map_err(|error| Failure::system("reading the length of a tick", error))?;
         Ok(Self {
             cpu_s: cpu.num_nanoseconds() as f64 / 1e9,
             voluntary: told.voluntary_context_switches() as f64,
             involuntary: told.involuntary_context_switches() as f64,
             user_s: told.user_time().num_microseconds() as f64 / 1e6,
             system_s: told.system_time().num_microseconds() as f64 / 1e6,
-            tick_s: tick.num_nanoseconds() as f64 / 1e9,
+            least_split_s: least_split_s()?,
         })
     }
 
@@ -54,13 +50,13 @@ impl Usage {
             involuntary: self.involuntary - before.involuntary,
             user_s: self.user_s - before.user_s,
             system_s: self.system_s - before.system_s,
-            tick_s: self.tick_s,
+            least_split_s: self.least_split_s,
         }
     }
 
     /// Seconds in user mode and in the kernel, which most kernels sample at ticks (kernel/sched/cputime.c): `None` where there were too few.
     pub fn modes_s(self) -> Option<(f64, f64)> {
-        (self.cpu_s >= FEWEST_TICKS * self.tick_s).then_some((self.user_s, self.system_s))
+        (self.cpu_s >= self.least_split_s).then_some((self.user_s, self.system_s))
     }
 }
 
@@ -82,12 +78,12 @@ mod tests {
     fn time_between_two_ticks_is_seen_and_is_not_split() {
         let used = work(1e-5);
         assert!(used.cpu_s >= 1e-5);
-        assert_eq!(used.modes_s().is_some(), used.cpu_s >= 10.0 * used.tick_s);
+        assert_eq!(used.modes_s().is_some(), used.cpu_s >= used.least_split_s);
     }
 
     #[test]
     fn the_modes_of_a_long_time_add_up() {
-        let tick_s = Usage::now().expect("it is told").tick_s;
+        let tick_s = Usage::now().expect("it is told").least_split_s / 10.0;
         let used = work(20.0 * tick_s);
         let (user_s, system_s) = used.modes_s().expect("it is long enough");
         assert!((user_s + system_s - used.cpu_s).abs() < tick_s, "{used:?}");

@@ -12,7 +12,7 @@ from oscope.report.terminal import aligned, grid, print_prose, table_width
 
 MOST_SENTENCES = 12
 LONGEST_NAME = 40
-HEADINGS = {"user_ns": "user", "system_ns": "system", "max_rss_bytes": "max RSS"}
+HEADINGS = {"cpu_ns": "CPU time", "user_ns": "user", "system_ns": "system", "max_rss_bytes": "max RSS"}
 
 
 def print_findings(findings: Findings, out: Console) -> None:
@@ -46,7 +46,7 @@ def _columns(findings: Findings) -> list[list[str]]:
     ]
     columns += measurement_columns(findings.metric, summaries, experiment.metrics[findings.metric].shown_unit)
     for name in TABLE:
-        if name != findings.metric:
+        if name != findings.metric and any(row.medians[name] is not None for row in rows):
             unit = experiment.metrics[name].shown_unit
             columns.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))
     columns.append(aligned(["n", *(formatting.format_count(summary.n) for summary in summaries)]))
