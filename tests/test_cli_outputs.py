@@ -31,6 +31,8 @@ INPUTS = {
     "disk read FILE",
     "explain --strace",
     "gate BASELINE",
+    "import FILE",
+    "report --beside",
     "inject --path",
     "kernel ab --patch",
     "kernel build --config",

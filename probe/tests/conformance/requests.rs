@@ -53,7 +53,7 @@ fn defaults_and_every_choice_run() {
             let values = match parameter["type"].as_str().unwrap() {
                 "choice" => parameter["choices"].as_array().unwrap().clone(),
                 "boolean" => vec![json!(false), json!(true)],
-                "path" => vec![parameter["default"].clone()],
+                "path" | "arguments" => vec![parameter["default"].clone()],
                 _ => vec![parameter["minimum"].clone()],
             };
             for value in values {
@@ -92,6 +92,7 @@ fn wrong_values(parameter: &Value) -> Vec<Value> {
         "choice" => vec![json!("no such choice"), json!(1), json!(null)],
         "boolean" => vec![json!("true"), json!(1), json!(null)],
         "path" => vec![json!("/a\0b"), json!(1), json!(null)],
+        "arguments" => vec![json!("true"), json!([1]), json!(["a\0b"]), json!(null)],
         _ => vec![
             json!("10s"),
             json!(parameter["maximum"].as_f64().unwrap() * 2.0 + 1.0),

@@ -32,6 +32,7 @@ fn each_parameter_says_all_that_is_needed_to_check_a_value() {
             match parameter["type"].as_str().unwrap() {
                 "choice" => assert!(parameter["choices"].as_array().unwrap().contains(default)),
                 "boolean" => assert!(default.is_boolean(), "{parameter}"),
+                "arguments" => assert!(default.is_array(), "{parameter}"),
                 "path" => {
                     assert!(!text(default).contains('\0'), "{parameter}");
                     for name in ["choices", "pattern", "minimum", "maximum"] {

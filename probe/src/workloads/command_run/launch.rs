@@ -40,10 +40,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at the absolute path `path`; `arguments` begin with its own name.
+    /// The program at the absolute path `path`; `arguments` begin with its own name, which is the path if there are none.
     ///
     /// # Errors
-    /// `Failure::Request` where the path is not absolute, or there are no arguments.
+    /// `Failure::Request` where the path is not absolute, or a text has a NUL.
     pub fn named(path: &str, arguments: &[String]) -> Result<Self, Failure> {
         if !Path::new(path).is_absolute() {
             return Err(Failure::request(
@@ -51,12 +51,12 @@ impl Program {
                 format!("must be an absolute path, not {path:?}"),
             ));
         }
-        if arguments.is_empty() {
-            return Err(Failure::request(
-                "arguments",
-                "must begin with the program's own name",
-            ));
-        }
+        let own_name = [path.to_owned()];
+        let arguments = if arguments.is_empty() {
+            &own_name
+        } else {
+            arguments
+        };
         Ok(Self {
             name: path.to_owned(),
             path: text("program", path)?,

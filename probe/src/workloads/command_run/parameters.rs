@@ -50,7 +50,9 @@ fn commands() -> Vec<Parameter> {
     vec![
         parameter(
             "program",
-            Kind::Path { default: "" },
+            Kind::Path {
+                default: "/bin/true",
+            },
             None,
             "The file to execute: an absolute path. Nothing is searched in PATH, and no shell is asked.",
         ),
@@ -58,7 +60,7 @@ fn commands() -> Vec<Parameter> {
             "arguments",
             Kind::Arguments,
             None,
-            "Its arguments, from its own name (argv[0]) on.",
+            "Its arguments, from its own name (argv[0]) on; empty: its path alone.",
         ),
         parameter(
             "setup",
@@ -151,7 +153,7 @@ fn conditions() -> Vec<Parameter> {
             "timeout",
             Kind::Duration {
                 default: 600.0,
-                minimum: 0.001,
+                minimum: 0.1,
                 maximum: 604_800.0,
             },
             Some("s"),
