@@ -16,6 +16,7 @@ import pytest
 
 from cli_driver import Answer, CommandLine, as_nobody
 from oscope.storage import record
+from waiting import wait_until
 
 MIB = 1 << 20
 LOOP = "i=0; while [ $i -lt {n} ]; do i=$((i+1)); done"
@@ -313,10 +314,22 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
         process.kill()
     assert process.returncode == 1
     assert "go on with oscope bench --resume" in err
-    assert alive("sleep 0.098") == []
+    wait_until(lambda: not alive("sleep 0.098"), "the end of the commands")
     done = bench("bench", "--resume", "last", "--json", "record.json")
     assert done.code == 0, done.err
     assert all(len(metrics["time_ns"]) >= 40 for metrics in samples(bench.folder).values())
+
+
+def test_ctrl_c_during_the_trial_leaves_no_process(bench: CommandLine) -> None:
+    def slept() -> list[str]:
+        return [line for line in alive("sleep 98762") if line.startswith("sleep")]
+
+    process = bench.start("bench", "--", "sleep", "98762")
+    wait_until(slept, "the trial of the command", process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err.splitlines()[-1]) == (1, "oscope: interrupted")
+    assert slept() == []
 
 
 def bench_began(bench: CommandLine) -> Iterator[None]:

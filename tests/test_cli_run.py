@@ -67,6 +67,7 @@ def test_several_experiments_give_an_array_of_records(oscope: CommandLine) -> No
         "syscall.cost",
         "syscall.throughput",
         "process.create",
+        "syscall.entry",
     ]
 
 

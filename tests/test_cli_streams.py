@@ -22,6 +22,7 @@ STRACE = '1 1700000000.000000 execve("/bin/true", ["true"], 0x7ff /* 1 var */) =
 LINES = {
     "ab": "ab missing missing syscall.cost",
     "assignment": "assignment --help",
+    "bench": "bench --reps 2 -- true",
     "calibrate": "calibrate --help",
     "compare": "compare last last",
     "devices": "devices",
@@ -38,6 +39,7 @@ LINES = {
     "fs": "fs operations",
     "gate": "gate last last",
     "history": "history syscall.cost",
+    "import": "import missing.json",
     "inject": "inject",
     "interfaces": "interfaces",
     "ipc": "ipc -B --json kept.json",
@@ -59,6 +61,7 @@ LINES = {
     "transfer receive": "transfer receive --help",
     "transfer send": "transfer send missing 127.0.0.1:1",
     "tune": "tune",
+    "view": "view --help",
 }
 """A line of each command that takes no longer than a moment."""
 INPUT = {"explain": STRACE, "session clean": "shown\r\n"}
@@ -66,7 +69,7 @@ INPUT = {"explain": STRACE, "session clean": "shown\r\n"}
 OTHERS_WRITE = {"fs", "session record"}
 """Their data are written by another program, at the same descriptor."""
 
-SLOW = {"doctor", "run", "trace"}
+SLOW = {"bench", "doctor", "run", "trace"}
 """They take seconds, and are tried with fewer kinds."""
 
 Done = dict[str, Any]

@@ -263,7 +263,6 @@ WRONG = {
     "syscall.costs": "syscall.cost",
     "process.create": "the store has no samples of process.create",
     "tools.devices": "tools.devices is an inspection and has no samples",
-    "": "missing argument 'EXPERIMENT'",
 }
 
 

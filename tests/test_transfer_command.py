@@ -213,12 +213,18 @@ def test_a_port_that_is_taken_is_told(pair: Pair) -> None:
     assert "in use" in line
 
 
-@pytest.mark.parametrize("into", ["missing", "file"])
-def test_a_folder_that_is_none_is_told(into: str, pair: Pair) -> None:
+def test_a_folder_that_is_none_is_told(pair: Pair) -> None:
     put(pair.oscope.folder, "file", b"")
-    answer = pair.oscope("transfer", "receive", "--into", into, "--listen", "127.0.0.1:0")
+    answer = pair.oscope("transfer", "receive", "--into", "file", "--listen", "127.0.0.1:0")
     assert answer.code in (1, 2)
-    assert into in answer.err.splitlines()[-1]
+    assert "file" in answer.err.splitlines()[-1]
+
+
+def test_a_folder_that_is_missing_is_made(pair: Pair) -> None:
+    pair.into = pair.oscope.folder / "missing"
+    sent, received = pair.move(str(put(pair.oscope.folder, "a", b"content")))
+    assert (sent.code, received.code) == (0, 0), received.err
+    assert (pair.into / "a").read_bytes() == b"content"
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -204,8 +204,8 @@ impl CommandRun {
             ),
             ("read_bytes", ended.bytes.map(|bytes| bytes.read)),
             ("written_bytes", ended.bytes.map(|bytes| bytes.written)),
-            ("instructions", ended.instructions),
-            ("cpu_cycles", ended.cycles),
+            ("instructions_user", ended.instructions),
+            ("cycles_user", ended.cycles),
             ("start_ns", self.start_ns),
             ("shell_ns", self.shell_ns),
         ];
@@ -221,7 +221,7 @@ impl CommandRun {
 fn metrics() -> Vec<Metric> {
     use Better::{Less, Neither};
     [
-        ("time_ns", "ns", Less, "Wall time from the start of the program to its end; it holds the shell's start where there is one."),
+        ("time_ns", "ns", Less, "Time from the start of the program to its end; it holds the shell's start where there is one."),
         ("net_ns", "ns", Less, "time_ns less shell_ns; null without a shell. It may come out below zero."),
         ("cpu_ns", "ns", Less, "CPU time of the program and of the children that it waited for (wait4(2)), user and system mode together."),
         ("user_ns", "ns", Less, "Its part in user mode. Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
@@ -235,9 +235,9 @@ fn metrics() -> Vec<Metric> {
         ("blocks_out", "1", Less, "Blocks of 512 B written to devices, counted when the pages were made dirty."),
         ("read_bytes", "B", Less, "Bytes given by read system calls (rchar of /proc/PID/io, proc_pid_io(5)); null where the kernel does not account them."),
         ("written_bytes", "B", Less, "Bytes taken by write system calls (wchar)."),
-        ("instructions", "1", Less, "Instructions in user mode (perf_event_open(2), inherited); null without a counter."),
-        ("cpu_cycles", "1", Less, "Core cycles in user mode; null without a counter."),
-        ("start_ns", "ns", Neither, "Median time of a trivial program, from its start to its end, measured before the repetitions of each turn."),
+        ("instructions_user", "1", Less, "Instructions in user mode (perf_event_open(2), inherited); null without a counter."),
+        ("cycles_user", "1", Less, "Core cycles in user mode; null without a counter."),
+        ("start_ns", "ns", Neither, "How long a trivial program took from its start to its end: the median, measured before the repetitions of each block."),
         ("shell_ns", "ns", Neither, "The same of a shell that runs nothing; null without a shell."),
         ("exit_code", "1", Neither, "Exit code of the program; 128 and the signal's number where a signal ended it."),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -106,7 +107,7 @@ def transfer(
     }
     workload = _check(params)
     sample = _measure(params, _silent if quiet else _note)
-    lines = _lines(params, sample)
+    lines = _lines(params, sample, person=sys.stdout.isatty())
     if target is not None:
         target.write(f"{json.dumps(_to_object(params, sample, workload))}\n".encode())
     if not quiet and not is_standard_output(target):
@@ -196,13 +197,17 @@ def _rate(sample: Sample) -> float:
     return _figure(sample, "bytes") / 1024 / _figure(sample, "time_s")
 
 
-def _lines(params: Mapping[str, Level], sample: Sample) -> list[str]:
-    """Return what the original prints if verbose; the throughput is the last line."""
+def _lines(params: Mapping[str, Level], sample: Sample, *, person: bool) -> list[str]:
+    """Return what the original prints if verbose; the throughput is the last line.
+
+    A person reads MiB/s beside it. Scripts get the original's line as it is.
+    """
+    beside = f" ({_rate(sample) / 1024:.2f} MiB/s)" if person else ""
     return [
         "Benchmark configuration:",
         *(f"  {name}: {value}" for name, value in _configuration(params).items()),
         f"  time: {_figure(sample, 'time_s'):.9f}",
-        f"{_rate(sample):.2f} KBytes/sec ({_rate(sample) / 1024:.2f} MiB/s)",
+        f"{_rate(sample):.2f} KBytes/sec{beside}",
     ]
 
 

@@ -79,7 +79,9 @@ class Probe(Child):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process."""
+        """End the process; what it measures is given up after an error, such as a KeyboardInterrupt."""
+        if kind is not None:
+            self.terminate()
         self.close()
 
     def run(self, request: Request, *, silence_limit_s: float) -> Iterator[tuple[Event, ...]]:
