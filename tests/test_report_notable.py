@@ -83,7 +83,7 @@ def test_the_values_beside_a_finding_are_those_of_the_tables(everything: Results
 def test_fork_names_what_does_not_grow_with_it() -> None:
     [fork] = [each for each in notable(Results((synthetic.create(),)), 9) if "fork" in each.sentence]
     assert fork.sentence == (
-        "fork costs 900 ns more for each MiB resident; vfork, posix_spawn and threads do not."
+        "fork takes 900 ns longer to return for each MiB resident; vfork, posix_spawn and threads do not."
     )
 
 

@@ -48,10 +48,10 @@ _SYSCALLS = (
         "parent_ns",
         {"resident": 0},
         {"resident": 64 * _MIB},
-        "fork costs {per_mib} more for each MiB resident{companions}.",
-        "fork is {times} times faster with 64 MiB resident than with none.",
+        "fork takes {per_mib} longer to return for each MiB resident{companions}.",
+        "fork returns {times} times faster with 64 MiB resident than with none.",
         fixed={"how": "fork", "pages": "4K"},
-        names=("fork, 0 MiB", "fork, 64 MiB"),
+        names=("fork returns, 0 MiB", "fork returns, 64 MiB"),
         companions="how",
     ),
     Contrast(
