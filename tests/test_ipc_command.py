@@ -24,7 +24,7 @@ from surroundings import family
 METRICS = {"throughput": 474.0135, "time_s": 0.033753791, "bytes": 16777216.0, "refusals": None}
 NOTE = {"event": "note", "text": "the pipe holds 64 KiB"}
 SEEN = "oscope: the pipe holds 64 KiB\n"
-LAST_LINE = "485397.33 KBytes/sec\n"
+LAST_LINE = "485397.33 KBytes/sec (474.02 MiB/s)\n"
 VERBOSE = """\
 Benchmark configuration:
   buffersize: 131072
@@ -242,7 +242,7 @@ def test_every_channel_moves_every_byte(channel: str, mode: str, ipc_command: Co
         f"  mode: {mode}\n"
         f"  ipctype: {channel}\n"
         r"  time: \d+\.\d{9}\n"
-        r"\d+\.\d\d KBytes/sec\n",
+        r"\d+\.\d\d KBytes/sec \(\d+\.\d\d MiB/s\)\n",
         answer.out,
     )
     assert "the last block has 8577 B" in answer.err
@@ -256,7 +256,7 @@ def test_every_channel_moves_every_byte(channel: str, mode: str, ipc_command: Co
 @pytest.mark.parametrize("channel", ["pipe", "local"])
 def test_a_checked_transfer_with_its_warm_up(channel: str, ipc_command: CommandLine) -> None:
     answer = ipc_command("ipc", "-i", channel, "2proc")
-    assert re.fullmatch(r"\d+\.\d\d KBytes/sec\n", answer.out), answer.err
+    assert re.fullmatch(r"\d+\.\d\d KBytes/sec \(\d+\.\d\d MiB/s\)\n", answer.out), answer.err
 
 
 @pytest.mark.parametrize("flags", ["-B", "-Bs"])
