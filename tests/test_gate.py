@@ -165,7 +165,7 @@ COMMANDS = {
     "base.json": (2, "the store has no run of syscall.cost after the baseline"),
     "nothing.json": (2, "there is no record file nothing.json"),
     "last": (2, "the store has no run yet"),
-    "": (2, "missing argument 'BASELINE'"),
+    "": (2, "the store has no two runs that may be compared"),
 }
 
 

@@ -263,8 +263,14 @@ WRONG = {
     "syscall.costs": "syscall.cost",
     "process.create": "the store has no samples of process.create",
     "tools.devices": "tools.devices is an inspection and has no samples",
-    "": "missing argument 'EXPERIMENT'",
 }
+
+
+def test_without_a_name_the_last_experiment_is_shown(oscope: CommandLine) -> None:
+    measure(oscope)
+    answer = oscope("history")
+    assert answer.out == oscope("history", "syscall.cost").out
+    assert answer.err == "oscope: the last experiment: syscall.cost\n"
 
 
 def test_a_wrong_request_gets_one_line(oscope: CommandLine) -> None:

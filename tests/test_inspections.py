@@ -326,7 +326,7 @@ def test_names_are_of_one_thing_each() -> None:
 
 
 def test_the_command_line_lists_runs_and_shows_them(oscope: CommandLine) -> None:
-    assert "tools.devices: Device files held open" in oscope("list").out
+    assert "tools.devices: Device files held open" in oscope("list", "tools").out
     answer = oscope("run", "tools.devices", "tools.interfaces", "--json", "-", "--report", "r.html")
     assert answer.code == 0
     assert [each["inspection"] for each in json.loads(answer.out)] == ["tools.devices", "tools.interfaces"]
