@@ -266,6 +266,13 @@ WRONG = {
 }
 
 
+def test_without_a_name_the_last_experiment_is_shown(oscope: CommandLine) -> None:
+    measure(oscope)
+    answer = oscope("history")
+    assert answer.out == oscope("history", "syscall.cost").out
+    assert answer.err == "oscope: the last experiment: syscall.cost\n"
+
+
 def test_a_wrong_request_gets_one_line(oscope: CommandLine) -> None:
     measure(oscope)
     for line, told in WRONG.items():
