@@ -83,7 +83,7 @@ LAB = Lab(
     ),
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
-        "syscalls", "cost", "throughput", "table_one", "page_tables", "shape", "causes", "estimator", "entry"
+        "syscalls", "cost", "throughput", "page_tables", "table_one", "shape", "causes", "estimator", "entry"
     ),
     notebook="notebooks/syscalls.ipynb",
 )
