@@ -174,9 +174,17 @@ oscope_main() {
         printf '{"event":"hello","schema":"oscope.probe/1","probe":{"version":"shell-kit 1","commit":null},' >&3
         printf '"pid":%d,"environment":{"clock":{"kind":"realtime","hz":1e6,"overhead":0,"overhead_mad":0,' $$ >&3
         printf '"why":"a shell has no other without a fork"}}}\n' >&3
-        local line
-        while ! $_oscope_ended && IFS= read -r line; do
-            [[ -z $line ]] || _oscope_answer "$line"
+        local line='' part status
+        # With a limit of time: a signal that comes just before `read` would else be noticed by the next line.
+        while ! $_oscope_ended; do
+            if IFS= read -r -t 0.2 part; then status=0; else status=$?; fi
+            line+=$part
+            if ((status == 0)); then
+                [[ -z $line ]] || _oscope_answer "$line"
+                line=''
+            elif ((status <= 128)); then
+                break
+            fi
         done
         ;;
     *)
