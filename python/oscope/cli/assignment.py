@@ -9,12 +9,13 @@ from typing import Annotated
 import typer
 
 from oscope import assignments
-from oscope.cli.options import Settings, whole_number
+from oscope.cli.options import Settings
 from oscope.cli.request import parse_amount
+from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file, output_folder
 from oscope.model.errors import UsageError
 from oscope.model.factors import Profile
-from oscope.planning.plan import MOST_SEED, make_plan
+from oscope.planning.plan import make_plan
 from oscope.probe import catalogue
 from oscope.targets.guest.spec import Where, place
 
@@ -57,12 +58,7 @@ def assignment(
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="Time to measure at most, such as 90s or 5m.")
     ] = None,
-    seed: Annotated[
-        int | None,
-        whole_number(
-            "--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn, and recorded]"
-        ),
-    ] = None,
+    seed: SeedOption = None,
 ) -> int:
     """Repeat one original document: the same tables, figures and questions, in its order.
 

@@ -10,10 +10,11 @@ import typer.core
 
 from oscope.cli.options import Settings, command_class, parse_option, whole_number
 from oscope.cli.request import parse_amount
+from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file
 from oscope.model.errors import UsageError
 from oscope.model.units import parse_duration
-from oscope.planning.plan import MOST_REPS, MOST_SEED
+from oscope.planning.plan import MOST_REPS
 
 if TYPE_CHECKING:
     from oscope.programs import Amount, Command
@@ -162,12 +163,7 @@ def bench(
         int | None,
         whole_number("--pin", most=MOST_CPU, help="Keep the commands on this CPU. [default: all CPUs]"),
     ] = None,
-    seed: Annotated[
-        int | None,
-        whole_number(
-            "--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn, and recorded]"
-        ),
-    ] = None,
+    seed: SeedOption = None,
     json: Annotated[
         Output | None,
         output_file("--json", help="Write the record; - is standard output, and all else leaves it."),

@@ -20,11 +20,12 @@ from oscope.cli.request import (
     parse_where,
     select,
 )
+from oscope.cli.seed import SeedOption
 from oscope.cli.targets import REPORT, Output, Targets, default_output, output_file, output_folder
 from oscope.labs import with_own
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
-from oscope.planning.plan import MOST_REPS, MOST_SEED, make_plan
+from oscope.planning.plan import MOST_REPS, make_plan
 from oscope.probe import catalogue
 from oscope.probe.own_program import with_programs
 from oscope.runner import tuning
@@ -150,12 +151,7 @@ def run(
         bool,
         typer.Option("--no-again", help="Do not repeat samples after interference."),
     ] = False,
-    seed: Annotated[
-        int | None,
-        whole_number(
-            "--seed", most=MOST_SEED, help="Seed of the random order. [default: drawn, and recorded]"
-        ),
-    ] = None,
+    seed: SeedOption = None,
     json: Annotated[
         Output | None,
         output_file("--json", help="Write the record; - is standard output, and all else leaves it."),
