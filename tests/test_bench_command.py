@@ -320,6 +320,24 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
     assert all(len(metrics["time_ns"]) >= 40 for metrics in samples(bench.folder).values())
 
 
+def test_ctrl_c_while_a_block_is_set_up_loses_nothing_of_it(bench: CommandLine) -> None:
+    options = ("--reps", "8", "--setup", "sleep 1.2345", "--warmup", "0")
+    process = bench.start("bench", *options, "--", "true", "--vs", "sleep", "0")
+    try:
+        for _ in bench_began(bench):
+            pass
+        wait_until(lambda: alive("sleep 1.2345"), "the set-up of a block", process)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert "go on with oscope bench --resume" in err
+    done = bench("bench", "--resume", "last", "--json", "record.json")
+    assert done.code == 0, done.err
+    (experiment,) = record.read(bench.folder / "record.json").experiments
+    assert [len(point.metrics["time_ns"]) for point in experiment.points] == [8, 8]
+
+
 def test_ctrl_c_during_the_trial_leaves_no_process(bench: CommandLine) -> None:
     def slept() -> list[str]:
         return [line for line in alive("sleep 98762") if line.startswith("sleep")]

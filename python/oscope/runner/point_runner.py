@@ -193,7 +193,8 @@ class PointRunner:
             for event in events:
                 if isinstance(event, Note):
                     yield from note_once(event.text, point)
-                elif isinstance(event, Refusal):
+                # A program that was ended over the signal fails; the resumed run asks again.
+                elif isinstance(event, Refusal) and not self.interrupted:
                     yield from losses.refuse(point, block, event)
                 elif isinstance(event, Done) and not event.interrupted:
                     yield from keep_iterations(point, event.iterations)
