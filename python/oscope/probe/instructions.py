@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from oscope.model.clocks import CPU_TIME, CPU_TIME_STEP, PER, UNIT
 from oscope.probe.catalogue import Metric, Workload
 
@@ -99,7 +101,7 @@ def translate_sample(sample: Sample, workload: Workload) -> Sample:
         new = _name(name)
         if new is not None:
             values[new] = value if new == name else _scaled(value, units.get(name, ""))
-    return replace(sample, metrics=values)
+    return msgspec.structs.replace(sample, metrics=values)
 
 
 def _name(name: str) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from oscope.model.errors import OscopeError
 from oscope.model.guest import Guest
@@ -146,5 +147,5 @@ class GuestPlace:
         """
         if self.guest.clock == "wall":
             return sample
-        dated = replace(sample, started_ns=sample.started_ns + self._ahead_ns)
+        dated = msgspec.structs.replace(sample, started_ns=sample.started_ns + self._ahead_ns)
         return instructions.translate_sample(dated, self._workloads[workload])
