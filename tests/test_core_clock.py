@@ -14,7 +14,7 @@ import invented_runs
 from oscope.model.samples import ExperimentResults, Floats, PointSamples, Results
 from oscope.statistics import ComparedMetric, compare_results
 from oscope.statistics.candidates import candidates
-from oscope.statistics.core_clock import CORE_LOADS, FEWEST, core_loads, explain
+from oscope.statistics.core_clock import CORE_LOADS, FEWEST, core_loads, excess_error, explain
 from oscope.statistics.earlier import EarlierRuns
 from oscope.storage import record
 
@@ -121,6 +121,34 @@ def test_the_interval_of_what_remains_holds_in_95_percent(slope: float) -> None:
     assert len(widths) > 0.9 * of
     assert 0.93 < held / len(widths) < 0.97
     assert np.median(widths) < 0.01
+
+
+@pytest.mark.parametrize(("error", "least", "most"), [(0.01, 0.93, 0.99), (0.0, 0.0, 0.7)])
+def test_what_short_runs_know_of_their_own_loads_is_in_the_interval(
+    error: float, least: float, most: float
+) -> None:
+    """Two runs of few blocks have loads that are off by 1 %, where those of earlier runs are exact."""
+    held = []
+    for seed in range(1000):
+        medians, loads = measured(seed, slope=1.0, count=14)
+        seen = loads[12:] * np.exp(np.random.default_rng(seed).normal(0, 0.01, 2))
+        if (found := explain(medians[:12], loads[:12], *seen, error)) is None:
+            continue
+        left = float(np.log(medians[13] / medians[12])) - found.change
+        reach = scipy.stats.t.isf(0.025, found.spread.freedom) * np.sqrt(2) * found.spread.deviation
+        held.append(abs(left) <= reach)
+    assert len(held) > 700
+    assert least <= np.mean(held) <= most
+
+
+def test_the_error_of_the_loads_is_that_beyond_earlier_runs() -> None:
+    exact = [each.points[0] for each in history()]
+    a, b = exact[:2]
+    assert excess_error(a, b, exact) == pytest.approx(0, abs=1e-12)
+    rough = replace(a, covariates={CORE_LOADS: a.covariates[CORE_LOADS] * np.tile([0.99, 1.01], len(a) // 2)})
+    blocks = replace(rough, block=np.arange(len(a)))
+    assert excess_error(blocks, b, exact) > 0
+    assert excess_error(replace(a, block=np.zeros(len(a), dtype=int)), b, exact) == float("inf")
 
 
 def test_a_record_keeps_the_loads_and_attribution_does_not_take_them_for_a_cause(tmp_path: Path) -> None:

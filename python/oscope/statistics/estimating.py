@@ -11,7 +11,7 @@ from oscope.model import clocks
 from oscope.model.samples import Column, Floats, PointSamples
 from oscope.statistics import between_runs, effect, interval, replication
 from oscope.statistics.between_runs import Spread
-from oscope.statistics.core_clock import AT_ONE_SPEED, Explained, core_loads, explain
+from oscope.statistics.core_clock import AT_ONE_SPEED, Explained, core_loads, excess_error, explain
 from oscope.statistics.earlier import EarlierPoints
 from oscope.statistics.effect import Estimate, Median
 from oscope.statistics.exact import ONE_COURSE, Constant, coarse, find_constant, resolution_error, step_of
@@ -145,7 +145,9 @@ def _separate(
         wandering = max(between_runs.wander(side.value / scale) for side in (a, b))
         between = between_runs.spread(known, error, wandering)
         if logarithmic and earlier.same_setup:
-            explained = explain(known, earlier.core_loads(), core_loads(match.a), core_loads(match.b))
+            unsure = excess_error(match.a, match.b, earlier.points)
+            a_ns, b_ns = core_loads(match.a), core_loads(match.b)
+            explained = explain(known, earlier.core_loads(), a_ns, b_ns, unsure)
     if explained is not None:
         between, by = explained.spread, explained.change
         second = replace(second, value=second.value - by, low=second.low - by, high=second.high - by)
