@@ -50,7 +50,7 @@ def summary_table(results: Analysed, experiment: ExperimentResults, metric: str)
     ]
     return Table(
         title=f"{meaning(column)} ({metric})",
-        columns=[*factors, "n", "worth", "blocks", *figures],
+        columns=[*factors, "n", "ess", "blocks", *figures],
         rows=rows,
         numeric=frozenset(range(len(factors), len(factors) + 9)),
         note=_fixed(experiment),
