@@ -1,4 +1,4 @@
-"""The model of the caches beside cachegrind: what both count for the document's walk, and how fast."""
+"""The model of the caches beside cachegrind: what both count for the walk of CS380L lab 2, and how fast."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
     python benchmarks/causes.py [--tries 20] [--seed 1] [--cause NAME]... [--store FILE]
 
 A try is a run of an experiment on which the cause acts, and the attribution of its headline metric, as the
-command tells it: it has no part in what was injected. Prints one row a cause.
+command prints it. The attribution does not see what was injected. Prints one row a cause.
 """
 
 from __future__ import annotations
@@ -84,20 +84,20 @@ CASES = (
     ),
     Case("interrupts", ("timer_interrupts",), "syscall.cost", CALL, 2500),
     Case("migrate", ("migrations",), "syscall.cost", CALL, 2500),
-    # A delay that no covariate tells of, of a part of what the call costs.
+    # A delay that no covariate shows, shorter than the call itself.
     Case("delay", (OWN,), "syscall.cost", CALL, 2500, amount="100ns"),
     Case("drift", ("drift",), "syscall.cost", CALL, 2500, amount="50ns"),
 )
 
 
 def first(found: Attribution) -> tuple[str, ...]:
-    """Return the names of what is told first; `NOTHING` where nothing is."""
-    told = found.ranked()
-    return told[0][0] if told else (NOTHING,)
+    """Return the names of the first cause; `NOTHING` where none is named."""
+    causes = found.ranked()
+    return causes[0][0] if causes else (NOTHING,)
 
 
 def planned(case: Case, seed: int, file: Path) -> Plan:
-    """Plan a try, disturbed by its cause alone."""
+    """Plan a try that injects its cause alone."""
     factors = dict(case.factors) | ({"file": str(file)} if case.file else {})
     plan = make_plan(
         (labs.experiment(case.experiment),),
@@ -113,7 +113,7 @@ def planned(case: Case, seed: int, file: Path) -> Plan:
 
 
 def tried(case: Case, seed: int, store: Store, file: Path) -> Attribution:
-    """Measure a try, and say what its variation goes with."""
+    """Measure a try; return the covariates associated with its variance."""
     outcome = execute(planned(case, seed, file), store)
     if outcome.status == "interrupted":
         raise KeyboardInterrupt

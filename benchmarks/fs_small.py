@@ -1,16 +1,16 @@
 """Small files made, written and read again through oscope-fs and sshfs, where deleted ones cost nothing.
 
-A file in oscope-fs is three files: the server's, the copy and its record; in sshfs it is one. So what the
-disk's file system takes to make one counts thrice. ext4 without a journal passes over each inode that was
-deleted within the last minute, or within five if its block is not yet written, one by one
-(`recently_deleted`, fs/ext4/ialloc.c): whatever was deleted on that disk meanwhile, by whomever, makes a
-creation take up to a hundred times as long. That says nothing of either program. So they are compared on an
-ext4 with a journal, as mke2fs makes it unless told otherwise, of which nothing is removed until the end: who
-makes files has mostly not just removed others. The folder's own file system, with each round's files
-removed, is measured as well, and told.
+A file in oscope-fs is three files: the server's, the copy and its record. In sshfs it is one. So the time
+that the disk's file system takes to make a file counts three times. ext4 without a journal skips, one by one,
+each inode that was deleted within the last minute, or within five if its block is not yet written
+(`recently_deleted`, fs/ext4/ialloc.c). Files that any program deleted on that disk can make a creation take
+a hundred times as long, which says nothing of the programs compared. So they are compared on an ext4 with a
+journal, the default of mke2fs, where nothing is removed until the end: people who make files have mostly not
+just removed others. The folder's own file system is measured and reported too, with the files of each round
+removed.
 
-As a program, which `on_a_journal` starts, this runs in a mount namespace of its own: nothing stays mounted,
-however it ends.
+`on_a_journal` starts this module as a program in its own mount namespace: nothing stays mounted, however it
+ends.
 """
 
 from __future__ import annotations

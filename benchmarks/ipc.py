@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bars import Bar, Bench, Figure, Part, ratio
-from measuring import CPU, compile_c, in_turns, interleaved, probe
+from measuring import CPU, compile_c, interleaved, interleaved_steps, probe
 
 KIBIBYTE = 1 << 10
 TOTAL = 32 << 20
@@ -51,7 +51,9 @@ def beside_c(bench: Bench) -> Iterator[Figure]:
             "placement": "same",
         }
         words = (compile_c("ipc"), channel, mode, size * KIBIBYTE, total, steps, CPU, CPU)
-        one, other = in_turns("ipc.throughput", "throughput", params, words, steps, bench.pick(1, 4, 4))
+        one, other = interleaved_steps(
+            "ipc.throughput", "throughput", params, words, steps, bench.pick(1, 4, 4)
+        )
         theirs = [kibibytes / KIBIBYTE for kibibytes in other]
         yield ratio(bar, one, theirs, f"of {np.median(theirs):.0f} MiB/s")
 
@@ -98,8 +100,7 @@ def beside_the_pipe(bench: Bench) -> Iterator[Figure]:
 
 PARTS = (
     Part(
-        "MiB/s of a transfer over those of a minimal C program, both ends on one CPU, transfer by transfer "
-        "in turns.",
+        "MiB/s of a transfer over those of a minimal C program, both ends on one CPU; interleaved transfers.",
         tuple(BESIDE_C.values()),
         beside_c,
         short_s=45,

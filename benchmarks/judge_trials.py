@@ -3,7 +3,7 @@
     oscope calibrate --keep pairs.db
     python benchmarks/judge_trials.py pairs.db [MORE.db ...]
 
-So others can recompute published rates from the stored runs, and a new rule can be held against old pairs.
+So others can recompute published rates from the stored runs, and a new rule can be tried on old pairs.
 Interleaved runs name each other; separate runs of a pair follow each other with one seed. The time of a pair
 is from the start of its runs to the last event of each: without starting the probes.
 """

@@ -129,7 +129,7 @@ class Stepped:
             raise RuntimeError(f"{' '.join(self._words)} failed")
 
 
-def in_turns(
+def interleaved_steps(
     workload: str,
     metric: str,
     params: Mapping[str, Any],
@@ -158,10 +158,10 @@ def in_turns(
 
 
 def peak_memory(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a process; return the most memory that it and its children have had, added up, in bytes.
+    """Wait for a process; return the sum of the peak memories of it and its children, in bytes.
 
-    It is looked at while they run (VmHWM, proc(5)): what wait4(2) tells counts also what the process that
-    started them had, of which each is a copy until it executes its own program.
+    The peaks (VmHWM, proc(5)) are read while the processes run. wait4(2) does not serve: until a process
+    executes its own program it is a copy of its parent, whose memory wait4(2) counts too.
     """
     most: dict[int, int] = {}
     while process.poll() is None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bars import Bar, Bench, Figure, Part, ratio
-from measuring import BIN, CPU, compile_c, in_turns, interleaved, probe
+from measuring import BIN, CPU, compile_c, interleaved, interleaved_steps, probe
 
 MEBIBYTE = 1 << 20
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -110,18 +110,18 @@ def bandwidth(bench: Bench) -> Iterator[Figure]:
 
 
 def access(bench: Bench) -> Iterator[Figure]:
-    """Return the time of a set over that of the document's loop in C."""
+    """Return the time of a set over that of the loop of CS380L lab 2 in C."""
     size, sets = 64 * MEBIBYTE, bench.pick(64, 4096, 4096)
     steps = bench.pick(1, 10, 25)
     for pattern, bar in ACCESS.items():
         params = {"pattern": pattern, "footprint": "full", "size": size, "sets": sets}
         words = ("taskset", "-c", CPU, compile_c("access"), pattern, "full", size, sets, steps)
-        ours, theirs = in_turns("memory.access", "set_ns", params, words, steps, bench.pick(1, 4, 4))
+        ours, theirs = interleaved_steps("memory.access", "set_ns", params, words, steps, bench.pick(1, 4, 4))
         yield ratio(bar, ours, theirs, f"of {np.median(theirs):.0f} ns a set")
 
 
 def touched(footprint: str, size: int) -> int:
-    """Return how many pages all sets in turn touch: the document's bounds leave out the last set's."""
+    """Return how many pages all sets touch: the bounds of CS380L lab 2 leave out the last set's."""
     lines = size // LINE
     last_base = lines - 2 * SET_LINES
     unit = LINE if footprint == "full" else 1
@@ -147,7 +147,7 @@ def footprints(bench: Bench) -> Iterator[Figure]:
 def counts(bench: Bench) -> Iterator[Figure]:
     """Show that the accesses that the model is fed with are as many as the formula has them.
 
-    An eighth of the document's 2^20 sets: simulating all of them takes more than a minute for each pattern.
+    An eighth of the 2^20 sets of CS380L lab 2: simulating all takes more than a minute for each pattern.
     """
     sets = bench.pick(1 << 8, 1 << 15, 1 << 17)
     accesses = sets * WALKS * SET_LINES
@@ -162,7 +162,7 @@ def counts(bench: Bench) -> Iterator[Figure]:
 
 @dataclass(frozen=True)
 class Host:
-    """What pressure changes on a machine, and must put back."""
+    """The settings of a machine that pressure changes and must restore."""
 
     swaps: str
     blocks: tuple[str, ...]
@@ -248,7 +248,7 @@ PARTS = (
         full_s=80,
     ),
     Part(
-        "Time of a working set over that of the same walk in C, step by step in turns.",
+        "Time of a working set over that of the same walk in C; interleaved step by step.",
         tuple(ACCESS.values()),
         access,
         short_s=20,

@@ -86,7 +86,7 @@ def boot(kernel: str, program: Path, sequences: int, seed: int) -> dict[str, Any
         raise RuntimeError(f"the checked guest failed: {done.stderr.strip()[-800:]}")
     if not done.stdout.strip():
         # A guest so slow may lack its ports when the command starts, whose output then goes to the console.
-        raise RuntimeError(f"the checked guest told nothing: {done.stderr.strip()[-800:]}")
+        raise RuntimeError(f"the checked guest printed nothing: {done.stderr.strip()[-800:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

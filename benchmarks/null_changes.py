@@ -142,7 +142,7 @@ def outcomes(scenario: Scenario, simulations: int, seed: int) -> Iterator[Outcom
         yield Outcome(find_changes(simulate(scenario, random)), scenario.runs // 2)
 
 
-def told(found: int, of: int) -> str:
+def share_text(found: int, of: int) -> str:
     """Return a share with its 95 % binomial interval (Wilson)."""
     if not of:
         return "–"
@@ -193,14 +193,14 @@ def main() -> int:
     for scenario in SCENARIOS:
         every = list(outcomes(scenario, options.simulations, options.seed))
         alarms = sum(each.any for each in every)
-        row = f"{scenario.name:<40} {told(alarms, len(every)):>24}"
+        row = f"{scenario.name:<40} {share_text(alarms, len(every)):>24}"
         if scenario.shift:
             near = [c for each in every if (c := each.first(2)) is not None]
             exact = sum(each.first(0) is not None for each in every)
             true = SPREAD * scenario.shift
             covered = sum(c.estimate.low <= true <= c.estimate.high for c in near)
-            row += f" {told(len(near), len(every)):>24} {told(exact, len(every)):>24}"
-            row += f" {told(covered, len(near)):>24}"
+            row += f" {share_text(len(near), len(every)):>24} {share_text(exact, len(every)):>24}"
+            row += f" {share_text(covered, len(near)):>24}"
         else:
             failed |= 100 * Rate(alarms, len(every)).interval[0] > scenario.most
         print(row, flush=True)

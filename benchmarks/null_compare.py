@@ -1,11 +1,11 @@
-"""False alarms, coverage and power of comparisons of simulated runs.
+"""False positives, coverage and power of comparisons of simulated runs.
 
     python benchmarks/null_compare.py [--simulations 2000] [--seed 1]
 
-Prints one row a scenario: false alarms at a nominal 5 % and coverage of the 95 % interval of the ratio, each
-with its 95 % binomial interval, and, at a true difference as large as the median `detectable` of the null
-runs, the share found (80 % if `detectable` is right). It is an exit failure if the lower end of a false-alarm
-interval is above 6 %.
+Prints one row a scenario: the rate of false positives at a nominal 5 % and the coverage of the 95 % interval
+of the ratio, each with its 95 % binomial interval; then the power at a true difference as large as the median
+`detectable` of the null runs (80 % if `detectable` is right). The exit code is 1 if the lower end of an
+interval of false positives is above 6 %.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ PARTS = (
 
 
 def main() -> int:
-    """Print the table; 1 if a scenario has too many false alarms."""
+    """Print the table; return 1 if a scenario has too many false positives."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument(
         "--simulations", type=int, default=2000, metavar="N", help="pairs a scenario (default 2000)"
@@ -253,7 +253,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     failed = False
-    print(f"{'scenario':<44} {'false alarms':>22} {'coverage':>24} {'detectable':>10} {'found':>7}")
+    print(f"{'scenario':<44} {'false positives':>22} {'coverage':>24} {'detectable':>10} {'found':>7}")
     for found in judged(options.simulations, options.seed):
         alarms, cover = found.alarms, found.cover
         failed |= alarms[1] > 0.06

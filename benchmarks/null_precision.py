@@ -44,7 +44,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """What is told of it."""
+        """Its name in tables."""
         return f"{self.run.name}, to {self.precision:.2%}"
 
     @property
@@ -178,7 +178,7 @@ def simulated(bench: Bench) -> Iterator[Figure]:
     count = bench.pick(1, 20, 1000)
     for found in judged(count, 1):
         value, low, high = (100 * each for each in found.stopped)
-        text = f"of {count}; {told(found.fixed)} of runs of {found.blocks} blocks"
+        text = f"of {count}; {share_text(found.fixed)} of runs of {found.blocks} blocks"
         yield Figure(BARS[found.scenario.name], value, (low, high), text)
 
 
@@ -201,7 +201,7 @@ PARTS = (
 )
 
 
-def told(found: Share) -> str:
+def share_text(found: Share) -> str:
     """Return a share with its interval."""
     return f"{found[0]:.1%} ({found[1]:.1%} to {found[2]:.1%})"
 
@@ -219,7 +219,7 @@ def main() -> int:
     for found in judged(options.simulations, options.seed):
         failed |= not found.met
         print(
-            f"{found.scenario.name:<48} {told(found.stopped):>24} {told(found.fixed):>24}"
+            f"{found.scenario.name:<48} {share_text(found.stopped):>24} {share_text(found.fixed):>24}"
             f" {found.blocks:>6} {found.reached:>8.1%}",
             flush=True,
         )

@@ -60,7 +60,7 @@ SEPARATE_S = 10.0
 PILOT_S = 5.0
 MOST_BLOCKS = 4000
 LAGS = (1, 2, 3)
-"""A separate run is held against the ones that follow it so closely."""
+"""A separate run is compared with the first, second and third run after it."""
 STEP = 1e-5
 """Of the logarithm of a block's median, as a packed file has it."""
 SHIFTS = np.arange(2.0, 12.01, 0.1)
@@ -251,7 +251,7 @@ def _results(
 
 @dataclass
 class Tally:
-    """What was said of trials of one kind."""
+    """Counts of the verdicts on trials of one kind."""
 
     found: int = 0
     holds: int = 0

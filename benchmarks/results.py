@@ -27,11 +27,11 @@ _HEAD = """\
 This page is written by a whole run of `make bench` or `make bench-full`, and by nothing else.
 """
 _READING = """\
-A bar is what Oscope wants of itself. It is judged by the value (a median, where there are several); a share
-of trials is missed only where its whole interval is beyond the bar. Intervals are of 95 %: of medians by the
-BCa bootstrap, of shares by Wilson. A ratio is of two sides that are measured in turns, round by round.
-*Shown* is what nothing is wanted of. *Not measured* says what is missing. In `make bench` there are fewer
-rounds and trials than in `make bench-full`; the intervals say what that costs.
+A bar is a limit that Oscope sets itself. The value decides (the median, where there are several values). A
+share of trials misses its bar only if its whole interval is beyond it. Intervals are 95 % confidence
+intervals: of medians by the BCa bootstrap, of shares by Wilson. A ratio compares two sides measured in
+interleaved rounds. *Shown*: no bar is set. *Not measured* gives the reason. `make bench` has fewer rounds and
+trials than `make bench-full`; its intervals are wider.
 """
 
 

@@ -1,7 +1,7 @@
 """Runs benchmark modules, each in a process of its own, within limits of time; nothing that fails stops it.
 
-A part that takes much longer than it declares is stopped, and the module goes on with its next part. What a
-module leaves running ends with it.
+A part that takes much longer than it declares is stopped, and the module continues with its next part.
+Processes that a module leaves running end with it.
 """
 
 from __future__ import annotations

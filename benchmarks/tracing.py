@@ -1,4 +1,4 @@
-"""Tracing: its cost beside bpftrace's own one-liner and strace, whether counts are exact and losses told."""
+"""Tracing: its cost beside bpftrace's one-liner and strace, whether counts are exact and losses reported."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 """Transfers beside iperf3, socat, scp and tar, the cost of verification, and what is left after faults.
 
-Judged is `oscope transfer` as people run it, into an ordinary memory file system, whose pages are of 4 KiB:
-every command is timed from its start until both its sides have ended, two starts of Python among them. Told
-beside that: the engine alone (oscope-probe), what both sides report themselves, which leaves out how long
-programs take to start, a memory file system of huge pages, and how fast one process writes new pages there,
-which no receiver is faster than. And the least time that any transfer takes on this machine: what the network
-(iperf3 without a copy at the sender), new pages and the hashes of both sides need of its CPUs, all of
-which are busy throughout. A bar beyond that cannot be met here.
+The bars are for `oscope transfer` as people run it, into an ordinary memory file system with pages of 4 KiB.
+Every command is timed from its start until both its sides have ended, including two starts of Python. Also
+reported: the engine alone (oscope-probe); the times that both sides report, without the start of programs; a
+memory file system of huge pages; and how fast one process writes new pages there, which no receiver exceeds.
+The last figure is the least time of any transfer on this machine: the CPU time that the network (iperf3
+without a copy at the sender), new pages and the hashes of both sides need, with all CPUs busy throughout. A
+bar beyond that cannot be met here.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def compare_moved(source: Path, into: Path) -> None:
 def race(
     source: Path, into: Path, sides: dict[str, Callable[[], float]], files: Sequence[str], rounds: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """Return the seconds of all sides in turns, and those of the CPUs; `files`: those that move files.
+    """Return the interleaved seconds of all sides, and their CPU seconds; `files`: those that move files.
 
     Each is tried once before.
     """

@@ -113,8 +113,8 @@ def power(effect: float, blocks: int, bench: Bench) -> Iterator[Figure]:
 PARTS = (
     *(
         Part(
-            f"Pairs of runs with sides that are equal, or of which one is slowed down by {EFFECT:.0%}, of "
-            f"five subjects, in turns and in sequence, {where}.",
+            f"Pairs of runs of five subjects, interleaved and in sequence, {where}. Sides are equal, or "
+            f"one is slowed down by {EFFECT:.0%}.",
             (ALARMS[load], COVERAGE[load], OTHERS[load]),
             partial(errors, load),
             short_s=140 if load == "none" else None,
@@ -124,8 +124,8 @@ PARTS = (
     ),
     *(
         Part(
-            f"Pairs of runs of a system call, one side slowed down by {effect:.0%}, {blocks} blocks "
-            "in turns.",
+            f"Pairs of runs of a system call, one side slowed down by {effect:.0%}, {blocks} interleaved "
+            "blocks.",
             FOUND[effect],
             partial(power, effect, blocks),
             short_s=None,

@@ -1,4 +1,4 @@
-"""Calibrations: what each method says of known samples, rates with their doubt, and the pairs themselves."""
+"""Calibrations: what each method says of known samples, rates with their intervals, and the pairs."""
 
 from __future__ import annotations
 

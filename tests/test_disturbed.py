@@ -173,7 +173,7 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
     assert len(point.disturbed) == 12
     check_all_kept(point, 6)
     assert (ear.last.finished, ear.last.total) == (12, 12)
-    assert interference.told(results) == (
+    assert interference.remark(results) == (
         "samples affected by interference: 6 of 6 (the hypervisor took the CPU: 6); repeated: 6, "
         "of these affected again: 6; all are kept, and count"
     )
@@ -182,7 +182,7 @@ def test_a_machine_that_is_always_disturbed_costs_at_most_twice_as_much(
 def test_a_wait_is_a_disturbance_only_where_the_thread_is_alone(catalogue: Catalogue, store: Store) -> None:
     shared, alone = (measured(planned(catalogue, "waiting", huge=huge), store) for huge in (False, True))
     assert (shared.points[0].disturbed, shared.points[0].again) == ((), ())
-    assert interference.told(shared) is None
+    assert interference.remark(shared) is None
     assert [name for _, name in alone.points[0].disturbed] == ["run_delay_ns"] * 4
     check_all_kept(alone.points[0], 6)
 
@@ -199,7 +199,7 @@ def test_the_budget_leaves_no_time_to_measure_again(catalogue: Catalogue, store:
     results = measured(plan, store)
     (point,) = results.points
     assert (len(point), len(point.disturbed), point.again) == (6, 6, ())
-    assert "repeated: 0" in (interference.told(results) or "")
+    assert "repeated: 0" in (interference.remark(results) or "")
 
 
 def test_a_precision_is_judged_by_all_samples(catalogue: Catalogue, store: Store) -> None:
@@ -366,7 +366,7 @@ def test_a_block_with_a_competitor_is_measured_again(probe: Path, store: Store) 
     assert duration_ns is not None
     stolen = np.nan_to_num(point.covariates["steal_ticks"]) > 0
     assert hit - set(np.flatnonzero(stolen)) == set(np.flatnonzero((waited > 0.01 * duration_ns) & ~stolen))
-    shown = interference.told(results)
+    shown = interference.remark(results)
     assert shown is not None
     assert f"repeated: {len(point.again)}" in shown
 

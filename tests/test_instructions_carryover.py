@@ -92,9 +92,9 @@ def test_what_depends_on_the_points_before_is_named_with_its_range() -> None:
     assert caveat.startswith("2 of 6 figures differ between boots that measured other points before them: ")
     assert "instructions [call=getppid] (196 to 236 instructions)" in caveat
     assert "getpid]" not in caveat
-    assert carryover.told(measured(MIXED, depends=False)) is None
-    assert carryover.told(measured((FORWARD,) * 5)) is None
-    assert carryover.told(synthetic.cost()) is None
+    assert carryover.remark(measured(MIXED, depends=False)) is None
+    assert carryover.remark(measured((FORWARD,) * 5)) is None
+    assert carryover.remark(synthetic.cost()) is None
 
 
 def test_other_orders_are_a_caveat_and_no_difference() -> None:

@@ -58,7 +58,7 @@ def report(whole: ExperimentResults) -> Report:
         (236.0, None, "instructions", "236 instructions"),
         (236.0590551, None, "instructions", "236.06 instructions"),
         (236.5, 0.0, "instructions", "236.5 instructions"),
-        # A difference that is there is not printed as none, unless its doubt is larger.
+        # A difference that is there is not printed as none, unless its uncertainty is larger.
         (0.002, None, "instructions", "0.002 instructions"),
         (0.002, 0.0003, "instructions", "0.0020 instructions"),
         (0.002, 0.5, "instructions", "0.00 instructions"),

@@ -75,7 +75,7 @@ def test_the_printing_is_told_with_its_share_under_each_clock(survey: dict[str, 
         "20.000 (20.000 to 20.000) times, so that the printing is 95.00 % (95.00 to 95.00 %) of it"
         in said(section)
     )
-    # By time the share has the doubt of the ratio.
+    # By time the share has the uncertainty of the ratio.
     _, share, low, high = SHARE.findall(said(section))[1]
     assert float(low) < float(share) < float(high)
     assert said(section).count("so that the printing is") == len(SHARE.findall(said(section))) == 2

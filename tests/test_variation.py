@@ -32,7 +32,7 @@ def test_the_invented_cause_is_named_first(cost: ExperimentResults) -> None:
     assert drawn is not None
     shares = np.array([trace["x"] for trace in drawn.traces], dtype=float)
     assert shares.sum(axis=0) == pytest.approx(100, abs=0.5)
-    assert "goes with" in variation.in_brief(results, every)
+    assert "is associated with" in variation.in_brief(results, every)
 
 
 def test_the_report_shows_it_beside_the_experiment(cost: ExperimentResults) -> None:

@@ -1,4 +1,4 @@
-//! What tells whether a content is what it was.
+//! The digest that shows whether a content has changed.
 
 /// The first 16 bytes of the BLAKE3 hash of a whole content.
 pub type Digest = [u8; 16];

@@ -5,7 +5,7 @@
 //! 0. `Doubt::settled`: held while it is found out whether a rename was done.
 //! 1. `FileNode::gate`, one a file: held while its copy is fetched, copied back, opened, closed, renamed or removed, the server's
 //!    answer included. Who needs several (rename) takes them in order of node number.
-//!    Then `Shared::following`, while the store is told of names that were taken.
+//!    Then `Shared::following`, while the store records names that were taken.
 //! 2. `Shared::names`: held while the tree and the store come to agree on names; never while the server is asked.
 //! 3. `Shared::tree`: nodes, names, cached attributes. Never held while the server or the disk is asked.
 //! 4. `FileNode::state`: what a reader may see of a file while its gate is held by somebody else. Never held while the

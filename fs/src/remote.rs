@@ -166,7 +166,7 @@ impl Remote {
         self.link.state()
     }
 
-    /// What the server can do, as the last connection told; before the first one, nothing.
+    /// What the server can do, by the last connection; before the first one, nothing.
     #[cfg(test)]
     pub fn extensions(&self) -> Extensions {
         self.link.extensions()
@@ -195,7 +195,7 @@ impl Remote {
 
     /// The whole file into `into`, from offset 0 (truncated first), by pipelined reads; a small one takes two round trips.
     ///
-    /// `watch` is told the bytes so far and may end it. The attributes are those of the open file, with size and mtime the same before
+    /// `watch` receives the bytes so far and may end it. The attributes are those of the open file, with size and mtime the same before
     /// and after: a file that changes meanwhile is fetched anew. After a broken connection it goes on where it was.
     /// To be asked for regular files only: the server's open of a fifo waits for its other end.
     ///
@@ -367,7 +367,7 @@ impl Remote {
     /// The room of the server's file system.
     ///
     /// # Errors
-    /// EOPNOTSUPP where the server does not tell; EIO without an answer in time.
+    /// EOPNOTSUPP where the server does not report it; EIO without an answer in time.
     pub fn room(&self) -> Result<Statvfs, Errno> {
         self.run(Again::Yes, &[], operations::room)
     }

@@ -71,7 +71,7 @@ impl Store {
                     path.display(),
                     error.desc()
                 ),
-                "mend its file system, or choose another folder with --cache DIR",
+                "repair its file system, or choose another folder with --cache DIR",
             )
         };
         let temporaries = Temporaries::open(folder.path()).map_err(unreadable)?;

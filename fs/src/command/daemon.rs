@@ -1,6 +1,6 @@
-//! Becoming a process of its own, and telling the one that the person started how the mount comes along.
+//! Becomes a process of its own, and reports the progress of the mount to the process that the person started.
 //!
-//! The child is forked before any thread exists. It tells by lines of JSON in a pipe, which ends with the mount standing, or with its failure.
+//! The child is forked before any thread exists. It reports by lines of JSON in a pipe, which ends with the mount standing, or with its failure.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::{failed, log};
 use crate::failure::Failure;
 
-/// What the child tells.
+/// What the child reports.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Word {
@@ -35,7 +35,7 @@ pub enum Side {
     Child(Teller),
 }
 
-/// Tells the person how the mount comes along.
+/// Reports the progress of the mount to the person.
 pub struct Teller(Mutex<Option<File>>);
 
 impl Teller {
@@ -118,7 +118,7 @@ pub fn part() -> Result<Side, Failure> {
 /// Let go of the folder, the terminal and the pipes of whoever called: they would wait for this process to end.
 fn leave() -> Result<(), Failure> {
     let cannot =
-        |error: std::io::Error| failed(format!("/dev/null does not open ({error})"), "mend /dev");
+        |error: std::io::Error| failed(format!("/dev/null does not open ({error})"), "repair /dev");
     std::env::set_current_dir("/").map_err(cannot)?;
     let nowhere = File::options()
         .read(true)
@@ -140,7 +140,7 @@ fn attend(reading: OwnedFd, child: Pid) -> Result<Side, Failure> {
             Some(Word::Note(text)) => log::note(&text),
             Some(Word::Ready) => return Ok(Side::Parent(child)),
             Some(Word::Failed { message, remedy }) => {
-                // Its last word: whoever is told of the failure finds nothing of the mount running any more.
+                // Its last message: when the failure is reported, nothing of the mount runs any more.
                 let _ = waitpid(child, None);
                 return Err(failed(message, remedy));
             }

@@ -1,4 +1,4 @@
-//! What a mount tells people: a line each in the cache folder's file `log`, in the foreground on standard error as well.
+//! Messages of a mount to people: a line each in the cache folder's file `log`, in the foreground on standard error as well.
 //!
 //! Before `open`, and in commands that have no log, a line goes to standard error. Any thread may call `note`.
 

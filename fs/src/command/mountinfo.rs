@@ -1,4 +1,4 @@
-//! What is mounted here, as /proc/self/mountinfo tells (proc(5)), and who uses it.
+//! What is mounted here, by /proc/self/mountinfo (proc(5)), and which processes use it.
 
 use std::ffi::OsString;
 use std::io;

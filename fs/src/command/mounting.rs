@@ -54,7 +54,7 @@ pub fn run(arguments: Mount) -> Result<ExitCode, Ending> {
     match daemon::part()? {
         Side::Parent(child) => Ok(seen(&wanted.place, child)?),
         Side::Child(teller) => {
-            // What goes wrong now is told by the caller's process; later, in the log.
+            // The caller's process reports what fails now; later failures go to the log.
             Ok(live(&wanted, &teller).unwrap_or_else(|failure| {
                 note(&failure.to_string());
                 teller.failed(&failure);
@@ -143,7 +143,7 @@ fn serve(
     let remote = Arc::new(remote);
     let mounted = Mounted::new(Arc::clone(&remote), Arc::new(store), options);
     let shared = mounted.shared();
-    // Weak: the cache folder must be free again when `umount` is told that the mount has ended.
+    // Weak: the cache folder must be free again when `umount` learns that the mount has ended.
     let (weak, about) = (
         Arc::downgrade(&shared),
         status::about(record, &wanted.cache),

@@ -48,7 +48,7 @@ pub fn make_private(folder: &Path) -> Result<(), Failure> {
         .map_err(|error| {
             failed(
                 format!("the folder {} cannot be made ({error})", folder.display()),
-                "name another one, or mend that",
+                "name another folder, or fix this one",
             )
         })
 }

@@ -58,7 +58,7 @@ pub fn wait(reading: &OwnedFd, pipe: Option<&OwnedFd>) -> bool {
             events: libc::POLLIN,
             revents: 0,
         },
-        // poll(2) leaves out what is below zero, and tells errors unasked.
+        // poll(2) skips descriptors below zero, and always reports errors.
         libc::pollfd {
             fd: pipe.map_or(-1, AsRawFd::as_raw_fd),
             events: 0,

@@ -64,7 +64,7 @@ fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
         blocks,
         atime: time(of.atime),
         mtime: modified,
-        // SFTP does not tell it; programs take it for a sign of change, as mtime is.
+        // SFTP does not have it; programs use it as a sign of change, like mtime.
         ctime: modified,
         crtime: UNIX_EPOCH,
         kind: file_type(of.kind),
@@ -78,7 +78,7 @@ fn attr(ino: u64, of: &Attributes, blocks: u64, names: usize) -> FileAttr {
     }
 }
 
-/// Names known here; a folder's count is not told by SFTP, and 1 tells programs (find) not to rely on it.
+/// Names known here; SFTP does not give a folder's count, and 1 makes programs (find) ignore it.
 fn link_count(kind: Kind, names: usize) -> u32 {
     match kind {
         Kind::Folder => 1,

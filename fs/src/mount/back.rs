@@ -144,7 +144,7 @@ impl Shared {
             copy: copy.clone(),
             // The version is that of the name that it has lost.
             base: base.filter(|_| !displaced),
-            // The copy is what the server has, and then tells what that is.
+            // The copy equals what the server has, so its digest is the server's.
             unsettled: unsettled.map(|known| Unsettled {
                 content: known.content.or(again.then_some(digest)),
                 ..known
@@ -244,7 +244,7 @@ impl Shared {
             .store
             .mark_acknowledged(&load.copy, now.version(), load.digest);
         if let Err(why) = written {
-            // It is on the server all the same, and the journal tells what was being sent.
+            // It is on the server all the same, and the journal records what was being sent.
             unwritten(load, why);
         }
     }

@@ -60,7 +60,7 @@ pub(super) struct Ours<'a> {
 }
 
 /// Puts what the server has at `path` (`there`) beside it, before it is written over: a writing in place that was cut off may have torn
-/// it, or somebody else may have changed it; it cannot be told which. Not if it is a beginning of ours, or all that was sent: whoever wrote
+/// it, or somebody else may have changed it; which of the two is unknown. Not if it is a beginning of ours, or all that was sent: whoever wrote
 /// that, nothing is lost. What was there, and the name that it has now.
 pub(super) fn save_theirs(
     remote: &Remote,
@@ -97,7 +97,7 @@ pub(super) fn save_theirs(
     Err(Errno::EEXIST)
 }
 
-/// What a person is told of it.
+/// The message to people about it.
 pub(super) fn cut_off(path: &Path, name: &Path) -> String {
     let (path, name) = (shown(path), shown(name));
     format!("{path}: writing it in place was cut off; what the server had of it since is {name}")

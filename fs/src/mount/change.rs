@@ -166,7 +166,7 @@ impl Shared {
 
     /// With the gate held: whether the copy has content that has to be copied back yet, or none that ever will be.
     ///
-    /// If not, times may be set. That takes away what tells of a write: from then on only the digest of what the server has does.
+    /// If not, times may be set. That removes the sign of a write: from then on only the digest of what the server has shows it.
     fn differs(&self, ino: u64, file: &FileNode) -> Result<bool, Errno> {
         let (copy, journalled, before, acknowledged) = {
             let state = file.state();
@@ -184,7 +184,7 @@ impl Shared {
             return Ok(false);
         }
         let digest = match (before, acknowledged) {
-            // A time was set before: what the copy looks like tells nothing any more.
+            // A time was set before: the copy's size and times no longer show a change.
             (None, Some(digest)) => {
                 if store::digest(copy.file()).map_err(errno)? != digest {
                     return Ok(true);
@@ -265,7 +265,7 @@ impl Shared {
         };
         let (journalled, acknowledged) = {
             let mut state = file.state();
-            // A time that was set just now tells no more of others than the version before did.
+            // A time that was set just now shows no more of others' changes than the version before did.
             let hides = state
                 .base
                 .is_none_or(|base| self.may_hide(base, state.known));
@@ -281,7 +281,7 @@ impl Shared {
                 .filter(|entry| entry.copy.id() == copy.id())
                 .map_or(Ok(()), |entry| self.dated(&entry, &now, &timed)),
             (true, Some(digest)) => self.store.mark_acknowledged(&copy, now.version(), digest),
-            // No digest of what the server has is known; the journal tells its version.
+            // No digest of what the server has is known; the journal records its version.
             (true, None) => Ok(()),
         }
     }

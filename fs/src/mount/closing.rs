@@ -34,7 +34,7 @@ impl Shared {
     }
 
     /// With the gate held: copies back what is left when nobody writes any more, unless that failed before, and frees the copy when nobody
-    /// has it open. What failed is told already and written down as dirty: to try at once again would have a program wait twice.
+    /// has it open. A failure is already reported and recorded as dirty: trying again at once would make a program wait twice.
     pub(super) fn finish(&self, ino: u64, file: &FileNode) {
         // Asked before the copy is read: what can no longer be written to then is read whole.
         let mapped = is_left(file) && self.still_mapped(file);

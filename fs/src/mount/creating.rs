@@ -82,7 +82,7 @@ impl Shared {
         if locked(&self.spare).is_some() {
             return;
         }
-        // That there is no room is told when it matters: to who makes the next file.
+        // Lack of room is reported when it matters: to the program that makes the next file.
         let made = self.store.make_ready().ok();
         *locked(&self.spare) = made;
     }

@@ -12,7 +12,7 @@ use crate::store::Rename;
 use super::file::FileNode;
 use super::{Shared, locked};
 
-/// A rename whose outcome is not known; the program that asked for it was told EIO.
+/// A rename whose outcome is not known; the program that asked for it got EIO.
 pub struct Doubt {
     /// Folder and name that it had.
     pub from: (u64, OsString),
@@ -41,7 +41,7 @@ pub fn was_renamed(remote: &Remote, from: &Path, to: &Path) -> Result<bool, Errn
 pub type Files = Vec<(u64, Arc<FileNode>)>;
 
 impl Shared {
-    /// Finds out about the renames in doubt, if there is a connection. Without gates: they are taken here.
+    /// Finds the outcome of unresolved renames, if there is a connection. Call it without gates: it takes them.
     pub(super) fn resolve_renames(&self) {
         if locked(&self.doubts).is_empty() || self.is_down() {
             return;
@@ -91,7 +91,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Where a path leads if the renames in doubt were done: copied back under its old name, a file would be there twice. Gates may be held.
+    /// Where a path leads if the unresolved renames were done: copied back under its old name, a file would be there twice. Gates may be held.
     ///
     /// # Errors
     /// The server does not say.

@@ -35,7 +35,7 @@ pub struct State {
     pub copy: Option<Copy>,
     /// What the server has if nobody else changed it; `None`: no file.
     pub base: Option<Version>,
-    /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second cannot be told from it. `None`: that is not
+    /// When that was read or put, by [`crate::remote::Clock::now`]: a change in the same second looks the same. `None`: that is not
     /// known.
     pub known: Option<i64>,
     /// Digest of what the base held, where its version may hide another's change.
@@ -56,7 +56,7 @@ pub struct State {
     pub filling: Option<Digest>,
     /// The last copying back failed: it is tried again by the thread that tends, not by each release.
     pub failed: bool,
-    /// The base is a version that does not tell changes of one second apart, and the server could not be asked.
+    /// The base is a version that cannot distinguish changes within one second, and the server could not be asked.
     pub unasked: bool,
     /// The store has it written down as dirty.
     pub journalled: bool,
@@ -68,7 +68,7 @@ pub struct State {
     pub diverted: Option<PathBuf>,
     /// A reboot may have torn it: it goes beside its name, whatever the server has.
     pub suspect: bool,
-    /// What went back without the server having been told to sync it.
+    /// What went back without a sync on the server.
     pub unsynced: Option<Version>,
     /// The last descriptor that could write is closed, but a mapping may still change the copy.
     /// When to look at it next.
@@ -138,7 +138,7 @@ impl FileNode {
 }
 
 impl State {
-    /// What tells the base from another's change that has the same version; `None`: its version does.
+    /// What distinguishes the base from another's change that has the same version; `None`: its version does.
     pub fn unsettled(&self) -> Option<Unsettled> {
         let (read, content) = (self.known, self.content);
         (read.is_some() || content.is_some()).then_some(Unsettled { read, content })

@@ -251,7 +251,7 @@ impl Shared {
         if is_temporary(to.1) {
             return Err(Errno::EPERM);
         }
-        // One that comes again after a doubt has to find what became of the first.
+        // A rename that is repeated has to know the outcome of the first.
         self.resolve_renames();
         let (old, new) = {
             let tree = self.tree();

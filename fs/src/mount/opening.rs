@@ -16,7 +16,7 @@ use super::attributes::errno;
 use super::file::{FileNode, set_times};
 use super::{Handle, Shared, locked};
 
-/// Room is asked for in steps of this many bytes when a file turns out to be bigger than it was said to be.
+/// Room is asked for in steps of this many bytes when a file turns out to be bigger than its attributes said.
 const STEP: u64 = 64 << 20;
 
 /// What an open is for.
@@ -47,7 +47,7 @@ enum Good {
     Yes,
     /// It cannot be asked.
     Unasked,
-    /// Its version does not tell: the contents have to be compared.
+    /// Its version cannot decide: the contents have to be compared.
     Compare,
     /// No.
     No,
@@ -57,7 +57,7 @@ enum Good {
 pub enum Opened {
     /// It reads and writes the copy itself.
     Passthrough(u64, Arc<BackingId>),
-    /// It asks the daemon; the flag tells whether its own pages of the file are still right.
+    /// It asks the daemon; the flag says whether the kernel's own pages of the file are still right.
     Daemon(u64, bool),
 }
 
@@ -233,7 +233,7 @@ impl Shared {
         Ok(())
     }
 
-    /// What the server has of a file that is about to be emptied here, so that another's change can be told from it.
+    /// What the server has of a file that is about to be emptied here, to distinguish another's change from it.
     fn content_of(&self, ino: u64, now: Attributes) -> Result<(Attributes, Option<Digest>), Errno> {
         let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
         match self.remote.digest(&path) {

@@ -28,7 +28,7 @@ pub struct Recovered {
     pub copied_back: usize,
     /// Files that went beside theirs, for both sides had changed, or a reboot may have torn them.
     pub conflicts: usize,
-    /// Files that are still dirty in the cache: see what was told of each.
+    /// Files that are still dirty in the cache: see the message about each.
     pub left: usize,
 }
 
@@ -46,7 +46,7 @@ enum Outcome {
 /// Copies back what earlier lives of this cache left dirty. `tell` gets a line for each file for which there is something to say.
 ///
 /// # Errors
-/// None so far that would stop it as a whole: what fails for one file is told and counted in `left`.
+/// None so far that would stop it as a whole: what fails for one file is reported and counted in `left`.
 pub fn recover(
     remote: &Remote,
     store: &Store,
@@ -95,7 +95,7 @@ pub(super) fn again(
 ) -> (PathBuf, Result<Option<String>, Errno>) {
     let (path, outcome) = one(remote, store, id);
     let answer = match outcome {
-        // It would be told each time.
+        // It would be reported each time.
         Ok(Outcome::Held) => Ok(None),
         Err(why) => Err(why),
         done => Ok(line(&path, &done)),
@@ -103,7 +103,7 @@ pub(super) fn again(
     (path, answer)
 }
 
-/// What a person is told of one file.
+/// The message to people about one file.
 fn line(path: &Path, outcome: &Result<Outcome, Errno>) -> Option<String> {
     let name = shown(path);
     Some(match outcome {
@@ -261,7 +261,7 @@ fn ours(
 }
 
 /// Whether the copy is as it was fetched or made. Its size and time alone would not tell: a program may set that very time after it
-/// has written. After a reboot nothing tells: content may have reached the disk without its times.
+/// has written. After a reboot nothing shows it: content may have reached the disk without its times.
 fn untouched(entry: &Entry, dirty: &Dirty) -> bool {
     let sent = dirty.sending.is_some() || dirty.filling.is_some() || dirty.digest.is_some();
     let fresh = !sent && dirty.settled.is_none();

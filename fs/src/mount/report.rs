@@ -1,4 +1,4 @@
-//! What a mount tells of itself: counts of its operations, conflicts, what could not be copied back.
+//! The report of a mount: counts of its operations, conflicts, what could not be copied back.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ pub struct Failed {
     pub why: String,
 }
 
-/// All that a mount tells.
+/// The whole report of a mount.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// How often each operation was asked for, by the names in [`super::OPERATIONS`].

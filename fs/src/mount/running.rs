@@ -100,7 +100,7 @@ impl Shared {
     /// After the last request: all that is left goes back, or is forced to disk.
     fn end(&self) {
         locked(&self.handles).clear();
-        // Before anything goes back under a name that is in doubt.
+        // Before anything goes back under a name of an unresolved rename.
         self.resolve_renames();
         let files = self.tree().files();
         for (ino, file) in files {

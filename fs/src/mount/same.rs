@@ -1,4 +1,4 @@
-//! Whether a copy is what the server has, where the version does not tell: the content is fetched and compared.
+//! Whether a copy is what the server has, where the version cannot decide: the content is fetched and compared.
 //!
 //! A version that was less than two seconds old when it was read is not trusted. What was written a moment ago is mostly the same
 //! still: then the copy stays, which costs no new file in the cache.

@@ -50,7 +50,7 @@ impl Session {
         self.later(move |shared| reply_entry(shared, reply, job(shared)));
     }
 
-    /// Agrees with the kernel on what both can, and tells why there is no passthrough where there is none.
+    /// Agrees with the kernel on what both can, and records why there is no passthrough where there is none.
     pub(super) fn agree(&self, config: &mut KernelConfig) {
         // Each is a help alone: a kernel that lacks one sends other requests instead.
         let wanted = [
@@ -67,7 +67,8 @@ impl Session {
             self.shared.told.no_passthrough("it is switched off");
         } else if self.shared.store.lies_in_memory() {
             // With the kernel's own pages each change of a mapping comes as a write.
-            let why = "the cache lies in memory, where not every store through a mapping is told";
+            let why =
+                "the cache lies in memory, where not every store through a mapping is reported";
             self.shared.told.no_passthrough(why);
         } else if config
             .add_capabilities(InitFlags::FUSE_PASSTHROUGH)

@@ -63,7 +63,7 @@ impl Tender {
                 if again {
                     tried = Instant::now();
                 }
-                // Before anything goes back under a name that is in doubt.
+                // Before anything goes back under a name of an unresolved rename.
                 shared.resolve_renames();
                 shared.tend(again);
                 shared.remote.close_handles();

@@ -61,7 +61,7 @@ pub enum Cached {
 }
 
 impl Tree {
-    /// A tree of one folder with these attributes, that believes what it is told for the time `keep`.
+    /// A tree of one folder with these attributes, that trusts the server's answers for the time `keep`.
     pub fn new(root: Attributes, keep: Duration) -> Self {
         let mut node = Node::new(root, None);
         node.lookups = 1;
@@ -123,7 +123,7 @@ impl Tree {
         };
         let known = listing.known;
         match listing.names.get(name).copied() {
-            // Such a name may be too long, which only the server can say: no listing tells it from one that is not there.
+            // Such a name may be too long, which only the server can say: in a listing it looks like one that is not there.
             None if name.len() > ORDINARY_NAME => Cached::Unknown,
             None => Cached::Nothing,
             Some(attributes) => {

@@ -1,4 +1,4 @@
-//! What the server tells of a file, and what it is asked to change or to put.
+//! The attributes that the server reports of a file, and what it is asked to change or to put.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ pub struct Version {
     pub mtime: u32,
 }
 
-/// What the server tells of a file.
+/// The attributes that the server reports of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
     /// What it is.
@@ -79,7 +79,7 @@ pub struct Put<'a> {
     /// The version that is to be replaced. Another one there is a conflict; nothing there is none (it is made anew).
     /// `None`: nothing is there or whatever is there.
     pub expected: Option<Version>,
-    /// That version may hide another's change: see there. `None`: it tells.
+    /// That version may hide another's change: see there. `None`: it does not.
     pub unsettled: Option<Unsettled>,
     /// Anything there is a conflict.
     pub expect_nothing: bool,
@@ -93,10 +93,10 @@ pub struct Put<'a> {
     pub durable: bool,
 }
 
-/// What tells a version from another's change of the same size and second.
+/// What distinguishes a version from another's change of the same size and second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unsettled {
-    /// When it was read, by [`super::Clock::now`]: if it was old enough then, by the server's clock at the putting, it tells by itself.
+    /// When it was read, by [`super::Clock::now`]: if it was old enough then, by the server's clock at the putting, the version alone decides.
     pub read: Option<i64>,
     /// What was there then. Where that is not known the version is taken for another one.
     pub content: Option<Digest>,

@@ -1,11 +1,11 @@
-//! The server's clock, as far as it is known: SFTP tells it only by the time of what was made just now.
+//! The server's clock, as far as it is known: SFTP shows it only by the time of what was made just now.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::time::{ClockId, clock_gettime};
 
-/// A change within this many seconds of when a version was read may have left the same version (SFTP tells whole seconds).
+/// A change within this many seconds of when a version was read may have left the same version (SFTP has whole seconds).
 const YOUNG_S: i64 = 2;
 
 /// What is settled for sure is so many seconds old: by a clock of the server that is known, and by this machine's alone.
@@ -23,7 +23,7 @@ pub struct Clock(Mutex<Ahead>);
 #[derive(Clone, Copy)]
 struct Ahead {
     nanoseconds: i64,
-    /// The server has told it; else it is that of this machine's own calendar.
+    /// A time of the server's shows it; else it is that of this machine's own calendar.
     told: bool,
 }
 
@@ -43,8 +43,8 @@ impl Default for Clock {
 impl Clock {
     /// The server gave a file this time when it made it just now.
     ///
-    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater. So of several tellings
-    /// the greatest is the best; one that is far less tells of a clock that was set.
+    /// Rounded down to a second by the server, and older by the way here: the true difference is the same or greater. So of several answerss
+    /// the greatest is the best; one that is far less shows that a clock was set.
     pub fn told(&self, mtime: u32) {
         let nanoseconds = i64::from(mtime) * SECOND_NS - now();
         let mut ahead = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,12 +58,12 @@ impl Clock {
         }
     }
 
-    /// Whether a version with this time, read at or after `read` (see [`Clock::now`]), can be told from any later one.
+    /// Whether a version with this time, read at or after `read` (see [`Clock::now`]), differs from any later one.
     pub fn can_trust(&self, mtime: u32, read: i64) -> bool {
         self.age(mtime, read).0 >= YOUNG_S
     }
 
-    /// Whether [`Clock::can_trust`] will say so whatever the server tells of its clock later.
+    /// Whether [`Clock::can_trust`] will say so whatever the server shows of its clock later.
     pub fn is_settled(&self, mtime: u32, read: i64) -> bool {
         match self.age(mtime, read) {
             (age, true) => age >= SETTLED_S,
@@ -71,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// Seconds by the server's clock, and whether it has told it.
+    /// Seconds by the server's clock, and whether a time of the server's shows it.
     fn age(&self, mtime: u32, read: i64) -> (i64, bool) {
         let ahead = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let server = read.saturating_add(ahead.nanoseconds).div_euclid(SECOND_NS);

@@ -205,7 +205,7 @@ fn look(talk: &mut Talk<'_>, path: &Path) -> Result<Option<Attributes>, Trouble>
     Ok(talk.attributes(id)?.ok())
 }
 
-/// What is known of the file system of a path, if the server tells.
+/// What is known of the file system of a path, if the server reports it.
 fn medium(talk: &mut Talk<'_>, path: &Path) -> Result<Option<Statvfs>, Trouble> {
     if !talk.extensions().statvfs {
         return Ok(None);

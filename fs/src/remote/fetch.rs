@@ -70,7 +70,7 @@ impl<'a> Fetch<'a> {
         loop {
             let deadline = self.progress + self.limit;
             let session = link.session(deadline)?;
-            // Gone on with where it broke off, or begun anew, which may not be done without end.
+            // Resumes where it broke off, or starts again, which may not be repeated without end.
             begun += usize::from(self.version.is_none());
             if begun > TRIES {
                 return Err(Errno::EIO);

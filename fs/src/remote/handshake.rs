@@ -11,7 +11,7 @@ use super::target::Target;
 use super::wire::{Packet, Status, kind};
 use crate::failure::Failure;
 
-/// Bytes of a read or write where the server does not tell its limits: what every SFTP server takes.
+/// Bytes of a read or write where the server does not report its limits: what every SFTP server takes.
 const LENGTH: u32 = 32 << 10;
 
 /// Bytes of a read or write at most, whatever a server offers: OpenSSH takes packets of 256 KiB.
@@ -115,7 +115,7 @@ fn folder(talk: &mut Talk<'_>) -> Result<Result<(), Failure>, Trouble> {
     let failure = |why: &str, remedy: &str| Failure::new(format!("{shown}: {why}"), remedy);
     let Ok(told) = answer.get(kind::ATTRS, |body| body.attributes()) else {
         return Ok(Err(failure(
-            "its SFTP server does not tell size, owner, mode and times of files",
+            "its SFTP server does not report size, owner, mode and times of files",
             "use a server that runs OpenSSH",
         )));
     };
@@ -144,7 +144,7 @@ pub fn explain(host: &str, said: &str) -> Failure {
     const KNOWN: [(&str, &str); 14] = [
         (
             "HOST IDENTIFICATION HAS CHANGED",
-            "find out why the server's key has changed; then mend known_hosts",
+            "find out why the server's key has changed; then fix known_hosts",
         ),
         (
             "key verification failed",

@@ -30,7 +30,7 @@ pub const OLD: Duration = Duration::from_secs(77);
 #[derive(Default)]
 pub struct Leftovers {
     all: Mutex<Vec<Leftover>>,
-    /// Told of each that begins, and of each that is gone.
+    /// Records each that begins, and each that is gone.
     pub journal: OnceLock<Arc<dyn Journal>>,
 }
 

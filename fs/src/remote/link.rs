@@ -63,7 +63,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Connect in the background; with `first`, only once, and what came of it is told there.
+    /// Connect in the background; with `first`, only once, and the outcome is sent there.
     pub fn start(
         target: Target,
         limits: Limits,

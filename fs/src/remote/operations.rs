@@ -83,7 +83,7 @@ pub fn ask_open(talk: &mut Talk<'_>, path: &Path, flags: u32, mode: u32) -> u32 
 /// A new empty file.
 pub fn create(talk: &mut Talk<'_>, path: &Path, mode: u32) -> Result<Option<Attributes>, Trouble> {
     let id = ask_open(talk, path, NEW, mode);
-    // By its name, as the handle is not known before the answer: the server does one after the other.
+    // By its name, as the handle is not known before the answer: the server handles requests in sequence.
     let look = talk.ask_path(kind::LSTAT, path);
     let said = talk.handle(id)?;
     // Nothing is written through it: closed at once.

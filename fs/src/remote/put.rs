@@ -166,7 +166,7 @@ impl<'a> Putting<'a> {
         Ok(made)
     }
 
-    /// What is there has the version expected: it must have the content too, where the version does not tell.
+    /// What is there has the version expected: it must have the content too, where the version cannot decide.
     pub(super) fn judge_content(
         &self,
         talk: &mut Talk<'_>,
@@ -185,7 +185,7 @@ impl<'a> Putting<'a> {
         let same = match unsettled.content {
             Some(content) => match content::digest(talk, self.order.path, self.limit) {
                 Ok(found) => found.is_some_and(|(_, digest)| digest == content),
-                // It went away meanwhile, or may not be read: then it cannot be told.
+                // It went away meanwhile, or may not be read: then it is unknown.
                 Err(Trouble::Errno(Errno::ENOENT | Errno::EACCES)) => false,
                 Err(trouble) => return Err(trouble.into()),
             },

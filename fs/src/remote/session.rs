@@ -113,7 +113,7 @@ impl Session {
         self.gate.shut();
         let waiting = locked(&self.pending).take();
         for (id, waiter) in waiting.into_iter().flatten() {
-            // Who has gone away in the meantime need not be told.
+            // A waiter that has gone away in the meantime needs no answer.
             let _ = waiter.send((id, None));
         }
         (self.bell)();

@@ -68,7 +68,7 @@ impl<'a> Upload<'a> {
         while self.offset < size {
             let length = usize::try_from(chunk.min(size - self.offset)).unwrap_or(usize::MAX);
             if self.write(talk, length)? == 0 {
-                // It was cut while it was read: what is left of it is the file.
+                // It was cut while it was read: what was read is the file.
                 break;
             }
             while self.under_way.len() >= self.window.width() {

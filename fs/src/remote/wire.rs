@@ -179,7 +179,7 @@ pub struct Request<'a> {
     pub bytes: &'a [u8],
 }
 
-/// The requests that were gathered one after the other.
+/// The gathered requests, in order.
 pub fn packets(gathered: &[u8]) -> impl Iterator<Item = Request<'_>> {
     let mut left = Reader(gathered);
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! What tells whether the content of a copy is what it was.
+//! The digest that shows whether the content of a copy has changed.
 
 use std::fs::File;
 use std::io;

@@ -232,7 +232,14 @@ pub(super) fn errno(error: io::Error) -> Errno {
 
 /// The identity of this boot, from /proc/sys/kernel/random/boot_id.
 pub(super) fn boot_id() -> Result<String, Failure> {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|s| s.trim().to_owned()).map_err(|e| Failure::new(format!("/proc/sys/kernel/random/boot_id cannot be read: {e}"), "mount /proc: without it a copy that a power cut tore cannot be told from a whole one"))
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|s| s.trim().to_owned())
+        .map_err(|e| {
+            Failure::new(
+                format!("/proc/sys/kernel/random/boot_id cannot be read: {e}"),
+                "mount /proc: without it a copy that a power cut tore looks like a whole one",
+            )
+        })
 }
 
 /// Says whether it could; `false`: nothing was changed, or only to be replaced as a whole at once.

@@ -11,7 +11,7 @@ use super::types::{Dirty, Kept};
 use crate::hex;
 use crate::remote::Version;
 
-/// What tells that a file was written to: its size and its two times, as stat(2) gives them.
+/// What shows that a file was written to: its size and its two times, as stat(2) gives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stamp {
     size: u64,

@@ -89,7 +89,7 @@ pub struct Entry {
     /// Mode and owner.
     pub kept: Kept,
     /// The copy looks (size, times of content and of change) as it did when it was kept or last became clean: in this boot nobody has
-    /// written to it since, whatever time it was given by whom.
+    /// written to it since, whatever time any program gave it.
     pub untouched: bool,
 }
 
@@ -114,7 +114,7 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// Of one whose outcome may be told much later.
+    /// Of one whose outcome may be known much later.
     pub fn given_up(self) -> Self {
         Self { late: true, ..self }
     }

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured
-from oscope.figures.tables import doubt, fixed_levels, shared_scale, unmeasured
+from oscope.figures.tables import fixed_levels, shared_scale, uncertainty, unmeasured
 from oscope.labs.engine.quantity import derived
 from oscope.model.document import Table
 from oscope.model.factors import Level
@@ -162,7 +162,7 @@ def statistics(summary: Summary, scale: Scale) -> list[str]:
 def own_scale(scale: Scale, summary: Summary) -> Scale:
     """Return the decimals that the spread of these samples allows."""
     # Few processes give a wide interval; a mean and its deviation keep two digits of the deviation.
-    spreads = [each for each in (doubt(summary), summary.std) if each]
+    spreads = [each for each in (uncertainty(summary), summary.std) if each]
     return scale.row(summary.median or summary.mean, min(spreads, default=None))
 
 

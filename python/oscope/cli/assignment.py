@@ -1,4 +1,4 @@
-"""`oscope assignment`: measure what an original document measures, and write it as the document does."""
+"""`oscope assignment`: measure what an original document measures, and write it in the same form."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def assignment(
 ) -> int:
     """Repeat one original document: the same tables, figures and questions, in its order.
 
-    Our figures stand beside the document's own, with mean, standard deviation, median, its 95 % interval and
-    the number of samples. What this machine cannot measure has the reason and how to fix it in its place.
+    Our figures stand beside the original ones, with mean, standard deviation, median, its 95 % interval and
+    the number of samples. Where this machine cannot measure one, its place has the reason and the fix.
     Every sample is stored, as by oscope run.
     """
     call: Settings = context.obj

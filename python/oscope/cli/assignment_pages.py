@@ -1,4 +1,4 @@
-"""What `oscope assignment` does once its options are read: measure, then write the document's pages."""
+"""What `oscope assignment` does once its options are read: measure, then write the pages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def from_store(document: Document, run: str, place: str | None, target: Output, figures: Path | None) -> int:
-    """Write the document from a stored run; return the exit code. UsageError where the run has none of it."""
+    """Write `document` from a stored run; return the exit code. UsageError where the run has none of it."""
     with Store.read(place) as store:
         results = store.results(run)
     if not set(document.names).intersection(results.names):
@@ -51,7 +51,7 @@ def measure(
     target: Output,
     figures: Path | None,
 ) -> int:
-    """Measure what the document asks for, write it, and return the exit code."""
+    """Measure what `document` asks for, write it, and return the exit code."""
     with Store.open(place) as store:
         shown = display()
         for text in left_out:
@@ -126,7 +126,7 @@ def _save(results: Analysed, lab: Lab, folder: Path, out: Console) -> Mapping[in
         for figure in section.figures
     ]
     if not apart:
-        terminal.print_prose("The document has no figure that this run has data for.", out)
+        terminal.print_prose("This run has no data for any of the figures.", out)
         return {}
     from oscope.report.figures import named_figures, save  # noqa: PLC0415 - matplotlib, half a second
 
@@ -148,7 +148,7 @@ def _lead(document: Document, results: Results) -> list[str]:
         f"*{document.title}.* {document.about} Its own figures come from {document.machine}.",
         f"Measured by Oscope: run {run}{f', on {where}' if where else ''}.",
         (
-            "Columns marked “original” are the document's own figures. The others are ours: mean, standard "
+            "Columns marked “original” are the original figures. The others are ours: mean, standard "
             "deviation and median of n samples, and the 95 % confidence interval of the median."
         ),
     ]

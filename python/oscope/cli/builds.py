@@ -1,4 +1,4 @@
-"""`oscope ab`: two builds of the probe, measured in turns or at the same time."""
+"""`oscope ab`: two builds of the probe, measured interleaved or at the same time."""
 
 from __future__ import annotations
 
@@ -78,8 +78,8 @@ def ab(
         Literal["auto", "interleaved", "duet"],
         typer.Option(
             "--way",
-            help="Measure the builds in turns, or both at the same time on two CPUs; auto: whichever finds "
-            "smaller differences, by the machine's certificate.",
+            help="Measure the builds interleaved, or both at the same time on two CPUs (duet); auto: "
+            "whichever finds smaller differences, by the machine's certificate.",
         ),
     ] = "auto",
     seed: Annotated[
@@ -92,7 +92,7 @@ def ab(
         Output | None, output_file("--report", help="Write an HTML report on both; - is standard output.")
     ] = None,
 ) -> int:
-    """Measure by two builds of the probe in turns, and tell whether they differ.
+    """Measure by two builds of the probe, interleaved, and print whether they differ.
 
     Each block is a fresh process of either build, in random order: what the machine does meanwhile hits both
     alike, so that far smaller differences are found than between two runs. As a duet, both builds measure at

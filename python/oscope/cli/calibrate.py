@@ -73,8 +73,8 @@ def calibrate(
         Literal["interleaved", "duet", "sequence", "both"],
         typer.Option(
             "--way",
-            help="Measure the sides in turns, at the same time on two CPUs (duet: needs 3), one after the "
-            "other, or in turns and one after the other (both).",
+            help="Measure the sides interleaved, at the same time on two CPUs (duet: needs 3), in sequence, "
+            "or interleaved and in sequence (both).",
         ),
     ] = "both",
     load: Annotated[
@@ -101,7 +101,7 @@ def calibrate(
     region. By default 800 pairs, about 10 minutes on an idle machine. The result is stored as a run, and
     later runs on this machine carry it in their reports.
 
-    After Ctrl-C it tells of the pairs up to then.
+    After Ctrl-C it reports the pairs measured so far.
     """
     targets = Targets(json, report)
     targets.check()

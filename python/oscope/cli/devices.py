@@ -31,8 +31,8 @@ def devices(
 ) -> int:
     """List the device files that processes hold open, and what each device is.
 
-    Devices mapped into memory are told as well. The processes of others can be looked at by root alone: how
-    many could not be is told.
+    Devices mapped into memory are listed as well. Only root can inspect the processes of other users: the
+    number of processes that could not be inspected is printed.
     """
     held = find_held()
     if as_json:

@@ -35,8 +35,8 @@ def lab(
 ) -> int:
     """Have dnsmasq lend an address to udhcpc, in network namespaces of their own, captured at both ends.
 
-    lease: a client gets an address. renew: it is told to renew its lease, and does so at once. t1: it renews
-    it by itself, at half of its time. release: it gives the address back, and a second client asks for it.
+    lease: a client gets an address. renew: on a signal it renews its lease at once. t1: it renews its lease
+    by itself, at half of its time. release: it gives the address back, and a second client asks for it.
     lost: the release is lost on the way; the second client gets the address only when the lease ends, which
     takes 2 minutes, the shortest that dnsmasq lends for.
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MOST_BLOCKS = 2**63 - 1
 MOST_THREADS = 2**31 - 1
-"""The probe tells its own, lower limits."""
+"""The probe reports lower limits of its own."""
 
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A file.")]
 BlockSizeOption = Annotated[

@@ -92,7 +92,7 @@ def _measure_as_it_is(path: Path, reading: _ColdReading, wanted: Range) -> Trans
 
 
 class _ColdReading:
-    """Reads one file with nothing of it in the page cache, again and again, and tells each time."""
+    """Reads one file again and again, with nothing of it in the page cache, and reports each time."""
 
     session: FileSession
     last: Transfer

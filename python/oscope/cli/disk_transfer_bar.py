@@ -39,7 +39,7 @@ def _make_bar(doing: str, total: int | None, moved: Callable[[], int | None]) ->
 
     begun = time.monotonic()
     console = terminal.console(to_standard_error=True)
-    # Lines that are told meanwhile go above the bar, unbroken.
+    # Lines printed meanwhile go above the bar, unbroken.
     console.soft_wrap = True
 
     class Bar(Progress):

@@ -17,9 +17,9 @@ def examine(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as a JSON array.")] = False,
 ) -> int:
-    """Try what this machine can measure, and name the command that mends what it cannot.
+    """Try what this machine can measure, and name the command that fixes what fails.
 
-    Exit code 1 only where the probe cannot measure at all: all else costs one lab, or one column.
+    Exit code 1 only if the probe cannot measure at all: any other failure costs one lab, or one column.
     """
     settings: Settings = context.obj
     findings = doctor.examine(settings.store)

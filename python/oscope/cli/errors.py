@@ -35,7 +35,7 @@ def one_line(text: str) -> str:
 
 
 def flush_standard_output(*, verbose: bool) -> int:
-    """Write out what is buffered, return the exit code: a full disk is told, a reader that left is not."""
+    """Write out what is buffered; return the exit code. A full disk is reported, a closed pipe is not."""
     failure = streams.failure_of(sys.stdout)
     if failure is None:
         return DONE
@@ -69,7 +69,7 @@ def _sentence(error: BaseException) -> str:
 
 
 def _usage(error: typer.TyperException) -> str:
-    """Word a usage error of the argument parser like our own, with the help that mends it."""
+    """Word a usage error of the argument parser like our own, with the command that shows the help."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "oscope"
     message = error.format_message().rstrip(".?")

@@ -1,4 +1,4 @@
-"""`oscope explain`: the system calls of a program, told phase by phase."""
+"""`oscope explain`: the system calls of a program, phase by phase."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def explain(
     """Explain the system calls of a program: its start phase by phase, what each call is for, and their sums.
 
     The command has the terminal; the report follows on standard output once it has ended, unless -o or
-    --json - is given. The exit code is the command's, as a shell tells it; of a trace that is read, 0.
+    --json - is given. The exit code is the command's, as a shell gives it; of a trace that is read, 0.
     """
     if command and not command[0]:
         raise UsageError("the command's name is empty", remedy="oscope explain -- COMMAND ARG…")

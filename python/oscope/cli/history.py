@@ -94,7 +94,7 @@ def _check(json: Output | None, figure: Output | None) -> None:
 
 
 def _date(text: str) -> datetime:
-    """Read a date, or date and time, of this machine's time zone unless it tells another."""
+    """Read a date, or date and time, in this machine's time zone unless it names another."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""`oscope inject`: disturbs this machine on purpose, and tells when."""
+"""`oscope inject`: disturbs this machine on purpose, and reports when."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def inject(
 ) -> int:
     """Disturb this machine on purpose, in phases of random length.
 
-    A line tells of each phase, on standard error. Ctrl-C ends it; nothing is left behind, also after a kill.
-    What is measured meanwhile is no clean measurement: see oscope run --inject, which marks it.
+    Each phase is reported by a line on standard error. Ctrl-C ends it; nothing is left behind, also after
+    a kill. What is measured meanwhile is no clean measurement: see oscope run --inject, which marks it.
     """
     known = known_causes.load()
     if not causes:

@@ -172,7 +172,7 @@ def _error(refusal: Refusal) -> OscopeError:
 
 
 def _as_options(text: str) -> str:
-    """Reword what is said of the probe's parameters: `--set buffer=4K` and `buffer=4K` are `-b 4K` here."""
+    """Reword texts about the probe's parameters: `--set buffer=4K` and `buffer=4K` are `-b 4K` here."""
     text = text.replace("sockbuf=buffer", OPTIONS["sockbuf"])
     return re.sub(rf"(?:--set )?\b({'|'.join(OPTIONS)})=", lambda found: f"{OPTIONS[found[1]]} ", text)
 

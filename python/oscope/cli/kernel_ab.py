@@ -106,7 +106,7 @@ def ab(
     selection, levels = select(names, profile), parse_settings(settings or ())
     for inspection in selection.inspections:
         raise UsageError(f"{inspection.name} has no samples to compare", remedy="name experiments")
-    # Told before kernels are built, which takes minutes.
+    # Wrong input is reported before kernels are built, which takes minutes.
     make_plans(selection.experiments, ["any"], where, amount, levels)
     with watching() as listener:
         sides = make_sides(patch, clock, listener)

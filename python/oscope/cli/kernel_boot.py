@@ -78,8 +78,8 @@ def boot(
     """Boot a kernel and run a command in the guest: oscope kernel boot my_precious -- uname -r.
 
     The guest has this machine's files, read only, and the command this command's standard streams and exit
-    status. Oscope's kernel modules are in /run/oscope/modules. A kernel that panics or hangs is told of by
-    its console's last lines.
+    status. Oscope's kernel modules are in /run/oscope/modules. For a kernel that panics or hangs, the last
+    lines of its console are printed.
 
     With --peer the guest has the address 10.0.2.1 and its peer 10.0.2.2, whose command begins once the first
     has written a line, or after a while. What it writes comes on standard error, each line behind its

@@ -35,7 +35,7 @@ def watching() -> Iterator[Listener]:
 
 
 class Notes:
-    """Tells notes, and nothing of the progress."""
+    """Prints notes, and no progress."""
 
     def begin(self, doing: str, total: int | None) -> None:
         """Say nothing."""
@@ -49,7 +49,7 @@ class Notes:
 
 
 class Lines(Notes):
-    """Tells what is begun, and how far it is now and then."""
+    """Prints a line when a step begins, and its progress now and then."""
 
     def __init__(self) -> None:
         self._doing = ""
@@ -91,7 +91,7 @@ class Bar(Notes):
 
 def _bar() -> Progress:
     console = terminal.console(to_standard_error=True)
-    # Lines that are told meanwhile go above the bar, unbroken.
+    # Lines printed meanwhile go above the bar, unbroken.
     console.soft_wrap = True
     return Progress(
         TextColumn("{task.description}", markup=False),

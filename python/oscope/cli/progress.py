@@ -52,7 +52,7 @@ def display() -> Display:
 
 
 class Notes:
-    """Tells notes, and nothing of the progress."""
+    """Prints notes, and no progress."""
 
     def __init__(self) -> None:
         self.run_id: str | None = None
@@ -79,7 +79,7 @@ class Notes:
         """Say nothing."""
 
     def note(self, text: str) -> None:
-        """Write the note as a line, unless the same was said of another point: the summary names them all."""
+        """Write the note as a line, once for all points that it is about: the summary names them all."""
         _, _, said = text.partition(": ")
         if said not in self._said:
             self._said.add(said)
@@ -90,7 +90,7 @@ class Notes:
 
 
 class Lines(Notes):
-    """Tells the progress as a plain line now and then, for logs."""
+    """Prints the progress as a plain line now and then, for logs."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -114,7 +114,7 @@ def parse_trace(text: str | None) -> str | None:
 
 
 def injected(plan: Plan, texts: Sequence[str]) -> Plan:
-    """Return `plan` disturbed as `--inject` says; UsageError for a cause, or a run, that cannot be."""
+    """Return `plan` with the causes that `--inject` names; UsageError for a cause or a run that cannot be."""
     if not texts:
         return plan
 

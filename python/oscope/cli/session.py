@@ -39,7 +39,7 @@ def clean(
     size: Annotated[
         str | None,
         typer.Option(
-            "--size", metavar="CxR", help="Columns and rows at its beginning. [default: as it tells]"
+            "--size", metavar="CxR", help="Columns and rows at its beginning. [default: as recorded]"
         ),
     ] = None,
     marks: Annotated[
@@ -77,6 +77,6 @@ def record(
 ) -> int:
     """Run a command in a terminal of its own, and keep what it shows as an asciicast, version 2.
 
-    What is typed is kept only as far as it is shown. The exit code is the command's, as a shell tells it.
+    What is typed is kept only as far as it is shown. The exit code is the command's, as a shell gives it.
     """
     return recorder.record(file, command or recorder.shell())

@@ -259,7 +259,7 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
             about[text].append(point)
     for text, owners in about.items():
         yield f"note: {_which(experiment, owners)}{text}"
-    if (moved := carryover.told(experiment)) is not None:
+    if (moved := carryover.remark(experiment)) is not None:
         yield f"note: {moved}"
     if verbose:
         for text, owners in _technical(results, experiment):
@@ -274,8 +274,8 @@ def _technical(results: Analysed, experiment: ExperimentResults) -> Iterator[tup
         for text in summary.notes if summary else ():
             about[text].append(point)
     yield from about.items()
-    if (disturbed := interference.told(experiment)) is not None:
-        yield disturbed, list(experiment.points)
+    if (affected := interference.remark(experiment)) is not None:
+        yield affected, list(experiment.points)
 
 
 def unmeasured(experiment: ExperimentResults) -> Iterator[str]:

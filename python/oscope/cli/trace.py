@@ -34,7 +34,7 @@ def trace(
     """Trace a command and all that descends from it, from its first instruction on.
 
     The command has the terminal. Tables follow on standard error once it has ended; with --json - there are
-    none. The exit code is the command's, as a shell tells it.
+    none. The exit code is the command's, as a shell gives it.
     """
     if not command:
         raise UsageError("no command is named", remedy="write it at the end: oscope trace -- COMMAND ARG…")

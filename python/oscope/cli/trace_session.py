@@ -16,7 +16,7 @@ from oscope.trace.tracer import Losses, Tracer, Tracing
 
 SCHEMA = "oscope.trace/1"
 Order = Literal["none", "each"]
-"""Whether each call is told in order."""
+"""Whether each call is printed in order."""
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,7 @@ def receive(
         typer.Option(
             "--listen",
             metavar="ADDR:PORT",
-            help="Where senders connect; port 0 takes a free one, told. Other hosts need an address "
+            help="Where senders connect; port 0 takes a free one and prints it. Other hosts need an address "
             "of this host in their network here. With --device: where the sender listens, or will.",
         ),
     ] = DEFAULT_ADDRESS,
@@ -132,7 +132,7 @@ def send(
         ),
     ] = None,
     no_verify: Annotated[
-        bool, typer.Option("--no-verify", help="Send no digests; the receiver has to be told so too.")
+        bool, typer.Option("--no-verify", help="Send no digests; the receiver needs this option too.")
     ] = False,
     stall: StallOption = "30s",
     device: DeviceOption = None,
@@ -145,11 +145,11 @@ def send(
         ),
     ] = None,
 ) -> int:
-    """Send files over one connection and tell what that took on both sides.
+    """Send files over one connection and print the time that it took on both sides.
 
     Names, sizes, modes and times are kept. A folder's files go below its name; links and special files are
-    left out, and told. A transfer that was interrupted goes on where it was: send the same again. With
-    --device it begins anew, and what the receiver counted is not told here.
+    left out, and named. To resume an interrupted transfer, send the same files again. With --device it
+    starts again, and the receiver's counts are not printed here.
 
     Nothing is encrypted.
     """

@@ -32,10 +32,10 @@ def tune(
         typer.Option("--set", metavar="NAME=VALUE|steady", help="A setting to hold; repeatable."),
     ] = None,
 ) -> int:
-    """List what of this machine can be tuned, or run a command under settings that are put back after it.
+    """List the settings of this machine, or run a command under some that are restored after it.
 
-    oscope tune --set governor=performance --set aslr=off -- make bench. steady stands for what steadies
-    measurements without changing what is measured. After a kill the next command puts the settings back.
+    oscope tune --set governor=performance --set aslr=off -- make bench. steady stands for the settings that
+    steady measurements without changing what is measured. After a kill the next command restores them.
     oscope run --tune does the same for a run, and records it.
     """
     if not words and not settings:

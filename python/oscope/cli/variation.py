@@ -44,12 +44,12 @@ def explain_variation(
         output_file("--json", help="Write the shares as JSON; - is standard output."),
     ] = None,
 ) -> int:
-    """Tell what the variation of a run's samples goes with, as far as it goes beyond chance.
+    """Print the covariates associated with the variance of a run's samples, beyond chance.
 
     Each sample has covariates: run delay, switches, interrupts, faults and more. The share of the variance
-    that goes with each is told with a 95 % interval, the rest as unexplained. The slowest 1 % are compared
-    with all others: which covariates are more frequent or larger there. Then come the slowest samples, with
-    what was unusual in them. Fewer than 50 samples of a point say nothing.
+    associated with each is printed with a 95 % interval, the rest as unexplained. The slowest 1 % are
+    compared with all others: which covariates are more frequent or larger there. Then come the slowest
+    samples, with what was unusual in them. Points with fewer than 50 samples are left out.
     """
     settings: Settings = context.obj
 

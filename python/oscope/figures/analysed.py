@@ -41,7 +41,7 @@ class Analysed(Results):
         return self.memo[key]
 
     def attribution(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Attribution:
-        """Return what the variation of `metric` at `point` goes with."""
+        """Return the covariates associated with the variance of `metric` at `point`."""
         key = (id(point), metric)
         if key not in self.causes:
             self.causes[key] = attribute(

@@ -32,16 +32,16 @@ def _checks(environment: Mapping[str, Any]) -> list[list[str]]:
     clock: Mapping[str, Any] = environment.get("clock") or {}
     counts = clock_of(environment) == "instructions"
     ratio = check.get("ratio_of_double_work")
-    told = MISSING if ratio is None else f"{ratio:.4f} times as {'many' if counts else 'long'}"
+    twice = MISSING if ratio is None else f"{ratio:.4f} times as {'many' if counts else 'long'}"
     kernel = check.get("kernel_clock_ratio")
     verdict = {True: "passed", False: "FAILED", None: MISSING}[check.get("ok")]
     rows = [
         ["an empty measured region takes", _empty(check, clock, counts=counts), "0"],
-        ["twice the work takes", told, "2"],
+        ["twice the work takes", twice, "2"],
         ["the clock against the kernel's", MISSING if kernel is None else f"{kernel:.6f}", "1"],
         ["these checks", verdict, "passed"],
     ]
-    # Of a guest's count and of the kernel's own clock there is nothing to hold against; older runs have less.
+    # A guest's count and the kernel's own clock have nothing to be compared with; older runs have less.
     return [row for row in rows if row[1] != MISSING]
 
 
@@ -69,7 +69,7 @@ def _calibration(experiment: ExperimentResults | None) -> list[list[str]]:
     load = "idle" if found["load"] == "none" else f"under the load {found['load']}"
     rows = [
         ["verdicts last calibrated", f"{found['ended']} (run {found['run']}), {load}", "lately"],
-        ["equal sides told to differ", rate(found["false_alarms"]), "5 % or less"],
+        ["false positives: equal sides found to differ", rate(found["false_alarms"]), "5 % or less"],
     ]
     if found["coverage"]["of"]:
         rows.append(["intervals that hold the truth", rate(found["coverage"]), "95 %"])

@@ -25,7 +25,7 @@ FEWEST_FOR_LINES = 3
 """Levels from which a numeric factor makes a line."""
 MOST_COLOURS = 7
 CLOCK_SHARE = 0.01
-"""Share of the median from which the clock's step is worth telling."""
+"""A clock's step above this share of the median is reported."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ExperimentView:
     """The headline metric's first."""
     notes: Sequence[str]
     skipped: Table | None
-    """Points that could not be measured: why, and what would mend it."""
+    """Points that could not be measured: why, and how to get them."""
     traced: Sequence[Table] = ()
     command: str = ""
     """The command that repeats it; empty where it is not known."""
@@ -87,7 +87,7 @@ def _spread(results: Analysed, experiment: ExperimentResults) -> tuple[list[Figu
 
 
 def _drawn(experiment: ExperimentResults, metrics: Sequence[str]) -> list[str]:
-    """Return the metrics worth a figure: cycles and equal columns only repeat what another one shows."""
+    """Return the metrics that get a figure: cycles and equal columns only repeat what another one shows."""
     drawn: list[str] = []
     for name in metrics:
         repeats = experiment.metrics[name].unit == "cycles" and drawn
@@ -224,8 +224,8 @@ def _as_level(number: float) -> int | float:
 
 
 def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
-    """Return what is worth knowing of the points: notes, failed samples, what the summaries found."""
-    told: dict[str, dict[str, None]] = {}
+    """Return remarks on the points: notes, failed samples, what the summaries found."""
+    found: dict[str, dict[str, None]] = {}
     names = _names(experiment) if experiment.points else ()
     for point in experiment.points:
         where = label(experiment, point.factors, names)
@@ -247,13 +247,13 @@ def _notes(results: Analysed, experiment: ExperimentResults) -> list[str]:
             if summary.drift.found:
                 remarks.append(f"{experiment.headline} drifted by {summary.drift.relative:+.1%} over the run")
         for remark in remarks:
-            told.setdefault(remark, {})[where] = None
+            found.setdefault(remark, {})[where] = None
     everywhere = len(experiment.points)
-    general = (interference.told(experiment), carryover.told(experiment))
+    general = (interference.remark(experiment), carryover.remark(experiment))
     return [
         *(
             text if len(where) == everywhere else f"{'; '.join(where)}: {text}"
-            for text, where in told.items()
+            for text, where in found.items()
         ),
         *(text for text in general if text is not None),
     ]

@@ -13,9 +13,6 @@ from oscope.model.formatting import MISSING, format_count, format_value
 from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import format_bytes
 
-"""The probe's own words: offsets are measured when a workload needs them, after the environment is told."""
-
-
 _CLOCKS: Mapping[str, str] = {
     "tsc": "time-stamp counter",
     "monotonic_raw": "CLOCK_MONOTONIC_RAW",
@@ -112,7 +109,7 @@ def _tuned(results: Results) -> list[Table]:
         for one in experiment.settings.get("tuned", ())
     )
     columns = ["run", "setting", "before", "during the run"]
-    note = "They were put back as they were when the run ended."
+    note = "The settings were restored when the run ended."
     return [Table("What was tuned", columns, [list(row) for row in rows], note=note)] if rows else []
 
 
@@ -121,7 +118,7 @@ def _inspections(results: Results) -> Table:
         [each.inspection, each.run_id, each.started, "done" if each.result is not None else "skipped"]
         for each in results.inspections
     ]
-    note = "An inspection looks once and has no samples: what it tells is as it was then."
+    note = "An inspection looks once and has no samples: it shows the machine as it was then."
     return Table("What was looked at", ["inspection", "run", "when", "outcome"], rows, note=note)
 
 
@@ -232,27 +229,27 @@ class Offset:
 
 def offsets(experiment: ExperimentResults) -> list[Offset]:
     """Return the offsets measured before the run and after it."""
-    told: list[Offset] = []
+    found_offsets: list[Offset] = []
     for path in (("tsc_offsets",), ("after", "tsc_offsets")):
         found = _get(experiment.environment, *path)
         if found:
             first, *others = zip(found["cpus"], found["ticks"], found["error_ticks"], strict=True)
-            told += [Offset(first[0], *other) for other in others]
-    return told
+            found_offsets += [Offset(first[0], *other) for other in others]
+    return found_offsets
 
 
 def offsets_text(found: Sequence[Offset]) -> str:
     """Say how far apart the counters are: each CPU's measurements and their greatest error."""
-    told = []
+    texts = []
     for first, cpu in dict.fromkeys((each.first, each.cpu) for each in found):
         own = [each for each in found if (each.first, each.cpu) == (first, cpu)]
         low, high = min(each.ticks for each in own), max(each.ticks for each in own)
         span = f"{low:+.0f}" if low == high else f"{low:+.0f} to {high:+.0f}"
         times = f", measured {len(own)} times" if len(own) > 1 else ""
-        told.append(
+        texts.append(
             f"CPU {cpu} from CPU {first}: {span} ± {max(each.error for each in own):.0f} ticks{times}"
         )
-    return "; ".join(told)
+    return "; ".join(texts)
 
 
 def _offsets_row(results: Results, environment: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from oscope.model.document import Figure
 from oscope.model.samples import Floats
 
 SHOWN_SAMPLES = 3000
-"""Samples drawn in one figure; more look the same and make a page slow."""
+"""A figure shows at most this many samples; more look the same and make a page slow."""
 WIDE_RATIO = 30.0
 """A range wider than this is drawn on a logarithmic axis."""
 OUTER_SHARE = 0.01
@@ -73,7 +73,7 @@ def strips(title: str, axis_title: str, dots: Sequence[Dot], note: str = "") -> 
         title,
         traces,
         layout,
-        " ".join(filter(None, [note, _told(outside, sum(len(d.samples) for d in dots))])),
+        " ".join(filter(None, [note, _outside_text(outside, sum(len(d.samples) for d in dots))])),
     )
 
 
@@ -270,7 +270,7 @@ def distribution(
         title,
         traces,
         layout,
-        " ".join(filter(None, [note, _told(outside, sum(len(d.samples) for d in dots))])),
+        " ".join(filter(None, [note, _outside_text(outside, sum(len(d.samples) for d in dots))])),
     )
 
 
@@ -384,7 +384,7 @@ def _extent(low: float, high: float) -> dict[str, Any]:
     return {"scale": "linear", "range": significant([low - pad, high + pad])}
 
 
-def _told(outside: int, samples: int) -> str:
+def _outside_text(outside: int, samples: int) -> str:
     return (
         f"{outside} of {samples} samples lie outside the axis; the tables and the data hold them."
         if outside

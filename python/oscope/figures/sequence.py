@@ -1,4 +1,4 @@
-"""Sequence figures: who sends what to whom, one message under the other, not to scale of time."""
+"""Sequence figures: messages between hosts, one below the other, without a time scale."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from oscope.figures import plots
 from oscope.model.document import Figure
 
 _NAME_ROOM = 0.45
-"""Of the distance of two lanes, what is left beside the outer ones for their names."""
+"""Room for names beside the outer lanes, as a share of the distance between lanes."""
 _LOST_REACH = 0.8
-"""How far the arrow of a lost message goes, of the distance of its lanes."""
+"""Length of the arrow of a lost message, as a share of the distance between its lanes."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
 
-def doubt(summary: Summary) -> float | None:
-    """Return what decides the digits: half the median's interval, or the deviation where there is none."""
+def uncertainty(summary: Summary) -> float | None:
+    """Return half the width of the median's interval, or the standard deviation where there is none."""
     if summary.ci95 is not None and summary.ci95[1] > summary.ci95[0]:
         return (summary.ci95[1] - summary.ci95[0]) / 2
     return summary.std or None
@@ -25,12 +25,12 @@ def doubt(summary: Summary) -> float | None:
 
 def shared_scale(summaries: Sequence[Summary], unit: str) -> Scale:
     """Return the unit that the figures of a column or an axis share."""
-    return Scale.choose([each.median for each in summaries], [doubt(each) for each in summaries], unit)
+    return Scale.choose([each.median for each in summaries], [uncertainty(each) for each in summaries], unit)
 
 
 def row_scale(column: Scale, summary: Summary) -> Scale:
     """Return the column's unit with the decimals that the row's own spread allows."""
-    return column.row(summary.median, doubt(summary))
+    return column.row(summary.median, uncertainty(summary))
 
 
 def summary_table(results: Analysed, experiment: ExperimentResults, metric: str) -> Table:
@@ -50,7 +50,7 @@ def summary_table(results: Analysed, experiment: ExperimentResults, metric: str)
     ]
     return Table(
         title=f"{meaning(column)} ({metric})",
-        columns=[*factors, "n", "worth", "blocks", *figures],
+        columns=[*factors, "n", "ess", "blocks", *figures],
         rows=rows,
         numeric=frozenset(range(len(factors), len(factors) + 9)),
         note=_fixed(experiment),

@@ -23,14 +23,14 @@ def tables(experiment: ExperimentResults) -> list[Table]:
     metric = _time(experiment)
     for kind, (title, columns, rows) in _KINDS.items():
         found = traced(experiment, metric, kind)
-        told = [[each.name, each.effect_text, *row] for each in found for row in rows(each)]
-        if told:
+        traced_rows = [[each.name, each.effect_text, *row] for each in found for row in rows(each)]
+        if traced_rows:
             shown = ("point", "slow-down", *columns)
             made.append(
                 Table(
                     f"{title} in {experiment.experiment}",
                     shown,
-                    told,
+                    traced_rows,
                     frozenset(index for index, name in enumerate(shown) if name not in _TEXTS),
                     note=f"slow-down: {metric} traced over untraced, with its 95 % interval. "
                     "Counts are of a repetition; times include what the tracer adds to them.",

@@ -31,7 +31,7 @@ OWN = "own CPU time, without a cause"
 
 @dataclass(frozen=True)
 class Attributed:
-    """One point's metric with what goes with its variation."""
+    """One point's metric with the covariates associated with its variance."""
 
     name: str
     unit: str
@@ -101,7 +101,7 @@ def figure(every: Sequence[Attributed]) -> Figure | None:
 
 
 def own_share(found: Attribution) -> float:
-    """Return the share that goes with the measured code's own CPU time; 0 where that is not known."""
+    """Return the share associated with the measured code's own CPU time; 0 where it is unknown."""
     return found.own if np.isfinite(found.own) else 0.0
 
 
@@ -115,7 +115,7 @@ def table(every: Sequence[Attributed]) -> Table:
             continue
         own = own_share(each.found)
         # The largest share first, whether a cause has it or the measured code itself.
-        told = [
+        shares = [
             (
                 cause.share,
                 [
@@ -130,11 +130,11 @@ def table(every: Sequence[Attributed]) -> Table:
             for cause in each.found.causes
         ]
         if own >= LEAST_SHARE:
-            told.append((own, [each.name, count, OWN, _percent(own), MISSING, "more"]))
-        rows += [row for _, row in sorted(told, key=lambda pair: -pair[0])]
+            shares.append((own, [each.name, count, OWN, _percent(own), MISSING, "more"]))
+        rows += [row for _, row in sorted(shares, key=lambda pair: -pair[0])]
         left = each.found.unexplained - own
         rows.append([each.name, count, "nothing recorded, beyond chance", _percent(left), MISSING, MISSING])
-    columns = ["point", "n", "goes with", "share [%]", "95 % interval [%]", "direction"]
+    columns = ["point", "n", "associated with", "share [%]", "95 % interval [%]", "direction"]
     note = "Direction: whether the metric rises or falls with the covariate."
     return Table("Causes by point", columns, rows, frozenset({1, 3, 4}), note)
 
@@ -236,7 +236,7 @@ def gloss(results: Analysed, name: str) -> str:
 
 
 def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
-    """Say in a sentence what the variation of these points goes with, on average."""
+    """Return a sentence with the covariates associated with the variance of these points, on average."""
     judged = [each for each in every if each.judged]
     if not judged:
         return (
@@ -249,9 +249,9 @@ def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:
         found.append((own, "the measured code's own CPU time, without a cause"))
     found.sort(key=lambda pair: -pair[0])
     where = f"On average over {len(judged)} points" if len(judged) > 1 else f"Of {judged[0].name}"
-    told = (
+    parts = (
         "; ".join(f"{name}: {100 * share:.0f} %" for share, name in found)
         if found
-        else "nothing recorded goes with it beyond chance"
+        else "nothing recorded beyond chance"
     )
-    return f"{where}, the variance goes with: {told}; unexplained: {100 * rest:.0f} %."
+    return f"{where}, the variance is associated with: {parts}; unexplained: {100 * rest:.0f} %."

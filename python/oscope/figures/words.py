@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
-from oscope.figures.tables import doubt
+from oscope.figures.tables import uncertainty
 from oscope.model.formatting import Scale, format_count, format_share
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
@@ -18,7 +18,7 @@ _PROCESS = re.compile(r"(/proc/|\bpid |\bprocess )\d+\b")
 
 def median(summary: Summary, unit: str) -> str:
     """Return `98.1 ns (97.9 to 98.4)`: the median and its 95 % interval, in the digits of a table's row."""
-    scale = Scale.of(summary.median, doubt(summary), unit)
+    scale = Scale.of(summary.median, uncertainty(summary), unit)
     interval = "" if summary.ci95 is None else f" ({scale.span(summary.ci95)})"
     return f"{scale.with_unit(summary.median)}{interval}"
 

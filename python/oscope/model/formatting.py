@@ -62,11 +62,11 @@ class Scale:
         spread, two digits of the smallest value stay.
         """
         sizes = sorted(abs(v) for v in values if v is not None and math.isfinite(v) and v != 0)
-        doubts = [abs(s) for s in spreads if s is not None and math.isfinite(s) and s != 0]
-        middle = sizes[len(sizes) // 2] if sizes else max(doubts, default=0.0)
+        known = [abs(s) for s in spreads if s is not None and math.isfinite(s) and s != 0]
+        middle = sizes[len(sizes) // 2] if sizes else max(known, default=0.0)
         name, factor = _prefix(middle, unit)
-        if doubts:
-            decimals = _decimals(min(doubts) / factor, SIGNIFICANT)
+        if known:
+            decimals = _decimals(min(known) / factor, SIGNIFICANT)
             if sizes:
                 decimals = max(decimals, min(0, _decimals(sizes[0] / factor, SIGNIFICANT)))
             if unit == INSTRUCTIONS:
@@ -160,8 +160,8 @@ def format_share(share: float | None, spread: float | None = None) -> str:
     if share is None or not math.isfinite(share):
         return MISSING
     percent = 100 * share
-    doubt = 100 * spread if spread else abs(percent)
-    return f"{Scale('', 1.0, min(_decimals(doubt, SIGNIFICANT), 4)).text(percent)} %"
+    uncertainty = 100 * spread if spread else abs(percent)
+    return f"{Scale('', 1.0, min(_decimals(uncertainty, SIGNIFICANT), 4)).text(percent)} %"
 
 
 def bounded_text(value: float, low: float, high: float) -> str:
@@ -187,11 +187,11 @@ def _whole(value: float) -> bool:
     return abs(value - round(value)) <= 1e-9 * max(abs(value), 1.0)
 
 
-def _decimals(doubt: float, significant: int) -> int:
-    """Decimals that keep `significant` digits of `doubt` once it is itself rounded (0.0996 becomes 0.10)."""
-    if doubt <= 0:
+def _decimals(spread: float, significant: int) -> int:
+    """Return the decimals that keep `significant` digits of `spread` when rounded (0.0996 becomes 0.10)."""
+    if spread <= 0:
         return 0
-    exponent = int(f"{doubt:.{significant - 1}e}".split("e")[1])
+    exponent = int(f"{spread:.{significant - 1}e}".split("e")[1])
     return min(significant - 1 - exponent, MOST_DECIMALS)
 
 

@@ -82,8 +82,8 @@ def find(
     return tuple((int(index), names[int(np.argmax(lost[:, index]))]) for index in hit)
 
 
-def told(results: ExperimentResults) -> str | None:
-    """Say how many samples were affected by interference, and what came of it; None where none was."""
+def remark(results: ExperimentResults) -> str | None:
+    """Return how many samples interference affected and how many were repeated; None where none was."""
     again = sum(len(point.again) for point in results.points)
     first: Counter[str] = Counter()
     anew = 0

@@ -117,8 +117,8 @@ def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
     analysed = Analysed.of(results)
     parts: list[LabPart] = []
     for lab in labs_run(results, labs):
-        told = [section for part in parts for section in part.sections]
-        own = [section for section in _sections(lab, analysed) if section not in told]
+        given = [section for part in parts for section in part.sections]
+        own = [section for section in _sections(lab, analysed) if section not in given]
         parts.append(LabPart(lab.name, lab.title, lab.document, own))
     return [part for part in parts if part.sections]
 
@@ -200,12 +200,12 @@ def verdict(results: Results) -> str:
     parts += _shortfalls(results)
     whole = len(parts) == done and all(each.result is not None for each in results.inspections)
     all_there = "everything asked for was measured" if results.experiments else "nothing asked for is missing"
-    told = "; ".join(parts) + (f", and {all_there}." if whole else ".")
-    told = " ".join([told, *_repeated(results)])
+    text = "; ".join(parts) + (f", and {all_there}." if whole else ".")
+    text = " ".join([text, *_repeated(results)])
     wrong = [
         each for each in results.experiments if (each.environment.get("self_check") or {}).get("ok") is False
     ]
-    return f"Do not trust these figures: the probe's self-check failed. {told}" if wrong else told
+    return f"Do not trust these figures: the probe's self-check failed. {text}" if wrong else text
 
 
 def _inspections(results: Results) -> list[str]:

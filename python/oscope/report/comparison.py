@@ -151,21 +151,21 @@ def verdict(comparison: Comparison) -> str:
     rows = comparison.rows
     alike = [row for row in rows if row.different != "yes"]
     threshold = format_share(comparison.threshold)
-    told = []
+    parts = []
     if alike:
         sizes = [row.detectable for row in alike if isfinite(row.detectable)]
         span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
-        told.append(
+        parts.append(
             f"no difference found in {len(alike)} of {len(rows)}"
             + (f" (one of {span} would have been)" if span else "")
         )
     if len(alike) < len(rows):
         matter = sum(row.matters == "yes" for row in rows)
-        told.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
+        parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     unsure = sum(row.matters == "cannot tell" for row in rows)
     if unsure:
-        told.append(f"whether a difference exceeds {threshold} cannot be told for {unsure}")
-    return "; ".join(told)
+        parts.append(f"for {unsure} it stays open whether the difference exceeds {threshold}")
+    return "; ".join(parts)
 
 
 def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:

@@ -30,7 +30,7 @@ Column = Floats | Ints
 EXACT_WHOLE = 2.0**53
 """Above it a double cannot hold every whole number."""
 NEAR_ULPS = 1 << 20
-"""A prediction is worth using if the median miss is below this: 20 of a double's 52 bits."""
+"""A prediction is used if the median miss is below this: 20 of a double's 52 bits."""
 COMPRESSION = 6
 _BASE = frozenset({"raw", "correction", "iterations"})
 """The columns from which the corrected reading of one iteration follows."""
@@ -83,7 +83,7 @@ def pack(experiment: ExperimentResults, room: int) -> Packed:
 
 
 def _columns(experiment: ExperimentResults, points: Sequence[PointSamples]) -> dict[str, Column]:
-    """Return the columns over all points, one after the other."""
+    """Return the columns, each with the values of all points in sequence."""
 
     def joined(name: str) -> Any:
         parts = [getattr(point, name) for point in points]

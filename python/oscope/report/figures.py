@@ -103,7 +103,7 @@ def named_figures(
 
 def _encoded(canvas: Canvas, form: str) -> bytes:
     target = io.BytesIO()
-    # matplotlib writes the time into SVG unless told not to; PNG has none.
+    # By default matplotlib writes the time into SVG; PNG has none.
     metadata = {"Date": None} if form == "svg" else None
     with mpl.rc_context(STYLE):
         canvas.savefig(target, format=form, dpi=DOTS_PER_INCH, metadata=metadata)

@@ -56,7 +56,6 @@ EXPERIMENTS: Mapping[str, Sequence[str]] = {
     "Small files: 1, 5 and 10 an execution": ("transfer.small",),
     "Zeros against random bytes": ("transfer.large",),
     "A transfer, traced": ("transfer.trace",),
-    "The document’s jumps of 900 ms": ("transfer.meeting",),
     "The original report’s jumps of 900 ms": ("transfer.meeting",),
     "Through devices in the kernel: fcntl against mmap": ("transfer.device", "transfer.device-inputs"),
     "Every way of sending and receiving": ("transfer.copy",),
@@ -76,7 +75,7 @@ EXPERIMENTS: Mapping[str, Sequence[str]] = {
     "Reclaim policies: private mapping": ("kernel.reclaim",),
     "Reclaim policies: shared mapping": ("kernel.reclaim",),
 }
-"""The experiments of each section, by its title; of those not listed nothing is said."""
+"""The experiments of each section, by its title. A section that is not listed names none."""
 
 
 @dataclass(frozen=True)

@@ -142,8 +142,8 @@ def _range(point: PointSamples, column: Column) -> Range | None:
     return found if found.span > max(least, ROUNDING * abs(found.high)) else None
 
 
-def told(results: ExperimentResults) -> str | None:
-    """Say which figures are known to depend on the points before, for people; None where none is."""
+def remark(results: ExperimentResults) -> str | None:
+    """Return a sentence on the figures that depend on the points before; None where none does."""
     moved = find(results)
     names = {results.key(point): _where(point.factors, results.varied()) for point in results.points}
     texts = [

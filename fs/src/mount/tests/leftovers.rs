@@ -177,7 +177,7 @@ fn what_goes_back_before_a_rename_is_found_out_goes_to_the_new_name() {
         until("it went back", || {
             fs::read(rig.on("d/g")).unwrap() == CHANGED
         });
-        until("nothing is in doubt", || {
+        until("no rename is unresolved", || {
             locked(&rig.shared().doubts).is_empty()
         });
         assert!(rig.shared().store.renames_in_doubt().is_empty());

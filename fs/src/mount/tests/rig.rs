@@ -65,7 +65,7 @@ impl Rig {
     pub fn new(options: Options) -> Self {
         let server = Server::new();
         let there = server.folder("served");
-        // A prefix of its own: what a killed test leaves mounted can be told from others' work.
+        // A prefix of its own: it distinguishes what a killed test leaves mounted from others' work.
         let scratch = tempfile::Builder::new()
             .prefix("oscope-fs-mount-")
             .tempdir()

@@ -100,7 +100,9 @@ fn a_close_that_cannot_copy_back_says_so_and_it_goes_back_later() {
     until("it went back", || {
         fs::read(rig.on("f")).unwrap() == b"new content"
     });
-    until("it is told", || rig.shared().report().failures.is_empty());
+    until("it is reported", || {
+        rig.shared().report().failures.is_empty()
+    });
 }
 
 #[test]

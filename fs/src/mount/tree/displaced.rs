@@ -50,7 +50,7 @@ impl Tree {
         node.is_some_and(|node| node.displaced_from.is_some())
     }
 
-    /// The name that a node has lost, if it has, told once.
+    /// The name that a node has lost, if it has. Returned once.
     pub fn displaced_from(&mut self, ino: u64) -> Option<PathBuf> {
         self.nodes.get_mut(&ino)?.displaced_from.take()
     }

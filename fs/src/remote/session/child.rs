@@ -163,7 +163,7 @@ fn keep_lines(errors: ChildStderr, lines: &Mutex<VecDeque<String>>) {
     }
 }
 
-/// The line that tells why: the last one, with the one before it where the last only says that it is so.
+/// The line that gives the reason: the last one, with the one before it where the last only says that it is so.
 fn telling(lines: &VecDeque<String>) -> Option<String> {
     let last = lines.back()?;
     let before = lines.iter().rev().nth(1);

@@ -18,7 +18,7 @@ const FAST: &str = "aes128-gcm@openssh.com";
 /// How long `ssh` may take to tell its settings; a `Match exec` may run for any time.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes of what it tells at most.
+/// Bytes of its answer at most.
 const MOST: usize = 1 << 20;
 
 /// An option of `ssh` that puts the fast cipher before those that the settings allow; None where they order the ciphers themselves, do not
@@ -51,7 +51,7 @@ fn put_first(settings: &str, untouched: &str) -> Option<String> {
     Some(format!("Ciphers={FAST},{}", others.join(",")))
 }
 
-/// The ciphers that `ssh` would offer with these arguments (`ssh -G`); None if it does not tell.
+/// The ciphers that `ssh` would offer with these arguments (`ssh -G`); None if it does not list them.
 fn ciphers<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<String> {
     let mut command = Command::new("ssh");
     command.arg("-G").args(arguments);
@@ -71,7 +71,7 @@ fn ciphers<'a>(arguments: impl IntoIterator<Item = &'a OsStr>) -> Option<String>
         .map(str::to_owned)
 }
 
-/// All that is told until the end; None if that does not come in time.
+/// The whole answer; None if that does not come in time.
 fn read(mut output: ChildStdout) -> Option<String> {
     let deadline = Instant::now() + LIMIT;
     let mut told = Vec::new();

@@ -39,7 +39,7 @@ impl Gate {
         }
     }
 
-    /// No more is sent: who waits is told.
+    /// No more is sent: wakes all that wait.
     pub fn shut(&self) {
         locked(&self.turn).shut = true;
         self.free.notify_all();

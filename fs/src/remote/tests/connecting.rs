@@ -1,4 +1,4 @@
-//! Which connections are made, and what is said of those that are not.
+//! Which connections are made, and the messages for those that are not.
 
 use std::ffi::OsStr;
 use std::fs;

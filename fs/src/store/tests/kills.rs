@@ -236,7 +236,7 @@ fn a_kill_in_the_renaming_of_a_folder_leaves_all_of_it_under_one_name() {
         );
         let (last, ended) = kill(child, &mut numbers, 20);
         let store = open(folder.path());
-        // The server alone could tell: here it has not done what is in doubt.
+        // The server alone could tell: here it has not done the unresolved renames.
         for doubt in store.renames_in_doubt() {
             assert!(!ended);
             store.cancel_rename(&doubt);

@@ -23,7 +23,7 @@ pub struct Seen {
     pub dirty: Option<(Option<u32>, Option<u32>, Option<Digest>)>,
 }
 
-/// All that can be seen: files, renames in doubt.
+/// All that can be seen: files, unresolved renames.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
     pub files: BTreeSet<Seen>,
@@ -45,7 +45,7 @@ pub enum Step {
     /// Of the rename that was begun just before.
     Finish,
     Cancel,
-    /// Of the oldest rename in doubt.
+    /// Of the oldest unresolved rename.
     ResolveDone,
     ResolveNot,
     EvictAll,

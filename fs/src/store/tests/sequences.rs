@@ -54,7 +54,7 @@ fn run(deeds: &[Deed]) -> Result<(), TestCaseError> {
                 model.apply(step, number);
                 let copy = perform(&store, step, number, &mut rename);
                 if let (true, Some(copy), true) = (hold, copy, before != model.state) {
-                    // What is held is told by its names: let go when they change.
+                    // What is held is identified by its names: let go when they change.
                     let names = model
                         .state
                         .files

@@ -117,5 +117,5 @@ def _print_freed(results: Sequence[Result], out: Console) -> None:
 def _print_answers(result: Result, out: Console) -> None:
     """Print the answers by the client's capture, where the client's own release is seen too."""
     name = capture_name(result.scenario.name, CLIENT.name)
-    print_prose(f"The six answers, by {name}; oscope dhcp FILE tells them of the others", out, style="bold")
+    print_prose(f"The six answers, by {name}; oscope dhcp FILE prints those of the others", out, style="bold")
     print_answers(result.answers[CLIENT.name], out)

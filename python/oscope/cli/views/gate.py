@@ -22,7 +22,7 @@ from oscope.statistics.wording import tail_sentence
 
 
 def print_gate(gate: Gate, out: Console) -> None:
-    """Print the rows, worst first, what is missing, slow tails, what cannot be told, and the sum of all."""
+    """Print the rows, worst first, what is missing, slow tails, what stays open, and the sum of all."""
     title = f": {', '.join(gate.runs)} against {', '.join(gate.baseline)}, limit {format_share(gate.limit)}"
     out.print(Text.assemble(("gate", "bold"), title))
     # All that needs a person's eye, however many; of the others as many as there is room for.
@@ -52,7 +52,7 @@ def summary(gate: Gate) -> str:
         f"{counts['regressed']} of {len(gate.rows)} worse by more than {format_share(gate.limit)}",
         *(f"{counts[name]} {name}" for name in ("not proven", "within", "improved") if counts[name]),
     ]
-    power = "what would have been found cannot be told"
+    power = "the minimum detectable effect is unknown"
     if isfinite(gate.detectable):
         power = (
             f"power: a difference of {formatting.format_share(gate.detectable)} would have been found in "

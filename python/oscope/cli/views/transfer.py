@@ -114,7 +114,7 @@ class Shown:
 
 def _make_bar(side: str) -> Bar:
     console = terminal.console(to_standard_error=True)
-    # Lines that are told meanwhile go above the bar, unbroken.
+    # Lines printed meanwhile go above the bar, unbroken.
     console.soft_wrap = True
     bar = Bar(
         TextColumn("{task.description}", markup=False),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from oscope.figures.analysed import Analysed, measured
-from oscope.figures.tables import doubt, row_scale, shared_scale
+from oscope.figures.tables import row_scale, shared_scale, uncertainty
 from oscope.labs.engine.drawing import strips
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.words import cautions, reasons, value
@@ -115,7 +115,10 @@ def columns(results: Analysed, found: Sequence[Side], points: Sequence[dict[str,
                 row += [MISSING, MISSING]
                 continue
             own = row_scale(scale, summary)
-            row += [own.text(summary.median), MISSING if doubt(summary) is None else own.span(summary.ci95)]
+            row += [
+                own.text(summary.median),
+                MISSING if uncertainty(summary) is None else own.span(summary.ci95),
+            ]
     return rows
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.tables import doubt
+from oscope.figures.tables import uncertainty
 from oscope.figures.words import iteration
 from oscope.labs.engine.table import TableOf, count, stat
 from oscope.labs.engine.table import text as text_of
@@ -135,7 +135,8 @@ def _answer(precious: ExperimentResults, unit: str, rows: list[Row]) -> str:
     if call is None or child is None or parent is None:
         return ""
     texts = [
-        Scale.choose([each.mean], [doubt(each)], unit).with_unit(each.mean) for each in (call, child, parent)
+        Scale.choose([each.mean], [uncertainty(each)], unit).with_unit(each.mean)
+        for each in (call, child, parent)
     ]
     return (
         f"In a guest under {kernel}, on average, my_precious with its line in the log takes {texts[0]}, fork "

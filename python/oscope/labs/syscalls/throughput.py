@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from oscope.figures import plots
-from oscope.figures.tables import doubt, shared_scale
+from oscope.figures.tables import shared_scale, uncertainty
 from oscope.figures.words import listed
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.question import Question, points
@@ -63,7 +63,7 @@ def _predicted(point: Point) -> tuple[float, float] | None:
     if found is None or found.median <= 0:
         return None
     rate = 1e9 / found.median
-    return rate, rate * (doubt(found) or 0.0) / found.median
+    return rate, rate * (uncertainty(found) or 0.0) / found.median
 
 
 def _over_original(point: Point) -> str | None:

@@ -74,8 +74,8 @@ def application(pages: Pages) -> Starlette:
             code = 404 if isinstance(error, UsageError) else 503
             return HTMLResponse(pages.message(error.message, error.remedy or ""), code)
         traceback.print_exception(error, file=sys.stderr)
-        told = f"{type(error).__name__}: {error}"
-        return HTMLResponse(pages.message(told, "this is a bug in Oscope; the terminal has its trace"), 500)
+        text = f"{type(error).__name__}: {error}"
+        return HTMLResponse(pages.message(text, "this is a bug in Oscope; the terminal has its trace"), 500)
 
     handlers: dict[int | type[Exception], Callable[[Request, Exception], Response]]
     handlers = {HTTPException: failed, OscopeError: failed, Exception: failed}

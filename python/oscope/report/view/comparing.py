@@ -124,12 +124,12 @@ def _name(experiment: ExperimentResults, found: Comparison, factors: Mapping[str
 
 def _sentences(experiment: ExperimentResults, found: Comparison) -> list[str]:
     """Return the differences of the headline in words, then those of its slow tail."""
-    told = [
+    sentences = [
         f"{_name(experiment, found, row.factors, row.metric)}: {row.sentence}"
         for row in found.rows
         if row.different == "yes" and row.metric == experiment.headline
     ]
-    return told + [
+    return sentences + [
         f"slow tail of {_name(experiment, found, tail.factors, tail.metric)}: {tail_sentence(tail)}"
         for tail in found.tails
         if tail.different

@@ -62,7 +62,7 @@ class LiveExperiment:
     planned: PlannedExperiment
     points: list[LivePoint]
     again: int = 0
-    """Samples that are taken in addition, since others were disturbed."""
+    """Samples that repeat others after interference."""
     skipped: int = 0
     """Points that cannot be measured."""
     started: list[int] = field(default_factory=list)

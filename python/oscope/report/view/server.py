@@ -76,7 +76,7 @@ def serve(listening: socket.socket, pages: Pages, token: str, ready: Callable[[]
 
 
 def _stay_off_the_measured_cpu() -> None:
-    """Leave the highest CPU to the probes, which measure there unless told otherwise, if there is another."""
+    """Leave the highest CPU, where probes measure by default, to them, if there is another."""
     allowed = os.sched_getaffinity(0)
     if len(allowed) > 1:
         os.sched_setaffinity(0, allowed - {max(allowed)})

@@ -26,7 +26,7 @@ class Wording:
     verdict: Callable[[Comparison], str]
     """What all rows of a comparison say together."""
     name: Callable[[Line, Series], str]
-    """What tells a series from the others of its line."""
+    """What distinguishes a series from the others of its line."""
     series: Callable[[Line, Series], Table]
     """The runs of a series: median, interval, and what changed where."""
     changes: Callable[[Line], Iterable[str]]
