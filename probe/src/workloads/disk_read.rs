@@ -20,7 +20,7 @@ use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -396,43 +396,27 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes read in a second, in MiB (2^20 bytes).",
+        Metric::rate("throughput", "MiB/s", "bytes read"),
+        Metric::time("time_s", "s", Quantity::Time).of("the reading"),
+        Metric::found("bytes", "B", "bytes read"),
+        Metric::found("calls", "calls", "reads requested from the kernel")
+            .note("With mmap, windows mapped."),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("all threads")
+            .note("User and system."),
+        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read").note(
+            "Zeros pad a short tail. Null with work=none, or where `longest` ended the reading.",
         ),
-        Metric::new("time_s", "s", Better::Less, "How long the reading took."),
-        Metric::new("bytes", "B", Better::Neither, "Bytes read."),
-        Metric::new(
-            "calls",
-            "calls",
-            Better::Neither,
-            "Reads asked of the kernel; with mmap, windows mapped.",
-        ),
-        Metric::new(
-            "cpu_s",
-            "s",
-            Better::Less,
-            "CPU time of all threads, user and system.",
-        ),
-        Metric::new(
-            "xor",
-            "1",
-            Better::Neither,
-            "XOR of the little-endian 32-bit words read, a short tail padded with zeros; null with work=none, or where longest ended the reading.",
-        ),
-        Metric::new(
+        Metric::found(
             "resident",
             "1",
-            Better::Neither,
-            "Share of the pages about to be read that were in the page cache just before; null of a file that is neither one's own nor writable.",
-        ),
-        Metric::new(
+            "share of the pages to read that were in the page cache before",
+        )
+        .note("Null where the file is neither the user's own nor writable."),
+        Metric::found(
             "earlier_reads",
             "1",
-            Better::Neither,
-            "How often this process had read the file before.",
+            "earlier reads of the file by this process",
         ),
     ]
 }

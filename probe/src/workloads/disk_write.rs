@@ -18,7 +18,7 @@ use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
 use super::disk::{direct, layers, scratch};
 use crate::clock::reading;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -322,26 +322,15 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes written in a second, in MiB.",
-        ),
-        Metric::new(
-            "time_s",
-            "s",
-            Better::Less,
-            "Time of the writing, and of fdatasync if asked for, the clock's own cost taken off.",
-        ),
-        Metric::new("bytes", "B", Better::Neither, "Bytes written."),
-        Metric::new("calls", "calls", Better::Neither, "Calls of write(2)."),
-        Metric::new(
-            "cpu_s",
-            "s",
-            Better::Less,
-            "CPU time of the probe, user and system; the kernel's own threads that write back are not in it.",
-        ),
+        Metric::rate("throughput", "MiB/s", "bytes written"),
+        Metric::time("time_s", "s", Quantity::Time)
+            .of("the writing")
+            .note("It includes fdatasync(2) where requested. The cost of reading the clock is subtracted."),
+        Metric::found("bytes", "B", "bytes written"),
+        Metric::found("calls", "calls", "calls of write(2)"),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("the probe")
+            .note("User and system. The kernel's own threads that write back are not included."),
     ]
 }
 

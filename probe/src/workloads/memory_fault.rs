@@ -17,7 +17,7 @@ use super::disk::source::Place;
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::pressure::SwapKind;
 use crate::region::Region;
@@ -303,30 +303,14 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "time_ns",
-            "ns",
-            Better::Less,
-            "Time of a fault as the thread that meets it sees it, the touch included: with threads that share a CPU it holds their waiting for it.",
+        Metric::time("time_ns", "ns", Quantity::Time).per("fault").note(
+            "As the thread that faults sees it, the access included. Where threads share a CPU, it includes their waiting for it.",
         ),
-        Metric::new(
-            "faults_per_s",
-            "faults/s",
-            Better::More,
-            "Faults of all threads in a second.",
-        ),
-        Metric::new(
-            "faults",
-            "1",
-            Better::Neither,
-            "Faults counted, minor and major (getrusage): one for each page touched.",
-        ),
-        Metric::new(
-            "major",
-            "1",
-            Better::Neither,
-            "Faults that waited for a device (getrusage).",
-        ),
+        Metric::rate("faults_per_s", "faults/s", "faults of all threads"),
+        Metric::found("faults", "1", "page faults")
+            .note("Minor and major ones, counted by getrusage(2): one for each page touched."),
+        Metric::found("major", "1", "page faults that waited for a device")
+            .note("Counted by getrusage(2)."),
     ]
 }
 

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::mapping::{Mapping, Pages};
 use crate::affinity::Pinned;
 use crate::clock::Clock;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -187,43 +187,22 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, doc| Metric {
-        name,
-        unit,
-        better: Better::Less,
-        doc,
+    const CHILD: &str = "creation until the first instruction of the child";
+    const PARENT: &str = "creation until the call returns in the parent";
+    const TOTAL: &str = "creation until the child has ended and been reaped or joined";
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    let cycles = |name, what| {
+        Metric::time(name, "cycles", Quantity::Cycles)
+            .of(what)
+            .note("Ticks of the time-stamp counter.")
     };
     vec![
-        metric(
-            "child_ns",
-            "ns",
-            "From the call to the first instruction of the child after it.",
-        ),
-        metric(
-            "parent_ns",
-            "ns",
-            "From the call to its return in the parent.",
-        ),
-        metric(
-            "total_ns",
-            "ns",
-            "From the call until the child was reaped or joined.",
-        ),
-        metric(
-            "child_cycles",
-            "cycles",
-            "child_ns in cycles of the time-stamp counter.",
-        ),
-        metric(
-            "parent_cycles",
-            "cycles",
-            "parent_ns in cycles of the time-stamp counter.",
-        ),
-        metric(
-            "total_cycles",
-            "cycles",
-            "total_ns in cycles of the time-stamp counter.",
-        ),
+        time("child_ns", CHILD),
+        time("parent_ns", PARENT),
+        time("total_ns", TOTAL),
+        cycles("child_cycles", CHILD),
+        cycles("parent_cycles", PARENT),
+        cycles("total_cycles", TOTAL),
     ]
 }
 

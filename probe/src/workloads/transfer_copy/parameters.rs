@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter, only_with};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity, only_with};
 use crate::error::Failure;
 use crate::net::Shape;
 use crate::transfer::{DigestKind, ReceiveMethod, SendMethod};
@@ -263,61 +263,40 @@ fn behaviour() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let told = |name, unit, doc| Metric::new(name, unit, Better::Neither, doc);
-    let less = |name, unit, doc| Metric::new(name, unit, Better::Less, doc);
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    let cpu = |name, what| {
+        Metric::time(name, "s/GiB", Quantity::CpuTime)
+            .of(what)
+            .per("GiB of contents")
+    };
     vec![
-        less(
-            "time_ns",
-            "ns",
-            "At the sender: from before its first connect, with meeting=receiver-retry from the receiver's, until the receipt for all files.",
+        time("time_ns", "the transfer at the sender").note(
+            "From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the receipt for all files.",
         ),
-        less(
-            "receiver_time_ns",
-            "ns",
-            "At the receiver: from the connection, with meeting=retry and receiver-retry from its own coming, until the last file has its name.",
+        time("receiver_time_ns", "the transfer at the receiver").note(
+            "From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the last file has its name.",
         ),
-        told("bytes", "B", "Contents received."),
-        Metric::new(
-            "bytes_per_s",
-            "B/s",
-            Better::More,
-            "Contents received in a second, by the sender's clock.",
+        Metric::found("bytes", "B", "contents received"),
+        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the sender's clock."),
+        Metric::spent("calls", "1", "system calls of the sender").note(
+            "Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the socket is not included.",
         ),
-        less(
-            "calls",
-            "1",
-            "System calls of the sender that send, receive, read, write, open, close or name, as its code counts them; setting up the socket is none of them.",
+        Metric::spent("receiver_calls", "1", "system calls of the receiver")
+            .note("Counted as the sender's are. The call that sends this count is not included."),
+        Metric::spent("switches", "1", "context switches of the sender")
+            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
+        Metric::spent("receiver_switches", "1", "context switches of the receiver")
+            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
+        cpu("cpu_s_per_gib", "the sender").note(
+            "Of all threads; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and wake-ups \
+                within the sender's calls (softirq): they count here.",
         ),
-        less(
-            "receiver_calls",
-            "1",
-            "System calls of the receiver, counted likewise; its last word, which has the count in it, is not counted.",
+        cpu("receiver_cpu_s_per_gib", "the receiver").note(
+            "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and includes the sender's work \
+                (acknowledgements) that it does within the receiver's.",
         ),
-        less(
-            "switches",
-            "1",
-            "Times the sender was taken off its CPU or gave it up, all threads (getrusage(2)).",
-        ),
-        less(
-            "receiver_switches",
-            "1",
-            "Times the receiver was taken off its CPU or gave it up, all threads (getrusage(2)).",
-        ),
-        less(
-            "cpu_s_per_gib",
-            "s/GiB",
-            "CPU time of the sender, all threads, for each 2^30 B of contents; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and of waking \
-                it within the sender's calls (softirq), whose time this is.",
-        ),
-        less(
-            "receiver_cpu_s_per_gib",
-            "s/GiB",
-            "CPU time of the receiver, all threads, for each 2^30 B of contents; without what the kernel did of its work within the sender's calls, and with what it did of the sender's (acknowledgements) within its own.",
-        ),
-        less(
-            "wait_ns",
-            "ns",
-            "By the sender's clock, until the connection stood: refused connects, sleeps, and its own being late included.",
-        ),
+        Metric::time("wait_ns", "ns", Quantity::WaitingTime)
+            .of("the sender until the connection stands")
+            .note("Refused connects, sleeps and its own delay are included."),
     ]
 }

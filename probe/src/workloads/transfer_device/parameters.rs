@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::transfer_device::Method;
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
@@ -84,48 +84,22 @@ fn fewer(parameter: Parameter) -> Parameter {
 }
 
 fn metrics() -> Vec<Metric> {
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
     vec![
-        Metric {
-            name: "time_ns",
-            unit: "ns",
-            better: Better::Less,
-            doc: "From the receiver's connecting until it has all files and has closed.",
-        },
-        Metric {
-            name: "bytes_per_s",
-            unit: "B/s",
-            better: Better::More,
-            doc: "bytes / time_ns.",
-        },
-        Metric {
-            name: "sender_time_ns",
-            unit: "ns",
-            better: Better::Less,
-            doc: "From the sender's waiting for the receiver until that has closed.",
-        },
-        Metric {
-            name: "bytes",
-            unit: "B",
-            better: Better::Neither,
-            doc: "Contents of all files.",
-        },
-        Metric {
-            name: "calls",
-            unit: "1",
-            better: Better::Less,
-            doc: "System calls that the receiver makes inside the clock: on its device and on the files.",
-        },
-        Metric {
-            name: "sender_calls",
-            unit: "1",
-            better: Better::Less,
-            doc: "System calls that the sender makes for it.",
-        },
-        Metric {
-            name: "minflt",
-            unit: "1",
-            better: Better::Less,
-            doc: "Page faults of the receiver that needed no disk (getrusage(2)): with method=mmap those of the area are among them.",
-        },
+        time("time_ns", "the transfer at the receiver")
+            .note("From its connect until it has all files and has closed its device."),
+        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the receiver's clock."),
+        time("sender_time_ns", "the transfer at the sender")
+            .note("From its accept until the receiver has closed."),
+        Metric::found("bytes", "B", "contents of all files"),
+        Metric::spent("calls", "1", "system calls of the receiver")
+            .note("Those inside the clock, on its device and on the files."),
+        Metric::spent("sender_calls", "1", "system calls of the sender"),
+        Metric::spent(
+            "minflt",
+            "1",
+            "page faults of the receiver without a device",
+        )
+        .note("Counted by getrusage(2). With method=mmap, those of the area are included."),
     ]
 }
