@@ -5,11 +5,16 @@
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
 //! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
 
+mod child;
+mod ended;
 mod launch;
 mod parameters;
+mod program;
 mod shed;
 mod strays;
+mod surroundings;
 mod tail;
+mod wait;
 
 use std::path::Path;
 
@@ -22,8 +27,10 @@ use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
 
-use launch::{Ended, Launcher, Program};
+use ended::Ended;
+use launch::Launcher;
 use parameters::Parameters;
+use program::Program;
 use strays::Strays;
 
 /// How often the start of a trivial program is measured in a request; its median is reported.
