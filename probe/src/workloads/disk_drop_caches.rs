@@ -206,7 +206,7 @@ fn judge(value: Value, files: u32, seen: &Seen) -> Result<(), Failure> {
     if value.drops_pages() && pages.resident > 0 {
         return Err(Failure::failed(format!(
             "{} of {} pages of a clean file stayed in the page cache (found by {})",
-            pages.resident, pages.pages, pages.told_by
+            pages.resident, pages.pages, pages.source
         )));
     }
     if value.drops_slabs() && files > 0 && after.dentries >= before.dentries {

@@ -264,7 +264,7 @@ impl Other {
             .ok_or_else(|| Failure::failed("nothing was read"))?;
         if account.time_s - account.error_s > whole_s * (1.0 + CLOCKS_APART) {
             return Err(Failure::failed(format!(
-                "{} tells of {} s of reading, though it ran for {whole_s} s",
+                "{} reports {} s of reading, though it ran for {whole_s} s",
                 self.peer.name.command, account.time_s
             )));
         }

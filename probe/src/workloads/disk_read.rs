@@ -64,7 +64,7 @@ pub struct DiskRead {
     method: Method,
     /// The file as each thread has it open.
     files: Vec<File>,
-    /// The threads' buffers, one after the other.
+    /// The threads' buffers in a row.
     buffers: Option<MmapMut>,
     /// The threads' CPUs.
     cpus: Vec<usize>,
@@ -113,9 +113,8 @@ impl Workload for DiskRead {
                 Cache::Warm => Some(1.0),
                 // Only auto goes by it, and on a large file looking takes time.
                 Cache::Found if parameters.engine != Engine::Auto => None,
-                Cache::Found => {
-                    Residency::told(&source.file, source.length)?.map(|residency| residency.share())
-                }
+                Cache::Found => Residency::if_reported(&source.file, source.length)?
+                    .map(|residency| residency.share()),
             },
         };
         let (method, chosen) = asked.method(&source)?;
@@ -171,7 +170,7 @@ impl Workload for DiskRead {
             Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
             Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
         };
-        let resident = Residency::told(&self.source.file, self.length)?;
+        let resident = Residency::if_reported(&self.source.file, self.length)?;
         let earlier_reads = self.source.reads();
         let deadline = Instant::now().checked_add(self.longest);
         let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);

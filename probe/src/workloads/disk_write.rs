@@ -62,7 +62,7 @@ pub struct DiskWrite {
     pattern: Pattern,
     /// The file of the repetition under way, until it is verified.
     target: Option<Target>,
-    told: bool,
+    noted: bool,
 }
 
 impl Workload for DiskWrite {
@@ -115,7 +115,7 @@ impl Workload for DiskWrite {
             },
             pattern: Pattern::new(largest),
             target: None,
-            told: false,
+            noted: false,
         })
     }
 
@@ -225,7 +225,7 @@ impl DiskWrite {
 
     /// Once a request: what lies below.
     fn notes(&mut self, file: &File, name: &str) -> Result<Vec<String>, Failure> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.noted, true) {
             return Ok(Vec::new());
         }
         Ok(vec![layers::below(file, name)?])
@@ -306,8 +306,7 @@ fn parameters() -> Vec<Parameter> {
             "existing",
             "refuse",
             &["refuse", "replace"],
-            "What happens to a regular file of that name: with replace it gives way, by a renaming, once the new one is whole; both need room till then. \
-                Nothing else is ever replaced.",
+            "What happens to a regular file of that name. replace: the new file is renamed over it once it is whole; until then both need room. Nothing else is ever replaced.",
         )
         .never_with("file", &[""]),
         Parameter::choice(

@@ -16,7 +16,7 @@ use crate::workload::{Context, Work, Workload};
 use recorder::Recorder;
 use side::{Job, Side, Tally};
 
-/// Fewer round trips have no 99th percentile worth a number.
+/// Fewer round trips do not determine the 99th percentile.
 const LEAST_FOR_P99: u64 = 500;
 /// The same for the 99.9th.
 const LEAST_FOR_P999: u64 = 5000;

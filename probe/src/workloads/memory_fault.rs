@@ -263,9 +263,8 @@ fn parameters() -> Vec<Parameter> {
             "kind",
             "anonymous",
             &FaultKind::NAMES,
-            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: of one that \
-                is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
-                swap-in: a read of a page that is in swap only (proved), of which half is zeros, so that zram compresses it.",
+            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: a read of a page that is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
+                swap-in: a read of a page that is in swap only (proved). Half of each such page is zeros, so that zram compresses it.",
         ),
         Parameter {
             name: "threads",
@@ -293,7 +292,7 @@ fn parameters() -> Vec<Parameter> {
             "swap",
             "auto",
             &SwapKind::NAMES,
-            "Of swap-in, where the swap lies that is made for it (as root), three times the size: zram, a compressed device in memory; file, in the directory, \
+            "What holds the swap that is made for swap-in (as root, three times the size): zram, a compressed device in memory; file, in the directory, \
                 read one page at a time; auto: zram, whose cost is the kernel's and not a device's, or a file where there is none.",
         )
         .only_with("kind", &["swap-in"]),

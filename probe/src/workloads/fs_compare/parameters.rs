@@ -110,7 +110,7 @@ fn parameters() -> Vec<Parameter> {
             "system",
             "oscope",
             &["local", "oscope", "sshfs", "nfs"],
-            "By which the client has the server's folder: local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
+            "How the client reaches the server's folder. local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
                 sides, in a guest only.",
         ),
         Parameter::choice(

@@ -103,13 +103,13 @@ fn walked() -> Vec<Parameter> {
             "pattern",
             "seq",
             &["seq", "random"],
-            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. The random number is drawn in both.",
+            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. Both generate the random number.",
         ),
         Parameter::choice(
             "footprint",
             "full",
             &["full", "first64th"],
-            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, which is the document's error.",
+            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, an error of CS380L lab 2.",
         ),
         Parameter::choice(
             "mapping",
@@ -139,13 +139,13 @@ fn walked() -> Vec<Parameter> {
             },
             unit: None,
             applies: Vec::new(),
-            doc: "Working sets walked, 16 times each; the document has 1048576. Compare figures for each set.",
+            doc: "Working sets walked, 16 times each; CS380L lab 2 has 1048576. Compare figures for each set.",
         },
         bytes(
             "size",
             GIBIBYTE,
             64 << 10..=128 << 30,
-            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the document's int can index.",
+            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the int of CS380L lab 2 can index.",
         ),
         Parameter::choice(
             "pages",
@@ -180,13 +180,13 @@ fn pressed() -> Vec<Parameter> {
             "pressure",
             "none",
             &["none", "compete"],
-            "compete: another process touches as much memory as there is, at random, while the sets are walked.",
+            "compete: while the sets are walked, another process touches as much memory as there is, at random.",
         ),
         Parameter::choice(
             "scope",
             "group",
             &["group", "machine"],
-            "Whom it presses: a memory control group made for the run, or the whole machine.",
+            "Where the pressure acts: in a memory control group made for the run, or on the whole machine.",
         ),
         bytes(
             "limit",
@@ -215,7 +215,7 @@ fn pressed() -> Vec<Parameter> {
             },
             unit: Some("s"),
             applies: Vec::new(),
-            doc: "Least time that the competitor has before its resident set is judged to be stable; nothing where it takes turns.",
+            doc: "Least time before the competitor's resident set counts as stable; without effect with steps.",
         },
         Parameter {
             name: "steps",
@@ -226,16 +226,15 @@ fn pressed() -> Vec<Parameter> {
             },
             unit: None,
             applies: Vec::new(),
-            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With turns the order of all accesses is the same each \
-                time, and for every policy, so that counts differ by what the kernel does only; it begins with 32 steps for each of its pages.",
+            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With steps, the order of all accesses is the same each time \
+                and for every policy, so that only the kernel makes counts differ. The competitor begins with 32 steps for each of its pages.",
         },
         Parameter::choice(
             "policy",
             "asis",
             &Policy::NAMES,
-            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: so, but pages that it would \
-                activate are reclaimed, as in the document; reclaim-referenced: so, and references do not count at all; mglru: by the multi-generational LRU. \
-                It is set for the whole machine, and put back afterwards.",
+            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: as own, but pages that it would activate are reclaimed, as in CS380L lab 2; reclaim-referenced: as reclaim-active, and references do not count at all; mglru: by the multi-generational LRU. \
+                It is set for the whole machine, and restored afterwards.",
         ),
         Place::directory(),
     ];
@@ -319,7 +318,8 @@ fn used(names: [&'static str; 7], what: [&'static str; 7]) -> [Metric; 7] {
             .note("By getrusage; sampled as the user CPU time is."),
         Metric::found(minflt, "1", minor).note("They needed no device (getrusage)."),
         Metric::found(majflt, "1", major).note(
-            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file not in the page cache. The file made here has room and was never written, so that nothing is read from a device for it.",
+            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file not in the page cache. The file made here has \
+                room and was never written, so that nothing is read from a device for it.",
         ),
         Metric::found(maxrss, "KiB", growth).note(
             "By getrusage, which may be some 100 pages a CPU too low or too high. The initialisation's includes the 16 MiB that flush the caches.",

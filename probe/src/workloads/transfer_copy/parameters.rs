@@ -106,7 +106,7 @@ impl Parameters {
         Duration::from_secs_f64(self.late)
     }
 
-    /// What is worth telling of them.
+    /// Notes on them, for the record.
     pub fn remarks(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.writes != Writes::Whole {
@@ -124,7 +124,7 @@ pub fn description() -> Description {
     Description {
         name: "transfer.copy",
         version: 1,
-        purpose: "Files from one process to another over TCP: by which system calls, through which network, after which meeting",
+        purpose: "Files from one process to another over TCP: system calls, network, and which side starts first",
         timing_model: "time_ns = raw - correction, at the sender, which is the measured process: from before its first connect(2) until it has the receiver's receipt for \
             all files, each of them whole, verified by its digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the sleeps between them are inside, \
             with meeting=receiver-retry the sender's being late and its wait for the receiver's next try. \
@@ -172,13 +172,13 @@ fn methods() -> Vec<Parameter> {
                 "auto",
             ],
             "readwrite: read(2) and send(2); mmap: send(2) from a mapping; sendfile(2); splice(2) by a pipe; zerocopy: send(2) with MSG_ZEROCOPY from a mapping, \
-                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: that which costs its thread the least CPU time, tried within a large transfer.",
+                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: the one that costs its thread the least CPU time, tried within a large transfer.",
         ),
         Parameter::choice(
             "receiver",
             "readwrite",
             &["readwrite", "mmap", "splice", "uring", "auto"],
-            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: that which costs its thread the least \
+            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: the one that costs its thread the least \
                 CPU time, tried within a large transfer.",
         ),
     ]
@@ -235,10 +235,10 @@ fn behaviour() -> Vec<Parameter> {
             "meeting",
             "ready",
             &["ready", "retry", "receiver-retry"],
-            "ready: the receiver listens before the clock starts; retry: it listens `late` after the clock's start, and the sender, refused until then (ECONNREFUSED, connect(2)), \
-                sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s; receiver-retry: the document's roles: the sender listens, `late` after the clock's \
-                start, and the receiver connects to it, from the clock's start on with a sleep of 1 s after each refusal: whatever the lateness below 1 s, the receiver's time has 1 s more. The transfer itself \
-                is the same.",
+            "ready: the receiver listens before the clock starts. retry: it listens `late` after the clock's start; the sender is refused until then (ECONNREFUSED, \
+                connect(2)) and sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s. receiver-retry: the \
+                roles of OS Project 2: the sender listens `late` after the clock's start; the receiver connects from the clock's start on and sleeps 1 s after each \
+                refusal: any delay below 1 s adds 1 s to the receiver's time. The transfer itself is the same.",
         ),
         Parameter {
             name: "late",
@@ -249,7 +249,7 @@ fn behaviour() -> Vec<Parameter> {
             },
             unit: Some("s"),
             applies: Vec::new(),
-            doc: "How long after the clock's start the receiver listens, with meeting=receiver-retry the sender.",
+            doc: "How long after the clock's start the receiver listens; with meeting=receiver-retry, the sender.",
         },
         Parameter::choice(
             "writes",

@@ -31,7 +31,7 @@ pub fn description() -> Description {
         name: "transfer.device",
         version: 1,
         purpose: "Files from one process to another by two character devices that hold the TCP connection in the kernel: read and write, or a mapped area",
-        timing_model: "time_ns = raw - correction, at the receiver, as in the document: from before it connects to the sender, which listens already, until it has written every file, has seen \
+        timing_model: "time_ns = raw - correction, at the receiver, as in OS Project 2: from before it connects to the sender, which listens already, until it has written every file, has seen \
             the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
             Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
             sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
@@ -48,7 +48,8 @@ fn parameters() -> Vec<Parameter> {
         "method",
         "fcntl",
         &["fcntl", "mmap"],
-        "fcntl (the document's word): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, and written from it, and an ioctl(2) sends or receives a part of it.",
+        "fcntl (the word of OS Project 2): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, \
+            and written from it, and an ioctl(2) sends or receives a part of it.",
     )];
     all.extend(Files::parameters().into_iter().map(fewer));
     all.push(Parameter {
@@ -60,7 +61,7 @@ fn parameters() -> Vec<Parameter> {
         },
         unit: Some("B"),
         applies: Vec::new(),
-        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that the document began with and \
+        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that OS Project 2 began with and \
             the 2 MiB that method=mmap moves by one ioctl(2).",
     }.only_with("method", &["fcntl"]));
     all.push(Folder::parameter());
