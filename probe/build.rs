@@ -1,4 +1,4 @@
-//! Tells the probe which commit it was built from.
+//! Sets the commit that the probe reports as its build.
 
 use std::process::Command;
 

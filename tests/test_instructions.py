@@ -11,7 +11,7 @@ from oscope import labs
 from oscope.cli import listing
 from oscope.model.clocks import counted
 from oscope.model.experiment import Experiment
-from oscope.probe.catalogue import Catalogue, Metric, Workload, load
+from oscope.probe.catalogue import QUANTITIES, Catalogue, Metric, Workload, load
 from oscope.probe.instructions import describe_changes, translate_names, translate_sample, translate_workload
 from oscope.probe.wire import Sample
 
@@ -69,9 +69,60 @@ def test_no_text_of_a_count_speaks_of_time(catalogue: Catalogue) -> None:
     ]
     assert len(told) > 20
     for *where, doc in told:
-        beginning = doc.partition(" Counted is")[0].partition(" By the scheduler's")[0]
+        beginning = doc.partition(" It counts what")[0].partition(" The scheduler counts")[0]
         assert beginning != doc, where
         assert not re.search(r"\b(time|seconds?|cycles)\b", beginning, re.IGNORECASE), (where, doc)
+
+
+def test_every_metric_of_the_probe_has_fields_that_agree_with_its_name(catalogue: Catalogue) -> None:
+    for each in catalogue.workloads.values():
+        for metric in each.metrics:
+            assert metric.quantity in QUANTITIES, (each.name, metric.name)
+            assert metric.what or metric.per, (each.name, metric.name)
+            new = translate_names([metric.name])
+            if metric.quantity in ("time", "cpu_time") and not metric.name.endswith("_per_gib"):
+                assert [name.endswith("instructions") for name in new] == [True], (each.name, metric.name)
+            elif metric.quantity in ("amount", "cpu_time"):
+                assert new == (metric.name,), (each.name, metric.name)
+            else:
+                assert new == (), (each.name, metric.name)
+            is_rate = metric.unit.endswith("/s")
+            assert is_rate == (metric.per == "second"), (each.name, metric.name)
+
+
+def test_a_text_is_composed_of_the_fields() -> None:
+    note = "Null without an answer."
+    given = workload(
+        Metric("time_ns", "ns", "less", "Time per call.", "time", None, "call"),
+        Metric("cpu_ns", "ns", "less", "", "cpu_time", "both sides", "round trip", note),
+        Metric("calls_per_s", "calls/s", "more", "Calls per second.", "amount", "calls", "second"),
+        Metric("net_ns", "ns", "less", "", "time", "the program", None, "It is time_ns less start_ns."),
+        Metric("bytes", "B", None, "Bytes read.", "amount", "bytes read"),
+    )
+    texts = {metric.name: metric.doc for metric in translate_workload(given).metrics}
+    idle = "It counts what the CPU executes meanwhile; idle time counts as one instruction per ns."
+    assert texts == {
+        "instructions": f"Instructions per call. {idle}",
+        "cpu_instructions": f"Instructions of both sides per round trip. {note} The scheduler counts it, "
+        "without idle time and other threads, in steps of up to 1000 instructions.",
+        "calls_per_s": f"Calls per 10^9 instructions. {idle}",
+        "net_instructions": f"Instructions of the program. It is instructions less start_ns. {idle}",
+        "bytes": "Bytes read.",
+    }
+
+
+def test_a_description_without_fields_keeps_its_text() -> None:
+    older = [
+        {"name": "time_ns", "unit": "ns", "better": "less", "doc": "Time of a call."},
+        {"name": "calls_per_s", "unit": "calls/s", "better": "more", "doc": "Calls in a second."},
+        {"name": "bytes", "unit": "B", "better": None, "doc": "Bytes read."},
+    ]
+    time, rate, size = translate_workload(workload(*map(Metric.from_object, older))).metrics
+    assert (time.name, time.unit) == ("instructions", "instructions")
+    assert time.doc.startswith("Instructions executed within this time: Time of a call. It counts")
+    assert (rate.name, rate.unit) == ("calls_per_s", "calls/Ginstr")
+    assert rate.doc.startswith("Calls in a second. A second stands for 10^9 instructions. It counts")
+    assert size == Metric.from_object(older[2])
 
 
 def test_a_timing_model_has_the_new_names(catalogue: Catalogue) -> None:

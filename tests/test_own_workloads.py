@@ -266,6 +266,8 @@ def test_a_program_that_is_lost_is_tried_again_and_given_up(
         ('print(\'{"schema": "oscope.probe/1", "workloads": [{"name": "a"}]}\')', ['a lacks "metrics"']),
         (described(metrics=[{"name": "m"}]), ["metric 1 (m)", 'lacks "unit"']),
         (described(metrics=[{"name": "m", "unit": "s", "better": "higher"}]), ["'higher'", '"more"']),
+        (described(metrics=[{"name": "m", "unit": "s", "quantity": "mass"}]), ["'mass'", "cpu_time"]),
+        (described(metrics=[{"name": "m", "unit": "s", "what": 7}]), ["metric 1 (m)", '"what" is not']),
         (
             described(parameters=[{"name": "p", "type": "integer", "default": "x"}]),
             ["the default p=x", "whole number"],

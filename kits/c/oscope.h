@@ -314,7 +314,9 @@ static void oscope_describe(const struct oscope_workload *workloads, int count)
             oscope_describe_parameter(&workload->parameters[n]);
         }
         fputs("],\"metrics\":[{\"name\":\"time_ns\",\"unit\":\"ns\",\"better\":\"less\","
-              "\"doc\":\"Time of one iteration, the clock's own cost taken off.\"}",
+              "\"quantity\":\"time\",\"per\":\"iteration\","
+              "\"note\":\"The cost of reading the clock is subtracted.\","
+              "\"doc\":\"Time per iteration. The cost of reading the clock is subtracted.\"}",
               oscope_out);
         for (int n = 0; workload->metrics != NULL && workload->metrics[n].name != NULL; n++)
             oscope_describe_metric(&workload->metrics[n]);

@@ -48,8 +48,9 @@ _oscope_describe() {
         _oscope_json "${_oscope_docs[i]}"
         printf '}' && comma=,
     done
-    printf '],"metrics":[{"name":"time_ns","unit":"ns","better":"less","doc":"Time of one iteration, the '
-    printf 'forks of the shell with it."}],"alone":null}],"covariates":[]}\n'
+    printf '],"metrics":[{"name":"time_ns","unit":"ns","better":"less","quantity":"time",'
+    printf '"per":"iteration","note":"It includes the forks of the shell.",'
+    printf '"doc":"Time per iteration. It includes the forks of the shell."}],"alone":null}],"covariates":[]}\n'
 }
 
 # Sets `_oscope_now`, in us.

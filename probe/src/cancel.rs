@@ -26,7 +26,7 @@ extern "C" fn note_if_orphaned(_signal: libc::c_int) {
 }
 
 /// Take SIGTERM and SIGINT from now on, and the end of the parent likewise: a laboratory that is killed must not leave a probe measuring
-/// for nobody. SIGHUP tells of it, and means nothing else here. Blocking calls are not restarted, so that a wait for the next request
+/// for nobody. SIGHUP is the sign of it, and means nothing else here. Blocking calls are not restarted, so that a wait for the next request
 /// ends too.
 ///
 /// # Errors

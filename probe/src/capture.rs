@@ -28,7 +28,7 @@ const FRAGMENTED: usize = 256;
 /// Read a capture from `input` and write to `output` an object for each packet from or to port 67 or 68, and `{"end": …}` at last.
 ///
 /// # Errors
-/// If it is no capture, cannot be read, or has a link layer that is not known; what is wrong further on is told in the last object.
+/// If it is no capture, cannot be read, or has a link layer that is not known; the last object reports what is wrong further on.
 pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
     let mut output = BufWriter::new(output);
     let mut capture = Capture::open(input)?;
@@ -38,8 +38,8 @@ pub fn show_dhcp(input: impl Read, output: impl Write) -> Result<(), Failure> {
             Ok(None) => break None,
             Err(damage) => break Some(damage),
             Ok(Some(packet)) => {
-                if let Some(told) = tally.see(&packet) {
-                    writeln!(output, "{told}")
+                if let Some(report) = tally.see(&packet) {
+                    writeln!(output, "{report}")
                         .map_err(|error| Failure::system("cannot write", error))?;
                 }
             }
@@ -78,12 +78,12 @@ struct Tally {
     not_read: BTreeMap<&'static str, Packets>,
     /// By what is wrong.
     malformed: BTreeMap<&'static str, Packets>,
-    /// Datagrams whose first fragment was told.
+    /// Datagrams whose first fragment was reported.
     fragmented: VecDeque<(Ipv4Addr, Ipv4Addr, u16)>,
 }
 
 impl Tally {
-    /// Count `packet`, and return what is to be told of it.
+    /// Count `packet`, and return the object that reports it, if there is one.
     fn see(&mut self, packet: &Packet<'_>) -> Option<Value> {
         self.packets = packet.number;
         if let Some(time) = packet.time_ns {
@@ -106,14 +106,14 @@ impl Tally {
             }
             Seen::LaterFragment(found) => {
                 let known = self.fragmented.contains(&found.identity());
-                known.then(|| told(packet, &found))
+                known.then(|| report(packet, &found))
             }
             Seen::Found(found) => {
                 if found.fragment == Fragment::First {
                     self.fragmented.truncate(FRAGMENTED - 1);
                     self.fragmented.push_front(found.identity());
                 }
-                Some(told(packet, &found))
+                Some(report(packet, &found))
             }
         }
     }
@@ -129,8 +129,8 @@ fn count<Key: Ord>(packets: &mut BTreeMap<Key, Packets>, key: Key, number: u64) 
         .count += 1;
 }
 
-/// The object that tells of a packet.
-fn told(packet: &Packet<'_>, found: &Datagram<'_>) -> Value {
+/// The object that reports a packet.
+fn report(packet: &Packet<'_>, found: &Datagram<'_>) -> Value {
     json!({
         "packet": packet.number,
         "time_ns": packet.time_ns,
@@ -183,7 +183,7 @@ fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The capture at standard input, told on standard output.
+/// The capture at standard input, reported on standard output.
 ///
 /// # Errors
 /// As [`show_dhcp`].

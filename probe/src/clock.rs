@@ -98,7 +98,7 @@ impl Clock {
             overhead,
             overhead_mad,
             resolution: match kind {
-                // Empty pairs all show the same few instructions, which tells nothing of the step.
+                // Empty pairs all show the same few instructions: they do not show the step.
                 ClockKind::Instructions => 1,
                 _ => step_of(&pairs),
             },

@@ -1,7 +1,7 @@
 //! Hardware counters of the calling thread, by `perf_event_open`, each proved before it is believed.
 //!
 //! A counter that does not open, reads 0, stands still, is absurd or was active for part of the time only is *not measured*, and the
-//! reason and remedy are told ([`judgement`]). Sources: `perf_event_open(2)`, `Documentation/admin-guide/perf-security.rst` of Linux.
+//! reason and remedy are reported ([`judgement`]). Sources: `perf_event_open(2)`, `Documentation/admin-guide/perf-security.rst` of Linux.
 
 mod bank;
 pub mod inherited;
@@ -85,8 +85,8 @@ impl Counters {
         Self::proved(EVENTS.map(|(name, _)| name).to_vec(), bank, unavailable)
     }
 
-    /// Open and prove (some 100 ms where there is a unit) those that follow the accesses to memory. They count user mode only, as the
-    /// document's do, whose writes come out to the last one.
+    /// Open and prove (some 100 ms where there is a unit) those that count accesses to memory. They count user mode only, as those of
+    /// CS380L lab 2 do, whose count of writes is exact.
     #[must_use]
     pub fn memory() -> Self {
         let mut unavailable = BTreeMap::new();

@@ -1,11 +1,11 @@
 //! What else happened during a repetition: the quantities that may explain why it was slow.
 //!
 //! All are differences over one repetition, of the measuring thread or of its CPU. The files are opened once and read at offset 0, so
-//! that the kernel makes their text afresh. The dear ones are read first before the repetition and last after it, so that their own
+//! that the kernel makes their text afresh. The expensive ones are read first before the repetition and last after it, so that their own
 //! cost falls outside of what the cheap ones count.
 //!
 //! Migrations come from `/proc/thread-self/sched`, not from perf's software event: an open perf event makes every context switch of the
-//! thread dearer (a pipe round trip by some 15 %), and would so change what is measured.
+//! thread more expensive (a pipe round trip by some 15 %), and would so change what is measured.
 
 pub mod canary;
 mod descriptions;
@@ -34,7 +34,7 @@ pub fn describe() -> Vec<Value> {
         .collect()
 }
 
-/// Covariates that cannot be had on this machine, with reason and remedy. Hardware counters tell of themselves.
+/// Covariates that cannot be had on this machine, with reason and remedy. Hardware counters report theirs themselves.
 #[must_use]
 pub fn unavailable() -> BTreeMap<String, String> {
     let cpu = affinity::allowed()

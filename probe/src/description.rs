@@ -7,6 +7,10 @@ use serde::ser::{SerializeMap, SerializeStruct};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
+mod metric;
+
+pub use metric::{Metric, Quantity};
+
 /// A workload as it describes itself.
 #[derive(Debug, Clone, Serialize)]
 pub struct Description {
@@ -206,40 +210,6 @@ impl Serialize for Parameter {
     }
 }
 
-/// A metric: one figure that each repetition gives.
-#[derive(Debug, Clone, Serialize)]
-pub struct Metric {
-    /// Name in the sample's `metrics` object.
-    pub name: &'static str,
-    /// Unit of the value.
-    pub unit: &'static str,
-    /// Whether less or more is better.
-    pub better: Better,
-    /// One sentence.
-    pub doc: &'static str,
-}
-
-/// Which direction of a metric is an improvement.
-#[derive(Debug, Clone, Copy)]
-pub enum Better {
-    /// Lower values are better (times, faults).
-    Less,
-    /// Higher values are better (rates).
-    More,
-    /// Neither: it says what was done or found, and is not to be compared.
-    Neither,
-}
-
-impl Serialize for Better {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Less => serializer.serialize_str("less"),
-            Self::More => serializer.serialize_str("more"),
-            Self::Neither => serializer.serialize_none(),
-        }
-    }
-}
-
 impl Parameter {
     /// A choice between words, with neither a pattern nor a unit.
     pub fn choice(
@@ -298,37 +268,4 @@ pub fn only_with(
         false => parameter,
     };
     parameters.into_iter().map(narrowed).collect()
-}
-
-impl Metric {
-    /// A metric of this name, unit, direction and meaning.
-    pub const fn new(
-        name: &'static str,
-        unit: &'static str,
-        better: Better,
-        doc: &'static str,
-    ) -> Self {
-        Self {
-            name,
-            unit,
-            better,
-            doc,
-        }
-    }
-
-    /// The time of one iteration, in nanoseconds.
-    pub const TIME_NS: Self = Self {
-        name: "time_ns",
-        unit: "ns",
-        better: Better::Less,
-        doc: "Time of one iteration, the clock's own cost taken off; it may come out below zero.",
-    };
-
-    /// The same in ticks of the time-stamp counter.
-    pub const CYCLES: Self = Self {
-        name: "cycles",
-        unit: "cycles",
-        better: Better::Less,
-        doc: "Time of one iteration in ticks of the time-stamp counter, which run at a constant rate whatever the core's; null without one.",
-    };
 }

@@ -207,7 +207,7 @@ mod tests {
         ("unavailable", &[]),
     ];
 
-    /// Every `null` of the record, by its last key; `cgroup.version` is told from the kernel's by its group.
+    /// Every `null` of the record, by its last key; `cgroup.version` keeps its group, since the kernel has a version too.
     fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
         match value {
             Value::Null => found.push(if path == "cgroup.version" {
@@ -266,7 +266,7 @@ mod tests {
         let record = record(&clock, &Counters::open(), Value::Null, None);
         let hash = record["hostname_hash"]
             .as_str()
-            .expect("uname tells the name");
+            .expect("uname reports the name");
         assert!(
             hash.len() == 16 && hash.chars().all(|digit| digit.is_ascii_hexdigit()),
             "{hash}"

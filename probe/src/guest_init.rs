@@ -29,7 +29,7 @@ const PROBE: &str = "/oscope-probe";
 /// The RAM disk, and where it is mounted: what a workload writes, it writes here.
 const DISK: &str = "/dev/ram0";
 const DATA: &str = "/tmp";
-/// Where workloads put a scratch file if nothing else is said: on the same disk.
+/// Where workloads put a scratch file by default: on the same disk.
 const SCRATCH: &str = "/var/tmp";
 /// Where the probe notes what it made.
 const STATE: &str = "/run/oscope";
@@ -50,13 +50,13 @@ pub fn is_around() -> bool {
         && fs::read_link("/proc/1/exe").is_ok_and(|path| path == Path::new(PROBE))
 }
 
-/// Be the first process of a guest; the console tells how it ended.
+/// Be the first process of a guest; the console shows how it ended.
 pub fn run() -> ! {
-    let told = match serve() {
+    let outcome = match serve() {
         Ok(ending) => ending,
         Err(failure) => format!("the guest cannot be used: {failure}"),
     };
-    eprintln!("oscope-init: {told}");
+    eprintln!("oscope-init: {outcome}");
     restart()
 }
 

@@ -35,7 +35,7 @@ pub struct Instrument {
     pub clock: Clock,
     /// The hardware counters that proved themselves.
     pub counters: Counters,
-    /// What tells how long loads wait; `None` with the clock of instructions, to which waiting is nothing.
+    /// Measures how long loads wait; `None` with the clock of instructions, which does not count waiting.
     pub canary: Option<Canary>,
     /// The CPUs allowed to the probe when it started, in rising order.
     pub allowed: Vec<usize>,
@@ -135,7 +135,7 @@ pub fn run<W: Workload>(
         injected,
         request,
         deadline: deadline(started, request.time_limit_s),
-        told: BTreeSet::new(),
+        noted: BTreeSet::new(),
         emit,
     };
     let iterations = bench.iterations()?;
@@ -160,7 +160,7 @@ struct Bench<'a, W> {
     injected: Option<Injected>,
     request: &'a Request,
     deadline: Option<Instant>,
-    told: BTreeSet<String>,
+    noted: BTreeSet<String>,
     emit: &'a mut dyn FnMut(Event),
 }
 
@@ -218,7 +218,7 @@ impl<W: Workload> Bench<'_, W> {
             || cancel::requested() || Instant::now() >= latest,
         )?;
         if !reached && !cancel::requested() {
-            self.tell(format!(
+            self.note(format!(
                 "calibration was cut short at {iterations} iterations: a repetition may not last {} ns",
                 self.request.min_time_ns
             ));
@@ -255,7 +255,7 @@ impl<W: Workload> Bench<'_, W> {
                 .is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// One repetition, judged; `None` if a signal came meanwhile, since its figures are then worth nothing.
+    /// One repetition, judged; `None` if a signal came meanwhile, since its figures are then invalid.
     fn once(&mut self, mark: Mark, iterations: u64) -> Result<Option<Repetition>, Failure> {
         if self.clock.kind == ClockKind::Instructions {
             instructions::settle();
@@ -318,7 +318,7 @@ impl<W: Workload> Bench<'_, W> {
             Ok(work) => {
                 let metrics = declared(&self.metrics, &work);
                 for note in work.notes {
-                    self.tell(note);
+                    self.note(note);
                 }
                 (metrics, None)
             }
@@ -337,9 +337,9 @@ impl<W: Workload> Bench<'_, W> {
         }));
     }
 
-    /// Tell something, once a request.
-    fn tell(&mut self, text: String) {
-        if self.told.insert(text.clone()) {
+    /// Report a note, once a request.
+    fn note(&mut self, text: String) {
+        if self.noted.insert(text.clone()) {
             (self.emit)(Event::Note {
                 request: self.request.id,
                 text,

@@ -138,7 +138,7 @@ pub mod tests {
         to.write_all(bytes).expect("somebody reads");
     }
 
-    /// From now on this thread is told "try again" where it waits on a ring without submitting anything.
+    /// From now on io_uring_enter(2) fails with EAGAIN where this thread waits on a ring without submitting anything.
     pub fn refuse_waits() {
         // Load the call's number, then its second argument (struct seccomp_data), and answer.
         const EAGAIN: u32 = libc::SECCOMP_RET_ERRNO | libc::EAGAIN as u32;
@@ -175,7 +175,7 @@ pub mod tests {
     fn read_meanwhile(end: impl FnOnce(Ring) + Send) -> Vec<u8> {
         let (out, into) = pipe();
         let mut buffer = vec![0; 4];
-        let (tell, gone) = channel();
+        let (ended, gone) = channel();
         thread::scope(|scope| {
             scope.spawn(move || write_late(&gone, &into, b"late"));
             let buffer = &mut buffer;
@@ -188,7 +188,7 @@ pub mod tests {
                 ring.ring.submit().expect("submitted");
                 end(ring);
                 let seen = buffer.clone();
-                let _ = tell.send(());
+                let _ = ended.send(());
                 seen
             });
             reader.join().expect("no panic")

@@ -1,7 +1,7 @@
-//! `oscope-probe inject`: disturbs this machine on purpose, in phases, and tells when: causes of known truth for what explains variation.
+//! `oscope-probe inject`: interferes with this machine on purpose, in phases, and reports when: known causes, to check what explains variation.
 //!
 //! Each cause is one file and one line of [`CAUSES`]. Those that act on the machine live in a child process each, which ends with this one, also
-//! after a kill (PR_SET_PDEATHSIG). What they tell are JSON lines on standard output: `begun` once; for each phase `on` when it begins and
+//! after a kill (PR_SET_PDEATHSIG). They report JSON lines on standard output: `begun` once; for each phase `on` when it begins and
 //! `off` with both ends; `failed`; `ended`. All times are of `CLOCK_REALTIME`, as `started_ns` of a sample. Phases are of random length,
 //! from the seed. Those in the measured region (`delay`, `drift`) are done by the probe that measures: field `inject` of a request.
 
@@ -33,12 +33,12 @@ use crate::cancel;
 use crate::clock::reading;
 use crate::error::Failure;
 use crate::names;
-use crate::workloads::ipc::being::{Child, told};
+use crate::workloads::ipc::being::{Child, describe_exit};
 use gate::Gate;
 use phases::Phases;
 use target::Target;
 
-/// Name and version of what is told.
+/// Name and version of the events' format.
 pub const SCHEMA: &str = "oscope.injection/1";
 /// Milliseconds between two looks at whether all children live.
 const LOOK_MS: u16 = 100;
@@ -174,7 +174,7 @@ pub fn describe() -> Vec<Value> {
 /// Run the verb: disturb until a signal comes or the time is over.
 ///
 /// # Errors
-/// What forbids it, before anything is disturbed; or why a disturbance ended early.
+/// What forbids it, before anything is changed; or why an injection ended early.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     cancel::install()?;
     let site = arguments.site()?;
@@ -188,7 +188,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         _ => Some(Pinned::over(&elsewhere)?),
     };
     let until = arguments.length.map(|length| Instant::now() + length);
-    tell(&arguments.begun(&site, &found))?;
+    report(&arguments.begun(&site, &found))?;
     let (gate, hold) = Gate::new()?;
     let mut living = Living {
         children: Vec::new(),
@@ -200,7 +200,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let ended = living.watch(until);
     living.end();
-    tell(&json!({"event": "ended", "at_ns": reading::realtime()}))?;
+    report(&json!({"event": "ended", "at_ns": reading::realtime()}))?;
     ended
 }
 
@@ -300,7 +300,7 @@ impl Living {
                     _ => None,
                 };
                 // Where nobody listens any more, nobody needs to know.
-                let _ = tell(&json!({
+                let _ = report(&json!({
                     "event": "failed", "cause": cause, "message": failure.to_string(), "remedy": remedy
                 }));
             }
@@ -309,14 +309,14 @@ impl Living {
         Ok(())
     }
 
-    /// Wait until it is to end; the error tells of a child that ended before.
+    /// Wait until it is to end; the error names a child that ended before.
     fn watch(&mut self, until: Option<Instant>) -> Result<(), Failure> {
         while !cancel::requested() && until.is_none_or(|until| Instant::now() < until) {
             for (cause, child) in &mut self.children {
                 if let Some(status) = child.ended()? {
                     return Err(Failure::failed(format!(
                         "{} before its time",
-                        told(cause, status)
+                        describe_exit(cause, status)
                     )));
                 }
             }
@@ -325,7 +325,7 @@ impl Living {
         Ok(())
     }
 
-    /// Open the gate, and wait until each has told of its last phase.
+    /// Open the gate, and wait until each has reported its last phase.
     fn end(&mut self) {
         drop(self.hold.take());
         let latest = Instant::now() + GOODBYE;
@@ -348,7 +348,7 @@ fn pause(until: Option<Instant>) {
     let _ = nix::poll::poll(&mut [], left.min(look));
 }
 
-/// The life of a child: phases, each told when it has begun and when it has ended.
+/// The life of a child: phases, each reported when it has begun and when it has ended.
 fn live(
     cause: &str,
     disturbance: &mut dyn Disturbance,
@@ -364,7 +364,7 @@ fn live(
         let length = phases.on();
         let began = Instant::now();
         let from_ns = reading::realtime();
-        tell(&json!({"event": "on", "cause": cause, "from_ns": from_ns}))?;
+        report(&json!({"event": "on", "cause": cause, "from_ns": from_ns}))?;
         let mut done = 0;
         while let Some(left) = length.checked_sub(began.elapsed())
             && !gate.is_open()
@@ -372,7 +372,7 @@ fn live(
             done += disturbance.step(gate, left)?;
         }
         let to_ns = reading::realtime();
-        tell(
+        report(
             &json!({"event": "off", "cause": cause, "from_ns": from_ns, "to_ns": to_ns, "done": done}),
         )?;
     }
@@ -380,7 +380,7 @@ fn live(
 }
 
 /// Write one line, at once and whole: several processes write to the same place.
-fn tell(value: &Value) -> Result<(), Failure> {
+fn report(value: &Value) -> Result<(), Failure> {
     let line = format!("{value}\n");
     let mut out = io::stdout().lock();
     out.write_all(line.as_bytes())

@@ -31,7 +31,7 @@ static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
 /// No process has this number (fork(2) returns it to the child).
 const NOBODY: u32 = 0;
 
-/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is told and stays in the journal.
+/// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported and stays in the journal.
 #[derive(Debug)]
 pub struct Made {
     number: u64,
@@ -113,15 +113,15 @@ impl Drop for Made {
     }
 }
 
-/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `tell`. Whether nothing is left.
+/// Undo what dead processes left, newest first, and hand a JSON object on each thing to `report`. Whether nothing is left.
 ///
 /// # Errors
 /// `Failure::Failed` if the journals cannot be read.
-pub fn restore(tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
-    restore_in(&journal::directory(), tell)
+pub fn restore(report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+    restore_in(&journal::directory(), report)
 }
 
-fn restore_in(directory: &Path, tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+fn restore_in(directory: &Path, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
     let Some(_lock) = journal::lock(directory)? else {
         return Ok(true);
     };
@@ -133,18 +133,18 @@ fn restore_in(directory: &Path, tell: &mut dyn FnMut(Value)) -> Result<bool, Fai
         if owner.may_live()? {
             continue;
         }
-        clean &= restore_one(&path, owner.process, tell)?;
+        clean &= restore_one(&path, owner.process, report)?;
     }
     Ok(clean)
 }
 
 /// Undo what one journal of a dead process names.
-fn restore_one(path: &Path, process: u32, tell: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
     let mut journal = match Journal::open(path) {
         Ok(journal) => journal,
         Err(failure) => {
             let remedy = format!("see what {} names, and remove it", path.display());
-            tell(json!({"failed": failure.to_string(), "remedy": remedy}));
+            report(json!({"failed": failure.to_string(), "remedy": remedy}));
             return Ok(false);
         }
     };
@@ -154,7 +154,7 @@ fn restore_one(path: &Path, process: u32, tell: &mut dyn FnMut(Value)) -> Result
         match thing.undo_of_boot(same_boot) {
             Ok(outcome) => {
                 if outcome == Outcome::Undone {
-                    tell(json!({"restored": thing.to_string(), "of": process}));
+                    report(json!({"restored": thing.to_string(), "of": process}));
                 }
                 journal.strike(number)?;
             }
@@ -164,7 +164,7 @@ fn restore_one(path: &Path, process: u32, tell: &mut dyn FnMut(Value)) -> Result
                     Failure::Unavailable { message, remedy } => (message, remedy),
                     other => (other.to_string(), None),
                 };
-                tell(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));
+                report(json!({"failed": format!("{thing}: {message}"), "remedy": remedy}));
             }
         }
     }

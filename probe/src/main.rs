@@ -1,6 +1,6 @@
 //! `oscope-probe`: the measuring instrument of Oscope.
 //!
-//! It describes itself (`describe`), measures on request over a pipe (`run`), and tells what machine it is on (`environment`).
+//! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on (`environment`).
 //! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
 
 mod affinity;
@@ -79,18 +79,18 @@ enum Verb {
     Restore,
     /// Transfer bytes once through a pipe or a pair of sockets, and print how fast: what to trace from outside.
     Ipc(ipc_throughput::verb::Arguments),
-    /// Find what may be DHCP in the packet capture at standard input; one JSON object a line tells each packet.
+    /// Find what may be DHCP in the packet capture at standard input; prints one JSON object a line, one for each packet.
     Dhcp,
-    /// Send files to a receiver, each verified; one JSON object a line tells how it goes.
+    /// Send files to a receiver, each verified; progress is one JSON object a line.
     Send(SendArguments),
-    /// Receive files into a folder, each verified before it gets its name; one JSON object a line tells how it goes.
+    /// Receive files into a folder, each verified before it gets its name; progress is one JSON object a line.
     Receive(ReceiveArguments),
-    /// Hold settings of this machine until standard input ends, then put them back; without any, tell what there is.
+    /// Hold settings of this machine until standard input ends, then restore them; without any, list what there is.
     Tune {
         /// Settings, as NAME=VALUE.
         settings: Vec<String>,
     },
-    /// Disturb this machine on purpose, in phases; one JSON object a line tells when.
+    /// Interfere with this machine on purpose, in phases; one JSON object a line reports each phase.
     Inject(inject::Arguments),
     /// Interpret what a terminal got, in frames, and write the text that a person saw.
     Screen(screen::Arguments),
@@ -192,15 +192,15 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Undo what dead processes left, and tell each thing as it is done.
+/// Undo what dead processes left, and report each.
 fn restore() -> Result<(), Box<dyn Error>> {
-    let mut told = Ok(());
+    let mut reported = Ok(());
     let clean = made::restore(&mut |line| {
-        if told.is_ok() {
-            told = writeln!(io::stdout(), "{line}");
+        if reported.is_ok() {
+            reported = writeln!(io::stdout(), "{line}");
         }
     })?;
-    told?;
+    reported?;
     match clean {
         true => Ok(()),
         false => Err("not all could be undone, see above".into()),

@@ -1,6 +1,6 @@
 //! Finding the name that was meant.
 
-/// Least similarity (Jaro-Winkler, 0 to 1) of a name worth proposing.
+/// Least similarity (Jaro-Winkler, 0 to 1) of a name that is proposed.
 const SIMILAR: f64 = 0.7;
 
 /// `no WHAT "NAME"`, with the nearest of the known names or, if none is near, all of them.

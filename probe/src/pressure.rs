@@ -33,7 +33,7 @@ pub use turns::Turns;
 /// Bytes that play the machine's memory in a group, where the request says none.
 const USUAL_LIMIT: u64 = 256 << 20;
 
-/// Whom the competitor presses.
+/// Who runs short of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -46,7 +46,7 @@ pub enum Scope {
 /// What pressure is wanted.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Whom the competitor presses.
+    /// Who runs short of memory.
     pub scope: Scope,
     /// Bytes that play the machine's memory, and that the competitor maps; 0: 256 MiB for a group, all memory for the machine.
     pub limit: u64,
@@ -114,7 +114,7 @@ impl Pressure {
         })
     }
 
-    /// Start the competitor. Where it takes turns, wait for its first; else wait at least as long as planned and until its resident set moves by less than 1 % in a second.
+    /// Start the competitor. Where its steps are counted, wait for the first ones; else wait at least as long as planned and until its resident set moves by less than 1 % in a second.
     ///
     /// # Errors
     /// `Failure::Failed` if it ended before, or a signal came.
@@ -164,7 +164,7 @@ impl Pressure {
         group.map_or(Ok(()), |group| group.take(nix::unistd::getpid()))
     }
 
-    /// What is worth telling: the swap that was made, and what was not as it should be.
+    /// Notes for the record: the swap that was made, and what was not as it should be.
     pub fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }

@@ -25,14 +25,14 @@ const LONGEST_GREETING: Duration = Duration::from_secs(60);
 /// Milliseconds after which a wait looks whether somebody asked to stop: a signal may come just before the wait begins.
 const LOOK_MS: u16 = 100;
 
-/// What names a program, and what its version begins with: others of the same name tell their times otherwise.
+/// What names a program, and what its version begins with: others of the same name print their times otherwise.
 #[derive(Debug, Clone, Copy)]
 pub struct Name {
     /// The command.
     pub command: &'static str,
     /// The package that has it.
     pub package: &'static str,
-    /// What asks it for its version; empty for a program that does not tell it.
+    /// The arguments that print its version; empty for a program that cannot.
     pub question: &'static str,
     /// How a line of the answer begins.
     pub greeting: &'static str,

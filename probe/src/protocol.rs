@@ -235,7 +235,7 @@ impl Probe {
     };
 }
 
-/// What the probe tells.
+/// What the probe reports.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
@@ -258,7 +258,7 @@ pub enum Event {
     },
     /// One repetition.
     Sample(Sample),
-    /// Something worth telling, once a request.
+    /// A note for the record, once a request.
     Note {
         /// Number of the request.
         request: u64,

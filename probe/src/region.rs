@@ -6,7 +6,7 @@ use crate::cancel;
 use crate::clock::{Clock, ClockKind, reading};
 use crate::error::Failure;
 
-/// Opens the measured region: a place for tracers to attach to, outside the clock. The token tells which request the region belongs to.
+/// Opens the measured region: a place for tracers to attach to, outside the clock. The token names the request that the region belongs to.
 // The bodies of the two marks differ, so that the compiler cannot fold them into one symbol.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_is_inside_the_clock_and_told() {
+    fn a_delay_is_inside_the_clock_and_reported() {
         let clock = clock();
         let mut region = Region::new(&clock);
         assert_eq!(region.injected(), None);

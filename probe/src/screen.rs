@@ -34,7 +34,7 @@ const LARGEST: u16 = 500;
 /// The emulator knows no terminal of one column.
 const NARROWEST: u16 = 2;
 
-/// What `oscope-probe screen` is told.
+/// The options of `oscope-probe screen`.
 #[derive(Args)]
 pub struct Arguments {
     /// Whether a full-screen program's last screen stands between two lines that say what it is.
@@ -106,7 +106,7 @@ fn next_frame(input: &mut impl Read, rest: &mut Vec<u8>) -> Result<Option<u8>, F
     Ok(Some(kind[0]))
 }
 
-/// The size that a frame tells.
+/// The size in a frame.
 fn size(rest: &[u8]) -> Result<Size, Failure> {
     let &[c0, c1, r0, r1] = rest else {
         return Err(Failure::failed(format!(

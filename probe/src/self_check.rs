@@ -12,7 +12,7 @@ const STEPS: u64 = 40_000;
 const PAIRS: usize = 9;
 /// Empty regions measured: some 50 µs.
 const EMPTY: usize = 1001;
-/// For how long the clock is held against the kernel's; readings are good to some 20 ns, so this gives 1e-5.
+/// For how long the clock is compared with the kernel's; readings are good to some 20 ns, so this gives 1e-5.
 const KERNEL_SPAN_NS: u64 = 2_000_000;
 /// By how much the two may differ. The kernel's own frequency is adjusted by less.
 const KERNEL_SHARE: f64 = 1e-3;

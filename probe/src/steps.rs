@@ -35,7 +35,7 @@ pub fn repeat(count: u64, stride: u64, mut work: impl FnMut()) -> u64 {
     done
 }
 
-/// Do `count` multiply-and-add steps from `start`, one after the other.
+/// Do `count` multiply-and-add steps from `start`, each on the result of the step before.
 #[inline(always)]
 pub fn walk(start: u64, count: u64) -> u64 {
     let mut value = start;
@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn work_is_repeated_as_often_as_told_whatever_the_stride(count in 0u64..500, stride in 1u64..600) {
+        fn work_is_repeated_as_often_as_requested_whatever_the_stride(count in 0u64..500, stride in 1u64..600) {
             let mut times = 0;
             prop_assert_eq!(repeat(count, stride, || times += 1), count);
             prop_assert_eq!(times, count);

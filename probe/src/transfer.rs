@@ -48,7 +48,7 @@ use stop::Stop;
 /// Send `files` over a connection and wait for the receipt.
 ///
 /// # Errors
-/// Whatever kept one side from moving, verifying or naming a file, in one line; the same reason is told on the other side.
+/// Whatever kept one side from moving, verifying or naming a file, in one line; the other side reports the same reason.
 pub fn send(
     stream: TcpStream,
     files: &[Source],
@@ -61,7 +61,7 @@ pub fn send(
         Link::new(stream, options.stall, options.least_pace).map_err(|stop| stop.error)?;
     let result = Meter::new(watch)
         .and_then(|meter| sender::Sender::new(&mut link, options, meter).run(files));
-    result.map_err(|stop| told(&mut link, stop))
+    result.map_err(|stop| report_stop(&mut link, stop))
 }
 
 /// Receive what a sender sends, into a folder.
@@ -80,12 +80,12 @@ pub fn receive(
     link.keep_pace();
     let result = Meter::new(watch)
         .and_then(|meter| receiver::Receiver::new(&mut link, into, options, meter).run());
-    result.map_err(|stop| told(&mut link, stop))
+    result.map_err(|stop| report_stop(&mut link, stop))
 }
 
-/// Tell the peer why this side stops, where it does not know yet.
-fn told(link: &mut Link, stop: Stop) -> TransferError {
-    if let Some((file, reason)) = stop.tell {
+/// Send the peer the reason why this side stops, where it does not know yet.
+fn report_stop(link: &mut Link, stop: Stop) -> TransferError {
+    if let Some((file, reason)) = stop.to_peer {
         let remedy = stop.error.remedy.as_deref().unwrap_or_default();
         link.refuse(&file, &reason, remedy, stop.useless);
     }

@@ -1,6 +1,6 @@
 //! Settings of the machine that make measurements steadier, held for as long as somebody asks: a lease.
 //!
-//! What is set is read, written, read again and told; it is restored as it was when standard input ends or a signal asks for it, and by
+//! What is set is read, written, read again and reported; it is restored as it was when standard input ends or a signal asks for it, and by
 //! `oscope-probe restore` after a kill (see [`crate::made::setting`]).
 
 use std::collections::BTreeMap;
@@ -228,7 +228,7 @@ impl Tunable {
 /// A place that was set, as JSON, and what puts it back; `None` where it was so already.
 type Taken = (Value, Option<Made>);
 
-/// Set one setting at all its places. A device's interrupt that may not be moved is told and left.
+/// Set one setting at all its places. A device's interrupt that may not be moved is reported and left.
 fn take(tunable: &Tunable, word: &str) -> Result<Vec<Taken>, Failure> {
     let places = tunable.there();
     if places.is_empty() {
@@ -245,9 +245,9 @@ fn take(tunable: &Tunable, word: &str) -> Result<Vec<Taken>, Failure> {
         };
         let before = tunable.word(&place, text.trim());
         let borrowed = setting::borrow(&place, &tunable.written(&place, word), "leave it out");
-        let told = json!({"name": tunable.name, "path": place, "before": before, "now": word});
+        let report = json!({"name": tunable.name, "path": place, "before": before, "now": word});
         match borrowed {
-            Ok(made) => taken.push((told, made)),
+            Ok(made) => taken.push((report, made)),
             Err(failure) if tunable.name == INTERRUPTS => {
                 let left = json!({
                     "name": tunable.name, "path": place, "before": before, "left": failure.to_string(),
@@ -257,8 +257,10 @@ fn take(tunable: &Tunable, word: &str) -> Result<Vec<Taken>, Failure> {
             Err(failure) => return Err(failure),
         }
     }
-    if taken.iter().all(|(told, _)| told.get("now").is_none()) {
-        let why = taken.first().and_then(|(told, _)| told["left"].as_str());
+    if taken.iter().all(|(report, _)| report.get("now").is_none()) {
+        let why = taken
+            .first()
+            .and_then(|(report, _)| report["left"].as_str());
         let why = why.unwrap_or("none can be read");
         return Err(Failure::unavailable(
             format!("no interrupt can be moved: {why}"),
@@ -306,8 +308,8 @@ pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
     for (tunable, word) in parsed {
         taken.extend(take(tunable, word)?);
     }
-    let told: Vec<&Value> = taken.iter().map(|(told, _)| told).collect();
-    writeln!(io::stdout(), "{}", json!({"held": told}))?;
+    let report: Vec<&Value> = taken.iter().map(|(report, _)| report).collect();
+    writeln!(io::stdout(), "{}", json!({"held": report}))?;
     io::stdout().flush()?;
     let input = io::stdin();
     let mut lines = Lines::new(&input, Wait::Asleep);
@@ -365,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn what_is_wrong_is_reported() {
         for (text, part) in [("colour=red", "colour"), ("thp", "takes a value")] {
             let failure = parse(text).err().expect("it is refused");
             assert!(failure.to_string().contains(part), "{failure}");

@@ -145,6 +145,6 @@ pub struct Work {
     pub done: u64,
     /// Units of work that should have been done.
     pub wanted: u64,
-    /// Things worth telling once a request, such as "the call returned ENOSYS".
+    /// Notes for the record, once a request, such as "the call returned ENOSYS".
     pub notes: Vec<String>,
 }

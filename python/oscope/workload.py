@@ -18,6 +18,7 @@ workload's, each with a default. This file needs nothing but Python: it may be c
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import json
 import os
@@ -38,6 +39,16 @@ TIMING_MODEL = (
     "repetition, with the interpreter's loop and the call of the iteration; correction is one reading of the "
     "clock. The garbage collector is off meanwhile."
 )
+_NOTE = "The cost of reading the clock is subtracted."
+_TIME_NS = {
+    "name": "time_ns",
+    "unit": "ns",
+    "better": "less",
+    "quantity": "time",
+    "per": "iteration",
+    "note": _NOTE,
+    "doc": f"Time per iteration. {_NOTE}",
+}
 _CLOCK_READINGS = 2001
 _MOST_ITERATIONS = 1 << 40
 _SHOWN_FAILURE = 200
@@ -168,7 +179,6 @@ def main(arguments: typing.Sequence[str] | None = None) -> None:
 
 
 def _describe() -> dict[str, Any]:
-    time_ns = Metric("ns", "less", "Time of one iteration, the clock's own cost taken off.")
     return {
         "schema": SCHEMA,
         "probe": {"version": f"python-kit {sys.version.split()[0]}", "commit": None},
@@ -180,8 +190,8 @@ def _describe() -> dict[str, Any]:
                 "timing_model": TIMING_MODEL,
                 "parameters": list(each.parameters),
                 "metrics": [
-                    {"name": name, "unit": metric.unit, "better": metric.better, "doc": metric.doc}
-                    for name, metric in ({"time_ns": time_ns} | dict(each.metrics)).items()
+                    _TIME_NS,
+                    *({"name": name, **dataclasses.asdict(metric)} for name, metric in each.metrics.items()),
                 ],
                 "alone": {} if each.alone else None,
             }

@@ -155,7 +155,8 @@ pub fn describe(workloads: &[&mut dyn Workload]) -> Value {
 fn describe_one(workload: &dyn Workload) -> Value {
     let mut metrics = vec![json!({
         "name": "time_ns", "unit": "ns", "better": "less",
-        "doc": "Time of one iteration, the clock's own cost taken off.",
+        "quantity": "time", "per": "iteration", "note": "The cost of reading the clock is subtracted.",
+        "doc": "Time per iteration. The cost of reading the clock is subtracted.",
     })];
     for each in workload.metrics() {
         let better = match each.better {

@@ -11,7 +11,7 @@ impl Geometry {
     /// In a virtual machine both are what the hypervisor lets the guest see.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where caches or TLBs are not told; the remedy names the geometries that can be taken instead.
+    /// `Failure::Unavailable` where this machine does not report its caches or TLBs; the remedy names the geometries that can be taken instead.
     pub fn of_this_cpu() -> Result<(Self, Vec<String>), Failure> {
         let found = caches().map_err(unknown)?;
         let l1d = pick(&found, 1)?;
@@ -40,10 +40,10 @@ fn pick(caches: &[Cache], level: u64) -> Result<CacheShape, Failure> {
     let cache = caches
         .iter()
         .find(holds_data)
-        .ok_or_else(|| unknown(format!("the kernel tells no data cache of level {level}")))?;
+        .ok_or_else(|| unknown(format!("the kernel reports no data cache of level {level}")))?;
     if cache.ways == 0 {
         return Err(unknown(format!(
-            "the kernel does not tell the ways of the cache of level {level}"
+            "the kernel does not report the ways of the cache of level {level}"
         )));
     }
     Ok(CacheShape {

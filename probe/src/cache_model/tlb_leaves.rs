@@ -7,14 +7,14 @@ use crate::environment::Found;
 type Registers = [u32; 4];
 
 /// The data TLBs for pages of 4 KiB, those for 2 MiB, and what was assumed.
-type Told = (Tlbs, Option<Tlbs>, Vec<String>);
+type Leaves = (Tlbs, Option<Tlbs>, Vec<String>);
 
 /// The data TLBs of this CPU.
 ///
 /// # Errors
-/// That CPUID does not tell them, and that no common core is known for this model.
+/// That CPUID does not report them, and that no common core is known for this model.
 #[cfg(target_arch = "x86_64")]
-pub fn read() -> Found<Told> {
+pub fn read() -> Found<Leaves> {
     use raw_cpuid::{CpuId, cpuid};
     let registers = |leaf: u32, subleaf: u32| -> Registers {
         let found = cpuid!(leaf, subleaf);
@@ -27,8 +27,8 @@ pub fn read() -> Found<Told> {
         .get_vendor_info()
         .map(|vendor| vendor.as_str().to_owned());
     let vendor = vendor.unwrap_or_default();
-    let told = if vendor == "GenuineIntel" {
-        // Subleaf 0 tells the last one.
+    let reported = if vendor == "GenuineIntel" {
+        // Subleaf 0 reports the last one.
         let subleaves = if highest >= 0x18 {
             registers(0x18, 0)[0]
         } else {
@@ -47,10 +47,11 @@ pub fn read() -> Found<Told> {
     let (family, model) = id
         .get_feature_info()
         .map_or((0, 0), |info| (info.family_id(), info.model_id()));
-    told.or_else(|| of_model(&vendor, family, model))
+    reported
+        .or_else(|| of_model(&vendor, family, model))
         .ok_or_else(|| {
             format!(
-                "CPUID tells no data TLB of this {vendor:?}, family {family:#x}, model {model:#x}"
+                "CPUID reports no data TLB of this {vendor:?}, family {family:#x}, model {model:#x}"
             )
         })
 }
@@ -58,22 +59,22 @@ pub fn read() -> Found<Told> {
 /// The data TLBs of this CPU.
 ///
 /// # Errors
-/// Always: outside x86 no instruction tells them.
+/// Always: outside x86 no instruction reports them.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn read() -> Found<Told> {
-    Err("only x86 tells its TLBs to a program".to_owned())
+pub fn read() -> Found<Leaves> {
+    Err("only x86 reports its TLBs to a program".to_owned())
 }
 
 /// TLBs of the common core that has this model, for guests whose hypervisor hides them.
-fn of_model(vendor: &str, family: u8, model: u8) -> Option<Told> {
+fn of_model(vendor: &str, family: u8, model: u8) -> Option<Leaves> {
     let (name, geometry) = Geometry::of_model(vendor, family, model)?;
-    let note = format!("CPUID tells no TLB here: those of {name} are taken, by family and model");
+    let note = format!("CPUID reports no TLB here: those of {name} are taken, by family and model");
     Some((geometry.base, geometry.huge, vec![note]))
 }
 
 /// From leaves 8000_0005H (first level) and 8000_0006H (second level) of AMD: EAX is of pages of 2 MiB, EBX of 4 KiB
 /// (AMD64 Architecture Programmer's Manual, volume 3, appendix E.4.4 and E.4.5).
-fn amd(first: Registers, second: Registers) -> Option<Told> {
+fn amd(first: Registers, second: Registers) -> Option<Leaves> {
     let level = |register: usize| {
         let second = match second[register] >> 16 & 0xfff {
             0 => None,
@@ -137,7 +138,7 @@ const LOADS: u32 = 4;
 const STORES: u32 = 5;
 
 /// From the subleaves of leaf 18H of Intel (SDM, volume 2A, CPUID, "Deterministic Address Translation Parameters").
-fn intel(subleaves: &[Registers]) -> Option<Told> {
+fn intel(subleaves: &[Registers]) -> Option<Leaves> {
     let described: Vec<_> = subleaves
         .iter()
         .map(|&[_, ebx, ecx, edx]| {
@@ -154,11 +155,11 @@ fn intel(subleaves: &[Registers]) -> Option<Told> {
         })
         .filter(|tlb| tlb.shape.entries > 0)
         .collect();
-    told(&described)
+    gathered(&described)
 }
 
 /// From the one-byte descriptors of leaf 2, those of data TLBs of cores with two levels of them.
-fn descriptors(registers: Registers) -> Option<Told> {
+fn descriptors(registers: Registers) -> Option<Leaves> {
     let tlb = |level, pages, kind, entries, ways| Described {
         level,
         pages,
@@ -181,11 +182,11 @@ fn descriptors(registers: Registers) -> Option<Told> {
             _ => None,
         })
         .collect();
-    told(&described)
+    gathered(&described)
 }
 
 /// The TLBs that hold data for each size of page. All these cores have a second level for pages of 4 KiB: if it is missing, it is hidden.
-fn told(described: &[Described]) -> Option<Told> {
+fn gathered(described: &[Described]) -> Option<Leaves> {
     let largest = |level: u32, page: u32, kinds: &[u32]| {
         described
             .iter()
@@ -221,7 +222,7 @@ mod tests {
     fn zen_3_says_what_the_table_says() {
         let first = [0xff40_ff40, 0xff40_ff40, 0, 0];
         let second = [0x4800_2200, 0x6800_4200, 0, 0];
-        let (base, huge, notes) = amd(first, second).expect("all is told");
+        let (base, huge, notes) = amd(first, second).expect("CPUID reports it");
         let zen3 = Geometry::named("zen3").expect("it is in the table");
         assert_eq!((base, huge), (zen3.base, zen3.huge));
         assert!(notes.is_empty());
@@ -248,7 +249,7 @@ mod tests {
     fn the_descriptors_of_skylake_say_what_the_table_says() {
         // As an i7-6700 answers: 63H, 03H, 76H, B5H, F0H, C3H.
         let (base, huge, notes) =
-            descriptors([0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000]).expect("all is told");
+            descriptors([0x7603_6301, 0x00f0_b5ff, 0, 0x00c3_0000]).expect("CPUID reports it");
         let skylake = Geometry::named("skylake").expect("it is in the table");
         assert_eq!((base, huge), (skylake.base, skylake.huge));
         assert!(notes.is_empty());
@@ -269,7 +270,7 @@ mod tests {
         let second = [0, 8 << 16 | 3, 256, 2 << 5 | UNIFIED];
         let instructions = [0, 8 << 16 | 1, 32, 1 << 5 | 2];
         let (base, huge, notes) =
-            intel(&[[0; 4], instructions, loads, stores, second]).expect("all is told");
+            intel(&[[0; 4], instructions, loads, stores, second]).expect("CPUID reports it");
         assert_eq!(base.first, tlb(96, 6));
         assert_eq!(base.second, Some(tlb(2048, 8)));
         assert_eq!(huge, None, "no TLB of loads takes pages of 2 MiB here");

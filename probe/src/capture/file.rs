@@ -118,7 +118,7 @@ fn pcap(start: &[u8]) -> Result<Kind, Failure> {
     if start.len() < HEADER {
         return Err(Failure::unavailable("is cut within its header", REMEDY));
     }
-    // The upper bits tell of frame check sequences, which nothing here looks at.
+    // The upper bits are about frame check sequences, which nothing here looks at.
     let link_type = order.u32(start, 20) & 0xffff;
     if !is_known(link_type) {
         return Err(Failure::unavailable(

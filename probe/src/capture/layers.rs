@@ -1,7 +1,7 @@
 //! What a packet is, as far as DHCP goes: IPv4 (RFC 791) and UDP (RFC 768) below any link layer of [`super::links`], and DHCPv6 and
 //! tunnels, which are counted where they are not read.
 //!
-//! Nothing is put together again: a fragment is told as what it is.
+//! Fragments are not reassembled: each is reported as a fragment.
 
 use std::net::Ipv4Addr;
 
@@ -42,7 +42,7 @@ pub enum Seen<'a> {
     UnknownLink,
     /// It gives addresses by another protocol, or is in a tunnel that is not read: which.
     NotRead(&'static str),
-    /// Whether it has cannot be told, and why.
+    /// It is unknown whether it has; why.
     Malformed(&'static str),
     /// A fragment other than the first, which has no ports: it may be of a datagram that has been seen.
     LaterFragment(Datagram<'a>),
@@ -103,7 +103,7 @@ impl Datagram<'_> {
     }
 }
 
-/// Tell what an IPv4 packet is.
+/// Read an IPv4 packet.
 pub fn read_ipv4<'a>(bytes: &'a [u8], around: Around<'a>) -> Seen<'a> {
     if bytes.len() < 20 {
         return Seen::Malformed("cut within its IPv4 header");
@@ -209,7 +209,7 @@ fn read_ports(found: Datagram<'_>) -> Seen<'_> {
     })
 }
 
-/// Tell what an IPv6 packet is (RFC 8200): only what it carries over UDP matters.
+/// Read an IPv6 packet (RFC 8200): only what it carries over UDP matters.
 pub fn read_ipv6<'a>(bytes: &'a [u8], around: Around<'a>) -> Seen<'a> {
     if bytes.len() < IPV6_HEADER {
         return Seen::Malformed("cut within its IPv6 header");
@@ -281,7 +281,7 @@ fn read_vxlan(port: u16, datagram: &[u8], mut tunnels: Vec<Tunnel>) -> Seen<'_> 
     }
 }
 
-/// Tell a tunnel by its protocol number.
+/// Name a tunnel by its protocol number.
 fn tunnel<'a>(protocol: u8) -> Seen<'a> {
     match protocol {
         IP_IN_IP | IPV6_IN_IP => Seen::NotRead("IP in IP"),

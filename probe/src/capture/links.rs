@@ -82,7 +82,7 @@ pub enum Tunnel {
     Vxlan(u32),
 }
 
-/// Tell what a packet is.
+/// Read a packet.
 pub fn read_link(link_type: u32, bytes: &[u8]) -> Seen<'_> {
     match link_type {
         ETHERNET => read_ethernet(bytes, Vec::new()),
@@ -95,7 +95,7 @@ pub fn read_link(link_type: u32, bytes: &[u8]) -> Seen<'_> {
         PPPOE => read_pppoe(bytes, bare(Vec::new())),
         IPV4 => read_ipv4(bytes, bare(Vec::new())),
         IPV6 => read_ipv6(bytes, bare(Vec::new())),
-        // The first half byte tells the version.
+        // The first half byte is the version.
         RAW if bytes.first().is_some_and(|first| first >> 4 == 6) => {
             read_ipv6(bytes, bare(Vec::new()))
         }
@@ -104,7 +104,7 @@ pub fn read_link(link_type: u32, bytes: &[u8]) -> Seen<'_> {
     }
 }
 
-/// Tell what an Ethernet frame is that was taken out of `tunnels`.
+/// Read an Ethernet frame that was taken out of `tunnels`.
 pub fn read_ethernet(bytes: &[u8], tunnels: Vec<Tunnel>) -> Seen<'_> {
     let Some((destination, rest)) = bytes.split_first_chunk() else {
         return Seen::Malformed("too short for its link layer");

@@ -30,7 +30,7 @@ pub struct Section {
 struct Interface {
     link_type: u32,
     snaplen: u32,
-    /// Units of a time stamp in a second; `None` where it cannot be told.
+    /// Units of a time stamp in a second; `None` where it is unknown.
     per_second: Option<u64>,
     /// Seconds to be added.
     offset_s: i64,
@@ -68,7 +68,7 @@ pub fn next_packet<'a, R: Read>(
         }
         let kind = section.order.unwrap_or(Order::Big).u32(head, 0);
         if kind == SECTION_HEADER {
-            // The same in both orders; the body's first number tells which.
+            // The same in both orders; the body's first number has the order.
             section.order = Some(match head[HEAD..] {
                 [0x1a, 0x2b, 0x3c, 0x4d] => Order::Big,
                 [0x4d, 0x3c, 0x2b, 0x1a] => Order::Little,

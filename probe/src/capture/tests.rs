@@ -80,28 +80,28 @@ fn shown(capture: &[u8]) -> Result<Vec<Value>, Failure> {
 #[test]
 fn packets_keep_their_numbers_and_times() {
     let other = [&[0; 12][..], &[0x86, 0xdd], &[0; 40]].concat();
-    let told = shown(&pcap(&[other, frame(&[]), frame(&[5, 6])])).unwrap();
-    assert_eq!(told.len(), 3);
-    assert_eq!(told[0]["packet"], 2);
-    assert_eq!(told[0]["time_ns"], 101_000_000_007_i64);
-    assert_eq!(told[0]["payload"], "01010600");
-    assert_eq!(told[0]["link"]["source"], "020000000001");
-    assert_eq!(told[1]["vlans"], serde_json::json!([5, 6]));
-    assert_eq!(told[2]["end"]["packets"], 3);
-    assert_eq!(told[2]["end"]["error"], Value::Null);
+    let reported = shown(&pcap(&[other, frame(&[]), frame(&[5, 6])])).unwrap();
+    assert_eq!(reported.len(), 3);
+    assert_eq!(reported[0]["packet"], 2);
+    assert_eq!(reported[0]["time_ns"], 101_000_000_007_i64);
+    assert_eq!(reported[0]["payload"], "01010600");
+    assert_eq!(reported[0]["link"]["source"], "020000000001");
+    assert_eq!(reported[1]["vlans"], serde_json::json!([5, 6]));
+    assert_eq!(reported[2]["end"]["packets"], 3);
+    assert_eq!(reported[2]["end"]["error"], Value::Null);
 }
 
 #[test]
 fn pcapng_heeds_byte_order_resolution_and_offset() {
     let one = pcapng(&frame(&[]));
-    let told = shown(&[one.clone(), one].concat()).unwrap();
-    assert_eq!(told[0]["time_ns"], 1_001_000_000_000_i64);
-    assert_eq!(told[1]["packet"], 2);
-    assert_eq!(told[2]["end"]["format"], "pcapng");
+    let reported = shown(&[one.clone(), one].concat()).unwrap();
+    assert_eq!(reported[0]["time_ns"], 1_001_000_000_000_i64);
+    assert_eq!(reported[1]["packet"], 2);
+    assert_eq!(reported[2]["end"]["format"], "pcapng");
 }
 
 #[test]
-fn a_cut_capture_tells_what_was_before_the_cut() {
+fn a_cut_capture_reports_what_was_before_the_cut() {
     for whole in [pcap(&[frame(&[]), frame(&[1])]), {
         let one = pcapng(&frame(&[]));
         [one.clone(), one].concat()
@@ -111,8 +111,8 @@ fn a_cut_capture_tells_what_was_before_the_cut() {
             .collect();
         let errors = ends
             .iter()
-            .filter(|(_, told)| match told {
-                Ok(told) => told.last().unwrap()["end"]["error"].is_string(),
+            .filter(|(_, reported)| match reported {
+                Ok(reported) => reported.last().unwrap()["end"]["error"].is_string(),
                 Err(_) => true,
             })
             .count();
@@ -152,13 +152,13 @@ fn later_fragments_belong_to_a_datagram_that_was_seen() {
     later[21] = 5;
     let mut strange = later.clone();
     strange[19] = 8;
-    let told = shown(&pcap(&[first, later, strange])).unwrap();
-    let fragments: Vec<_> = told.iter().map(|one| &one["fragment"]).collect();
+    let reported = shown(&pcap(&[first, later, strange])).unwrap();
+    let fragments: Vec<_> = reported.iter().map(|one| &one["fragment"]).collect();
     assert_eq!(
         fragments,
         [&Value::from("first"), &Value::from("later"), &Value::Null]
     );
-    assert_eq!(told[2]["end"]["packets"], 3);
+    assert_eq!(reported[2]["end"]["packets"], 3);
 }
 
 proptest! {

@@ -22,7 +22,7 @@ const PAIRS: usize = 9;
 const LONG_REST_NS: i64 = 120_000_000_000;
 /// The same before each repetition, for what the last one left to be done.
 const REST_NS: i64 = 20_000_000;
-/// Phases of the timer interrupt that are told apart.
+/// Phases of the timer interrupt that are distinguished.
 const PHASE_NS: i64 = 100_000;
 
 /// When the kernel's timer interrupt comes, within its period: rounded, since a busy wait sees it some instructions late.
@@ -90,7 +90,7 @@ fn rest(period_ns: i64) {
         tv_sec: until / 1_000_000_000,
         tv_nsec: until % 1_000_000_000,
     };
-    // SAFETY: `until` is valid, and with an absolute time no remaining one is told. Cut short by a signal, the rest is shorter.
+    // SAFETY: `until` is valid, and with an absolute time the kernel reports no remaining one. Cut short by a signal, the rest is shorter.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

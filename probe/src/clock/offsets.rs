@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_are_told_in_one_line() {
+    fn offsets_are_reported_in_one_line() {
         let offsets = Offsets {
             cpus: vec![0, 1, 3],
             ticks: vec![0.0, 12.0, -3.5],

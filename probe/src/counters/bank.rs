@@ -159,7 +159,7 @@ impl Bank {
         Ok(())
     }
 
-    /// Does known work and the double of it, and judges the members that it proves and that are still in doubt.
+    /// Does known work and the double of it, and judges the members that it proves and that are not judged yet.
     fn attempt(
         &mut self,
         known: &Known,

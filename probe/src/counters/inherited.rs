@@ -74,7 +74,7 @@ impl Inherited {
 }
 
 impl Counters {
-    /// Whether a program's counters can be had, as far as this process' own tell.
+    /// Whether a program's counters can be had, as far as this process's own counters show.
     #[must_use]
     pub fn of_programs(&self) -> Vec<&'static str> {
         let available = self.available();

@@ -23,7 +23,7 @@ pub struct Trial {
     pub reading: Reading,
 }
 
-/// Part of the time for which a counter must have been active. It is 1 exactly unless the kernel had to take turns.
+/// Part of the time for which a counter must have been active. It is 1 exactly unless the kernel had to multiplex counters.
 pub const LEAST_ACTIVE: f64 = 0.99;
 
 /// The part of the enabled time for which the counter counted; 0 if it was never enabled.

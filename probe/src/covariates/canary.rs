@@ -20,14 +20,14 @@ const DEFAULT_BYTES: u64 = 2 << 20;
 /// Bytes at most: one of each session's costs.
 const MOST_BYTES: u64 = 8 << 20;
 /// Bytes between the places of the walk: they are in every sixteenth set of a cache, more of them than it has room for there. So all places are
-/// walked within a few repetitions, and what is told is of now: where more were walked, a load that is over had its share in the walks of the
+/// walked within a few repetitions, and the figure is of now: where more were walked, a load that is over had its share in the walks of the
 /// next half second.
 const STRIDE: usize = 1024;
 
 /// Memory of twice the size of a core's second-level cache, in which every place names the next of a random order. It is made and touched once
 /// for all requests: each walk goes on where the last one ended, so that its loads are not in the core's own caches, unless a run is short.
 ///
-/// No child has a copy (MADV_DONTFORK of madvise(2)): a fork would be dearer for it, and forks are measured.
+/// No child has a copy (MADV_DONTFORK of madvise(2)): a copy would make forks more expensive, and forks are measured.
 #[derive(Debug)]
 pub struct Canary {
     places: Mapping,
@@ -90,7 +90,7 @@ impl Canary {
 
 /// Load what one word holds, again and again, and give the time that it took in ns, reading the clock included.
 ///
-/// A load from the first cache takes a fixed number of the core's cycles (4 or 5). So this is the duration of a cycle, where no counter tells
+/// A load from the first cache takes a fixed number of the core's cycles (4 or 5). So this is the duration of a cycle, where no counter shows
 /// it: it follows the core's frequency, and what another thread of the same core takes away. Between runs, other work slows down by as much.
 pub fn core_loads() -> u64 {
     // A compiler that knew the words, or that only one index is allowed, would make no chain of it.
@@ -172,7 +172,7 @@ mod tests {
     fn no_child_has_a_copy() {
         let canary = Canary::new().expect("there is the memory");
         let address = canary.places.as_slice().as_ptr() as usize;
-        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("it is told");
+        let smaps = std::fs::read_to_string("/proc/self/smaps").expect("the kernel reports it");
         let begins = |line: &&str| {
             let range = line
                 .split(' ')

@@ -5,7 +5,7 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "core_loads_ns",
         "ns",
-        "Time of 4096 dependent loads from the core's first cache, right before the repetition: the duration of the core's cycle, where no counter tells it; null where instructions are counted.",
+        "Time of 4096 dependent loads from the core's first cache, right before the repetition: it shows the duration of the core's cycle, where no counter does; null where instructions are counted.",
     ),
     (
         "counted_ns",
@@ -20,12 +20,12 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "voluntary_switches",
         "count",
-        "Times the thread gave up its CPU to wait (getrusage).",
+        "Voluntary context switches of the thread: it gave up its CPU to wait (getrusage).",
     ),
     (
         "involuntary_switches",
         "count",
-        "Times the thread was taken off its CPU (getrusage).",
+        "Involuntary context switches of the thread: it was taken off its CPU (getrusage).",
     ),
     (
         "minor_faults",
@@ -106,7 +106,7 @@ pub const DESCRIPTIONS: [(&str, &str, &str); 29] = [
     (
         "memory_pressure_us",
         "us",
-        "Time some task of the machine stalled for want of memory (/proc/pressure/memory).",
+        "Time some task of the machine stalled for lack of memory (/proc/pressure/memory).",
     ),
     (
         "io_pressure_us",

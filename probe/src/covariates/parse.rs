@@ -151,12 +151,12 @@ pub fn migrations(sched: &str) -> Option<u64> {
     line.trim_start().strip_prefix(':')?.trim().parse().ok()
 }
 
-/// Why stolen time is not told here, if so: a guest whose hypervisor does not report it shows 0 for ever.
+/// Why stolen time is not reported here, if so: a guest whose hypervisor does not report it shows 0 for ever.
 ///
 /// `stolen` is the count so far, `kvm_features` EAX of CPUID leaf 0x4000_0001, bit 5 of which is the steal clock
 /// (`Documentation/virt/kvm/x86/cpuid.rst`).
 #[must_use]
-pub fn steal_untold(
+pub fn steal_unreported(
     stolen: u64,
     hypervisor: Option<&str>,
     kvm_features: u32,
@@ -295,8 +295,8 @@ mod tests {
 
     #[test]
     fn a_stall_is_that_of_some_task() {
-        let told = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=27891394\n";
-        assert_eq!(stalled_us(told), Some(29_592_301));
+        let reported = "some avg10=0.00 avg60=0.00 avg300=0.00 total=29592301\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=27891394\n";
+        assert_eq!(stalled_us(reported), Some(29_592_301));
         assert_eq!(stalled_us("full avg10=0.00 total=3\n"), None);
         assert_eq!(stalled_us(""), None);
     }
@@ -320,15 +320,15 @@ mod tests {
 
     #[test]
     fn a_zero_of_stolen_time_is_believed_only_where_it_is_kept() {
-        assert_eq!(steal_untold(22, Some("hyperv"), 0, ""), None);
-        assert_eq!(steal_untold(0, Some("none"), 0, ""), None);
-        assert_eq!(steal_untold(0, Some("kvm"), 1 << 5, "quiet"), None);
-        assert!(steal_untold(0, Some("kvm"), 0, "").is_some());
+        assert_eq!(steal_unreported(22, Some("hyperv"), 0, ""), None);
+        assert_eq!(steal_unreported(0, Some("none"), 0, ""), None);
+        assert_eq!(steal_unreported(0, Some("kvm"), 1 << 5, "quiet"), None);
+        assert!(steal_unreported(0, Some("kvm"), 0, "").is_some());
         assert!(
-            steal_untold(0, Some("kvm"), 1 << 5, "quiet no-steal-acc")
+            steal_unreported(0, Some("kvm"), 1 << 5, "quiet no-steal-acc")
                 .is_some_and(|reason| reason.contains("no-steal-acc"))
         );
-        assert!(steal_untold(0, Some("hyperv"), u32::MAX, "").is_some());
-        assert!(steal_untold(0, None, 0, "").is_some());
+        assert!(steal_unreported(0, Some("hyperv"), u32::MAX, "").is_some());
+        assert!(steal_unreported(0, None, 0, "").is_some());
     }
 }

@@ -26,7 +26,7 @@ pub struct Sources {
     interrupts: Option<File>,
     stat: Option<File>,
     /// Whether what `stat` says of stolen time means anything.
-    tells_steal: bool,
+    reports_steal: bool,
     loadavg: Option<File>,
     memory_pressure: Option<File>,
     io_pressure: Option<File>,
@@ -59,7 +59,7 @@ impl Sources {
                 UNMASKED,
             ),
             stat: open(STAT, &["steal_ticks", "neighbour_ns"], UNMASKED),
-            tells_steal: true,
+            reports_steal: true,
             loadavg: open(LOADAVG, &["runnable_others"], UNMASKED),
             memory_pressure: open(MEMORY_PRESSURE, &["memory_pressure_us"], WITH_PRESSURE),
             io_pressure: open(IO_PRESSURE, &["io_pressure_us"], WITH_PRESSURE),
@@ -86,7 +86,7 @@ impl Sources {
         (sources, missing)
     }
 
-    /// Closes sources that open but do not tell what they should.
+    /// Closes sources that open but do not have what they should.
     fn doubt(&mut self, cpu: Option<usize>, missing: &mut BTreeMap<String, String>) {
         if self.schedstat.is_some() && self.run_delay().is_none() {
             self.schedstat = None;
@@ -96,10 +96,10 @@ impl Sources {
         if self.sched.is_some() && self.migrations().is_none() {
             missing.insert("migrations".to_owned(), format!("{SCHED} has no line se.nr_migrations; use a kernel for several CPUs (CONFIG_SMP)"));
         }
-        match self.steal(None).map(steal_untold) {
+        match self.steal(None).map(steal_unreported) {
             Some(None) => {}
             Some(Some(reason)) => {
-                self.tells_steal = false;
+                self.reports_steal = false;
                 missing.insert("steal_ticks".to_owned(), reason);
             }
             None if self.stat.is_some() => {
@@ -129,7 +129,7 @@ impl Sources {
             let reason = match (cpu, several) {
                 (None, _) => "no CPU is pinned, so that there are no others; pin one",
                 (_, false) => "there is no other CPU; use a machine with several",
-                _ => "/proc/stat does not tell of all CPUs; use Linux 2.6.11 or later",
+                _ => "/proc/stat does not list all CPUs; use Linux 2.6.11 or later",
             };
             missing.insert("neighbour_ns".to_owned(), reason.to_owned());
         }
@@ -173,7 +173,10 @@ impl Sources {
         let Some(text) = self.stat.as_ref().and_then(read) else {
             return (None, None);
         };
-        let steal = self.tells_steal.then(|| parse::steal(&text, cpu)).flatten();
+        let steal = self
+            .reports_steal
+            .then(|| parse::steal(&text, cpu))
+            .flatten();
         let busy = cpu.and_then(|cpu| parse::busy_elsewhere(&text, cpu));
         (steal, busy.map(|ticks| ticks * TICK_NS))
     }
@@ -239,7 +242,7 @@ fn kvm_features() -> u32 {
 }
 
 /// Why a count of stolen time that stands at `stolen` says nothing, if so.
-fn steal_untold(stolen: u64) -> Option<String> {
+fn steal_unreported(stolen: u64) -> Option<String> {
     let hypervisor = environment::hypervisor().ok();
     let features = if hypervisor.as_deref() == Some("kvm") {
         kvm_features()
@@ -247,5 +250,5 @@ fn steal_untold(stolen: u64) -> Option<String> {
         0
     };
     let command_line = std::fs::read_to_string("/proc/cmdline").unwrap_or_default();
-    parse::steal_untold(stolen, hypervisor.as_deref(), features, &command_line)
+    parse::steal_unreported(stolen, hypervisor.as_deref(), features, &command_line)
 }

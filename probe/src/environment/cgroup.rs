@@ -228,7 +228,7 @@ fn limit_value(limit: Limit) -> Value {
     }
 }
 
-/// The `cgroup` object: version of the memory hierarchy, CPUs' worth of time, bytes; `"max"`, the kernel's word, where there is no limit.
+/// The `cgroup` object: version of the memory hierarchy, limit of CPU time in CPUs, limit of memory in bytes; `"max"`, the kernel's word, where there is no limit.
 pub fn record(ledger: &mut Ledger) -> Value {
     let memory = own_groups("memory");
     let cpu = own_groups("cpu");

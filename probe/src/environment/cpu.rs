@@ -44,7 +44,7 @@ pub fn parse_processor(cpuinfo: &str) -> Processor {
             .map(|value| (*value).to_owned());
         found.ok_or_else(|| {
             format!(
-                "/proc/cpuinfo has no field {:?}: this kernel does not tell it",
+                "/proc/cpuinfo has no field {:?}: this kernel does not report it",
                 names[0]
             )
         })
@@ -118,7 +118,7 @@ pub fn caches() -> Found<Vec<Cache>> {
         .collect::<Found<_>>()?;
     if found.is_empty() {
         return Err(format!(
-            "{ROOT}/cpu0/cache has no index0: this kernel does not tell the caches; a newer one may"
+            "{ROOT}/cpu0/cache has no index0: this kernel does not report the caches; a newer one may"
         ));
     }
     Ok(found)
@@ -164,7 +164,7 @@ pub fn record(processor: Processor, ledger: &mut Ledger) -> Value {
     let logical = logical
         .ok()
         .flatten()
-        .ok_or_else(|| "sysconf does not tell the number of CPUs".to_owned());
+        .ok_or_else(|| "sysconf does not report the number of CPUs".to_owned());
     let flags_hash = processor.flags.map(|flags| {
         let sorted: BTreeSet<&str> = flags.split_whitespace().collect();
         digest(&[&sorted.into_iter().collect::<Vec<_>>().join(" ")])
@@ -209,12 +209,12 @@ pub fn hypervisor() -> Found<String> {
 /// The hypervisor's name as the kernel gives it.
 ///
 /// # Errors
-/// The file that is missing: outside x86 no instruction tells it.
+/// The file that is missing: outside x86 no instruction reports it.
 #[cfg(not(target_arch = "x86_64"))]
 pub fn hypervisor() -> Found<String> {
     text("/sys/hypervisor/type")
         .or_else(|_| text("/proc/device-tree/hypervisor/compatible"))
-        .or_remedy("systemd-detect-virt may tell it")
+        .or_remedy("systemd-detect-virt may know it")
 }
 
 #[cfg(test)]

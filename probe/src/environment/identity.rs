@@ -70,7 +70,7 @@ pub fn machine(model: &Found<String>) -> Found<String> {
 /// Name and version of the C library this program runs with.
 ///
 /// # Errors
-/// Where the library does not tell its version.
+/// The library does not report its version.
 #[cfg(target_env = "gnu")]
 pub fn c_library() -> Found<String> {
     // SAFETY: the function takes nothing and returns a pointer to a string that lives as long as the program.
@@ -81,10 +81,10 @@ pub fn c_library() -> Found<String> {
 /// Name of the C library this program is linked with.
 ///
 /// # Errors
-/// Always: such a library does not tell its version.
+/// Always: such a library does not report its version.
 #[cfg(not(target_env = "gnu"))]
 pub fn c_library() -> Found<String> {
-    Err("this C library does not tell its version; build the probe for a -gnu target".to_owned())
+    Err("this C library does not report its version; build the probe for a -gnu target".to_owned())
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub fn transparent_huge_pages() -> Found<String> {
 /// above it has left.
 ///
 /// # Errors
-/// Where `/proc/meminfo` does not tell it (Linux before 3.14).
+/// `/proc/meminfo` does not have it (Linux before 3.14).
 pub fn room() -> Found<u64> {
     let available = machine_room()?;
     Ok(cgroup::memory_room().map_or(available, |room| room.min(available)))
@@ -50,7 +50,7 @@ pub fn room() -> Found<u64> {
 /// Bytes that the machine can still give without swapping, whatever the limits of this process.
 ///
 /// # Errors
-/// Where `/proc/meminfo` does not tell it (Linux before 3.14).
+/// `/proc/meminfo` does not have it (Linux before 3.14).
 pub fn machine_room() -> Found<u64> {
     let meminfo = text("/proc/meminfo")?;
     Ok(parse_field(&meminfo, "MemAvailable").ok_or("/proc/meminfo has no MemAvailable")?)
@@ -67,7 +67,7 @@ pub fn record(ledger: &mut Ledger) -> Value {
     let page = page
         .ok()
         .flatten()
-        .ok_or_else(|| "sysconf does not tell the page size".to_owned());
+        .ok_or_else(|| "sysconf does not report the page size".to_owned());
     let lru_gen = text("/sys/kernel/mm/lru_gen/enabled")
         .or_remedy("run Linux 6.1 or later with CONFIG_LRU_GEN");
     json!({

@@ -109,7 +109,7 @@ pub fn show_loopback() -> Result<(), Failure> {
     }
 }
 
-/// End the guest. A restart, which QEMU was told to take for the end: switching off takes ACPI, which a guest may lack.
+/// End the guest by a restart, at which QEMU exits (`-no-reboot`): switching off takes ACPI, which a guest may lack.
 pub fn restart() -> ! {
     // SAFETY: takes no memory of ours (reboot(2)).
     unsafe { libc::reboot(libc::RB_AUTOBOOT) };

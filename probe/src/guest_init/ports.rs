@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::Failure;
 
 const PORTS: &str = "/sys/class/virtio-ports";
-/// The host tells the ports' names after the device is there.
+/// The host sends the ports' names after the device is there.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 

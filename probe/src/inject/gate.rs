@@ -1,4 +1,4 @@
-//! What tells the children that it is over, and is waited at meanwhile: the reading end of a pipe that nobody ever writes to.
+//! The children wait at this gate, and see by it that the injection is over: it is the reading end of a pipe that nobody ever writes to.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};

@@ -78,7 +78,7 @@ impl Disturbance for Mover {
         // SAFETY: the parameters live until the call has returned; it changes nothing but this process's scheduling.
         let code = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) };
         match Errno::result(code) {
-            // Without the right to it the moves are fewer, which `done` tells.
+            // Without the right to it the moves are fewer; `done` reports their number.
             Ok(_) | Err(Errno::EPERM) => Ok(()),
             Err(error) => Err(Failure::system("sched_setscheduler", error)),
         }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_its_own() {
+    fn this_machine_reports_its_own() {
         let allowed = crate::affinity::allowed().expect("some CPU is allowed");
         let last = *allowed.last().expect("some CPU is allowed");
         match neighbour(last, &allowed) {

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 pub enum Target {
     /// This one.
     Thread(Pid),
-    /// The main threads of the probes that this process started. A laboratory starts one after the other.
+    /// The main threads of the probes that this process started. A laboratory starts them sequentially.
     ProbesOf(Pid),
 }
 
@@ -89,7 +89,7 @@ mod tests {
         let cpu = cpu_of(this).expect("it is there");
         assert!(
             crate::affinity::allowed()
-                .expect("it is told")
+                .expect("the kernel reports it")
                 .contains(&cpu)
         );
         assert_eq!(Target::ProbesOf(this).threads(), []);

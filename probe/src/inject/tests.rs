@@ -60,8 +60,8 @@ fn what_cannot_be_is_refused_before_anything_is_disturbed() {
         (&["delay"], "oscope run --inject delay=AMOUNT"),
         (&["migrate"], "needs to know the thread"),
     ] {
-        let told = refusal(causes);
-        assert!(told.contains(words), "{told}");
+        let reported = refusal(causes);
+        assert!(reported.contains(words), "{reported}");
     }
     let mut elsewhere = arguments(&["hog"]);
     elsewhere.cpu = Some(99_999);

@@ -96,6 +96,6 @@ mod tests {
         assert_eq!(back(started, &[second]), Ok(Outcome::Gone));
         assert_eq!(back(started + 1, &[first]), Ok(Outcome::Gone));
         assert_eq!(back(started, &[first]), Ok(Outcome::Undone));
-        assert_eq!(allowed().expect("it is told"), before);
+        assert_eq!(allowed().expect("the kernel reports it"), before);
     }
 }

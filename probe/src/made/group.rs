@@ -45,7 +45,7 @@ fn empty(path: &Path) -> Result<(), Failure> {
         other => other.map_err(|error| Failure::failed(words(&error)))?,
     };
     for member in members.lines() {
-        // One of another PID namespace is told as 0, and kill(0) would hit this process's own group.
+        // A process of another PID namespace is listed as 0, and kill(0) would hit this process's own group.
         let member = member.parse::<i32>().ok().filter(|&member| member > 0);
         if let Some(member) = member.filter(|&member| member as u32 != std::process::id()) {
             // At worst it is gone.

@@ -76,7 +76,7 @@ impl Journal {
             next: 0,
         };
         journal.begin(directory).inspect_err(|_| {
-            // A name without a journal, of no use. If it stays, it is told as such.
+            // A name without a journal, of no use. If it stays, it is reported as such.
             let _ = journal.remove();
         })?;
         Ok(journal)

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::error::Failure;
 
-/// A process, told by its start time from a later one with the same number.
+/// A process: its start time distinguishes it from a later one with the same number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// Process number.
@@ -46,13 +46,13 @@ impl Owner {
     /// This process.
     ///
     /// # Errors
-    /// `Failure::Failed` if `/proc` does not tell.
+    /// `Failure::Failed` if `/proc` does not show it.
     pub fn this() -> Result<Self, Failure> {
         let process = std::process::id();
         let stat = fs::read_to_string("/proc/self/stat")
             .map_err(|error| Failure::system("reading /proc/self/stat", error))?;
-        let (_, start_time) = parse(&stat)
-            .ok_or_else(|| Failure::failed("/proc/self/stat does not tell the start time"))?;
+        let (_, start_time) =
+            parse(&stat).ok_or_else(|| Failure::failed("/proc/self/stat has no start time"))?;
         Ok(Self {
             process,
             start_time,
@@ -60,7 +60,7 @@ impl Owner {
         })
     }
 
-    /// The owner that the name of a journal tells; `None` if it is none of a journal.
+    /// The owner in the name of a journal; `None` if it is not the name of one.
     pub fn of_file(path: &Path) -> Option<Self> {
         let name = path.file_name()?.to_str()?.strip_suffix(".json")?;
         let parts: Vec<&str> = name.split('-').collect();
@@ -90,7 +90,7 @@ impl Owner {
     /// and was not yet waited for does not.
     ///
     /// # Errors
-    /// `Failure::Failed` if `/proc` does not tell where this process is.
+    /// `Failure::Failed` if `/proc` does not show where this process is.
     pub fn may_live(self) -> Result<bool, Failure> {
         let here = Place::here()?;
         if self.place.boot != here.boot {
@@ -117,7 +117,7 @@ fn parse(stat: &str) -> Option<(char, u64)> {
 /// What names this boot of the machine (random(4)).
 ///
 /// # Errors
-/// `Failure::Failed` if `/proc` does not tell.
+/// `Failure::Failed` if `/proc` does not show it.
 pub fn boot() -> Result<String, Failure> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id")
         .map(|id| id.trim().to_owned())
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_others_only_where_they_can() {
-        let this = Owner::this().expect("it is told");
+        let this = Owner::this().expect("the kernel reports it");
         assert_eq!(this.may_live(), Ok(true));
         let path = Path::new("/x").join(this.file_name());
         assert_eq!(Owner::of_file(&path), Some(this));
@@ -168,14 +168,16 @@ mod tests {
             .spawn()
             .expect("it starts");
         let stat = format!("/proc/{}/stat", child.id());
-        let stat = || parse(&fs::read_to_string(&stat).expect("it is there")).expect("it is told");
+        let stat = || {
+            parse(&fs::read_to_string(&stat).expect("it is there")).expect("the kernel reports it")
+        };
         while stat().0 != 'Z' {
             std::thread::yield_now();
         }
         let owner = Owner {
             process: child.id(),
             start_time: stat().1,
-            place: Place::here().expect("it is told"),
+            place: Place::here().expect("the kernel reports it"),
         };
         assert_eq!(owner.may_live(), Ok(false));
         child.wait().expect("it ended");

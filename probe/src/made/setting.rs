@@ -196,7 +196,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_kernel_without_it_is_told_with_the_remedy() {
+    fn a_kernel_without_it_is_reported_with_the_remedy() {
         let folder = kernel(&[]);
         let refused = borrow(&below(&folder, RECLAIM_REFERENCED), "1", "boot another");
         let Err(Failure::Unavailable { message, remedy }) = refused else {

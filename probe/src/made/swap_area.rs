@@ -17,7 +17,7 @@ const UUID: u64 = INFO + 12;
 /// What ends the first page.
 const MAGIC: &[u8; 10] = b"SWAPSPACE2";
 
-/// A new UUID, which tells a swap area from every other: the kernel's random one (random(4)).
+/// A new UUID, which identifies a swap area: the kernel's random one (random(4)).
 ///
 /// # Errors
 /// `Failure::Failed` if `/proc` does not give one.
@@ -97,7 +97,7 @@ mod tests {
         /a\\040b/.oscope-swap-1                  file\t\t65532\t\t128\t\t-2\n";
 
     #[test]
-    fn use_is_told_of_the_very_path() {
+    fn use_is_reported_of_the_very_path() {
         assert_eq!(parse_used(SWAPS, Path::new("/dev/zram0")), Some(52));
         assert_eq!(
             parse_used(SWAPS, Path::new("/a b/.oscope-swap-1")),

@@ -14,7 +14,7 @@ use crate::workloads::ipc::being::Child;
 
 /// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
 fn dead() -> String {
-    let this = Owner::this().expect("it is told").file_name();
+    let this = Owner::this().expect("the kernel reports it").file_name();
     let place = this.splitn(3, '-').nth(2).expect("it is there");
     format!("4194305-77-{place}")
 }
@@ -42,11 +42,11 @@ impl Drop for Folder {
     }
 }
 
-/// All that is told, and whether all is clean.
+/// All that is reported, and whether all is clean.
 pub fn restored(directory: &Path) -> (Vec<Value>, bool) {
-    let mut told = Vec::new();
-    let clean = restore_in(directory, &mut |line| told.push(line)).expect("it can be read");
-    (told, clean)
+    let mut reported = Vec::new();
+    let clean = restore_in(directory, &mut |line| reported.push(line)).expect("it can be read");
+    (reported, clean)
 }
 
 fn leave(directory: &Path, boot: &str, things: &[Thing]) {
@@ -58,7 +58,7 @@ fn leave(directory: &Path, boot: &str, things: &[Thing]) {
 }
 
 fn this_boot() -> String {
-    owner::boot().expect("it is told")
+    owner::boot().expect("the kernel reports it")
 }
 
 fn file(path: PathBuf, mode: u32) -> Thing {
@@ -73,10 +73,10 @@ fn a_file_of_a_dead_process_goes_also_after_a_reboot_and_its_journal_with_it() {
         let folder = Folder::new();
         let path = folder.0.join(".oscope-swap-4194305-0");
         leave(&folder.0, &boot, &[file(path.clone(), 0o600)]);
-        let (told, clean) = restored(&folder.0);
-        assert!(clean, "{told:?}");
+        let (reported, clean) = restored(&folder.0);
+        assert!(clean, "{reported:?}");
         assert_eq!(
-            told,
+            reported,
             [json!({"restored": format!("file {}", path.display()), "of": 4_194_305})]
         );
         assert_eq!(fs::read_dir(&folder.0).expect("it is there").count(), 0);
@@ -85,7 +85,7 @@ fn a_file_of_a_dead_process_goes_also_after_a_reboot_and_its_journal_with_it() {
 }
 
 #[test]
-fn what_does_not_look_like_ours_is_left_alone_and_told_each_time() {
+fn what_does_not_look_like_ours_is_left_alone_and_reported_each_time() {
     let folder = Folder::new();
     let others = folder.0.join("oscope-others");
     fs::create_dir(&others).expect("a folder can be made");
@@ -103,10 +103,10 @@ fn what_does_not_look_like_ours_is_left_alone_and_told_each_time() {
     ];
     leave(&folder.0, &this_boot(), &kept);
     for _ in 0..2 {
-        let (told, clean) = restored(&folder.0);
+        let (reported, clean) = restored(&folder.0);
         assert!(!clean);
-        assert_eq!(told.len(), kept.len());
-        for line in &told {
+        assert_eq!(reported.len(), kept.len());
+        for line in &reported {
             assert!(
                 line["failed"]
                     .as_str()
@@ -159,14 +159,14 @@ fn what_is_gone_already_is_struck_in_silence() {
 #[test]
 fn another_zram_device_of_the_number_is_not_touched() {
     let Some(number) = thing::device_numbers()
-        .expect("they are told")
+        .expect("the kernel reports it")
         .first()
         .copied()
     else {
         return;
     };
     let sequence = thing::sequence(number)
-        .expect("it is told")
+        .expect("the kernel reports it")
         .expect("it is there");
     let earlier = Thing::Zram {
         device: Some(thing::Device {
@@ -196,7 +196,7 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     let mut journal = Journal::create(&folder.0).expect("it can be kept");
     let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
     journal.enter(&thing).expect("it can be written");
-    let path = journal::paths(&folder.0).expect("they are told");
+    let path = journal::paths(&folder.0).expect("the kernel reports it");
     let path = path.into_iter().find(|path| Owner::of_file(path).is_some());
     let path = path.expect("it is there");
     let before = fs::read(&path).expect("it can be read");
@@ -213,7 +213,7 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     })
     .expect("a process can be made");
     let status = loop {
-        match child.ended().expect("it is told") {
+        match child.ended().expect("the kernel reports it") {
             Some(status) => break status,
             None => std::thread::yield_now(),
         }
@@ -246,12 +246,12 @@ fn a_folder_that_was_left_goes_with_all_in_it_and_one_that_is_not_ours_stays() {
     let all = [&left, &others[0], &others[1], &link, &gone];
     let things = all.map(|path| Thing::Folder { path: path.clone() });
     leave(&folder.0, &this_boot(), &things);
-    let (told, clean) = restored(&folder.0);
+    let (reported, clean) = restored(&folder.0);
     assert!(
         !clean && !left.exists() && others.iter().all(|path| path.join("source/file").exists())
     );
-    let failed = told.iter().filter(|line| line["failed"].is_string());
-    assert_eq!((failed.count(), told.len()), (3, 4), "{told:?}");
+    let failed = reported.iter().filter(|line| line["failed"].is_string());
+    assert_eq!((failed.count(), reported.len()), (3, 4), "{reported:?}");
 }
 
 #[test]
@@ -266,12 +266,12 @@ fn a_line_cut_short_was_not_acted_upon() {
 }
 
 #[test]
-fn a_journal_that_is_none_is_told_and_kept() {
+fn a_journal_that_is_none_is_reported_and_kept() {
     let folder = Folder::new();
     fs::write(folder.0.join(dead()), "{}\n").expect("it can be written");
-    let (told, clean) = restored(&folder.0);
-    assert!(!clean && told.len() == 1 && folder.0.join(dead()).exists());
-    assert!(told[0]["remedy"].is_string(), "{told:?}");
+    let (reported, clean) = restored(&folder.0);
+    assert!(!clean && reported.len() == 1 && folder.0.join(dead()).exists());
+    assert!(reported[0]["remedy"].is_string(), "{reported:?}");
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn the_journal_of_a_living_process_is_left_and_one_of_others_not_trusted() {
     let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
     let number = journal.enter(&thing).expect("it can be written");
     assert_eq!(restored(&folder.0), (vec![], true));
-    let again = journal::paths(&folder.0).expect("they are told");
+    let again = journal::paths(&folder.0).expect("the kernel reports it");
     let again = again.iter().find(|path| Owner::of_file(path).is_some());
     let again = Journal::open(again.expect("it is there")).expect("it can be read");
     assert_eq!(again.newest_first(), [(number, thing)]);

@@ -52,7 +52,7 @@ pub enum Thing {
     },
     /// A zram device.
     Zram {
-        /// Its number and what tells it from a later one of that number; unknown until the kernel has made it.
+        /// Its number, and what distinguishes it from a later one of that number; unknown until the kernel has made it.
         device: Option<Device>,
         /// The numbers there were before.
         before: Vec<u32>,
@@ -342,7 +342,7 @@ fn write_until(path: &Path, text: &str, latest: Instant) -> Result<(), Failure> 
     }
 }
 
-/// A device that the kernel was asked for, whose number did not come to be written down: it cannot be told from one that another program is
+/// A device that the kernel was asked for, whose number did not come to be written down: it cannot be distinguished from one that another program is
 /// about to use, and takes no memory.
 fn judge_unknown(before: &[u32]) -> Result<Outcome, Failure> {
     let unused = |number: &u32| {

@@ -182,9 +182,9 @@ mod tests {
         drop(stream);
         assert_eq!(reader.join().expect("it ends"), bytes as u64);
         let time = began.elapsed();
-        let told = std::fs::read_to_string("/proc/thread-self/net/dev").expect("it is there");
+        let devices = std::fs::read_to_string("/proc/thread-self/net/dev").expect("it is there");
         drop(visit);
-        let line = told.lines().find(|line| line.contains(DEVICE));
+        let line = devices.lines().find(|line| line.contains(DEVICE));
         let words: Vec<f64> = line
             .expect("it is listed")
             .split_whitespace()

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     fn here() -> PathBuf {
-        fs::read_link(OWN).expect("it is told")
+        fs::read_link(OWN).expect("the kernel reports it")
     }
 
     #[test]
@@ -130,7 +130,8 @@ mod tests {
         let visit = made.enter().expect("it is ours");
         let there = here();
         assert_ne!(there, home);
-        let devices = fs::read_to_string("/proc/thread-self/net/dev").expect("it is told");
+        let devices =
+            fs::read_to_string("/proc/thread-self/net/dev").expect("the kernel reports it");
         assert_eq!(devices.matches(':').count(), 1, "{devices}");
         drop(visit);
         assert_eq!(here(), home);

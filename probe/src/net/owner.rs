@@ -39,7 +39,7 @@ pub enum Owner {
 /// The whole 4-tuple is matched by the kernel, in one step. What an IPv6 socket has of IPv4 is found by its IPv4 addresses.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not answer.
 pub fn owner(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Owner>> {
     let (local, remote) = (canonical(local), canonical(remote));
     let asked = socket(
@@ -136,7 +136,7 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
 /// Whether an address is this machine's own: of the loopback network, or of one of this network namespace's interfaces.
 ///
 /// # Errors
-/// The kernel does not tell its interfaces.
+/// The kernel does not list its interfaces.
 pub fn is_own_address(address: IpAddr) -> io::Result<bool> {
     let address = address.to_canonical();
     if address.is_loopback() {
@@ -167,7 +167,7 @@ mod tests {
     fn peer_of(accepted: &TcpStream) -> Option<Owner> {
         let here = accepted.local_addr().expect("it is connected");
         let there = accepted.peer_addr().expect("it was connected");
-        owner(there, here).expect("the kernel tells")
+        owner(there, here).expect("the kernel reports it")
     }
 
     fn own() -> Option<Owner> {
@@ -213,15 +213,15 @@ mod tests {
         let (listener, came, accepted) = met(FOUR, FOUR);
         let here = listener.local_addr().expect("its address");
         let there = SocketAddr::new(FOUR, 9);
-        assert_eq!(owner(here, there).expect("the kernel tells"), None);
+        assert_eq!(owner(here, there).expect("the kernel reports it"), None);
         drop((came, accepted));
     }
 
     #[test]
-    fn own_addresses_are_told_from_others() {
+    fn own_addresses_are_distinguished_from_others() {
         let is_own = |text: &str| {
             let address = text.parse().expect("an address");
-            is_own_address(address).expect("the kernel tells")
+            is_own_address(address).expect("the kernel reports it")
         };
         assert!(is_own("127.0.0.1") && is_own("127.9.9.9") && is_own("::1"));
         assert!(is_own("::ffff:127.0.0.1"));

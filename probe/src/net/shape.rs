@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_told_in_words() {
+    fn it_is_described_in_words() {
         assert!(Shape::default().is_none() && !ALL.is_none());
         assert_eq!(
             ALL.in_words(),

@@ -1,4 +1,4 @@
-//! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of the document does.
+//! The competitor: a process that touches pages of a large mapping at random, as `compete_for_memory` of CS380L lab 2 does (docs/sources.md).
 
 use std::os::fd::OwnedFd;
 use std::ptr::{NonNull, null_mut};
@@ -16,7 +16,7 @@ use crate::affinity;
 use crate::cancel;
 use crate::error::{Failure, words};
 use crate::workloads::disk::residency::page_bytes;
-use crate::workloads::ipc::being::{Child, told};
+use crate::workloads::ipc::being::{Child, describe_exit};
 use crate::workloads::mapping::mapped_by;
 
 /// Longest wait for a stable resident set.
@@ -25,9 +25,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_secs(1);
 /// Longest sleep between two looks at whether a signal came.
 const NAP: Duration = Duration::from_millis(20);
-/// Every how many steps the document's code writes.
+/// One step in this many writes, as in the original report's code.
 const WRITES: usize = 8;
-/// Steps for each page before what is measured starts, where they take turns: all but one in 50 pages are then written, not only read.
+/// Steps for each page before what is measured starts, where its steps are counted: all but one in 50 pages are then written, not only read.
 const FIRST_STEPS: u64 = 32;
 
 /// The process. It ends with this one, or when dropped, and is reaped.
@@ -156,7 +156,7 @@ impl Competitor {
             }
             Some(status) => Err(Failure::failed(format!(
                 "{}, which was not for want of memory",
-                told("the competitor", status)
+                describe_exit("the competitor", status)
             ))),
         }
     }
@@ -245,7 +245,7 @@ fn wait_and_compete(gate: &OwnedFd, memory: &Reserved, turns: Option<&Turns>) {
     }
 }
 
-/// `compete_for_memory` of the document: a page at random is read at each step, and written at every eighth. The sum keeps the reads.
+/// `compete_for_memory` of CS380L lab 2: a page at random is read at each step, and written at every eighth. The sum keeps the reads.
 struct Steps<'a> {
     memory: &'a Reserved,
     page: usize,

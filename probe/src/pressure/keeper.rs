@@ -63,7 +63,7 @@ impl Keeper {
         let event = limits.watch(path).map_err(|error| {
             Failure::unavailable(
                 format!(
-                    "{} does not tell want of memory: {}",
+                    "{} does not report a lack of memory: {}",
                     path.display(),
                     words(&error)
                 ),
@@ -87,7 +87,7 @@ impl Keeper {
         })
     }
 
-    /// What is worth telling of it.
+    /// Notes for the record: what it did.
     pub fn note(&self) -> Option<&String> {
         self.exposed.as_ref()
     }
@@ -128,10 +128,10 @@ impl Keeper {
     }
 }
 
-/// The files of a group that tell of its want of memory, and relieve it.
+/// The files of a group that report its lack of memory, and relieve it.
 #[derive(Debug)]
 struct Limits {
-    /// Tells whether somebody sleeps, and switches the OOM killer off (1) or on (0).
+    /// Shows whether a process sleeps, and switches the OOM killer off (1) or on (0).
     control: PathBuf,
     limit: PathBuf,
     members: PathBuf,
@@ -141,7 +141,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// An eventfd(2) that is told when somebody goes to sleep in the group at `path`.
+    /// An eventfd(2) that the kernel signals when a process goes to sleep in the group at `path`.
     fn watch(&self, path: &Path) -> io::Result<File> {
         // SAFETY: the call takes two numbers.
         let event = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
@@ -150,8 +150,8 @@ impl Limits {
         }
         // SAFETY: the kernel has just made it, and nobody else has it.
         let event = unsafe { File::from_raw_fd(event) };
-        let told = File::open(&self.control)?;
-        let line = format!("{} {}", event.as_raw_fd(), told.as_raw_fd());
+        let control = File::open(&self.control)?;
+        let line = format!("{} {}", event.as_raw_fd(), control.as_raw_fd());
         fs::write(path.join("cgroup.event_control"), line)?;
         Ok(event)
     }
@@ -222,7 +222,7 @@ impl Limits {
 }
 
 fn swap_is_full() -> io::Result<bool> {
-    let told = fs::read_to_string("/proc/meminfo")?;
-    let free = meminfo_field(&told, "SwapFree").unwrap_or(0);
+    let meminfo = fs::read_to_string("/proc/meminfo")?;
+    let free = meminfo_field(&meminfo, "SwapFree").unwrap_or(0);
     Ok(free < STEP_BYTES)
 }

@@ -1,4 +1,4 @@
-//! Whom the kernel kills for want of memory, and how many it killed.
+//! Which processes the kernel kills for lack of memory, and how many it killed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Kills {
         Self::in_file("/proc/vmstat".into())
     }
 
-    /// Those that a file of lines `name number` tells as `oom_kill`.
+    /// The number of `oom_kill` in a file of lines `name number`.
     pub fn in_file(path: PathBuf) -> Self {
         Self(path)
     }
@@ -58,8 +58,7 @@ impl Kills {
     pub fn count(&self) -> Result<u64, Failure> {
         let text = fs::read_to_string(&self.0)
             .map_err(|error| Failure::failed(format!("{}: {}", self.0.display(), words(&error))))?;
-        parse(&text)
-            .ok_or_else(|| Failure::failed(format!("{} tells no oom_kill", self.0.display())))
+        parse(&text).ok_or_else(|| Failure::failed(format!("{} has no oom_kill", self.0.display())))
     }
 }
 
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_versions_tell_it() {
+    fn both_versions_report_it() {
         assert_eq!(
             parse("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"),
             Some(3)
@@ -88,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_tells_it() {
+    fn the_machine_reports_it() {
         assert!(Kills::of_machine().count().is_ok());
     }
 }

@@ -24,13 +24,13 @@ impl Machine {
     /// As it is now.
     ///
     /// # Errors
-    /// `Failure::Failed` if `/proc/meminfo` does not tell.
+    /// `Failure::Failed` if `/proc/meminfo` does not have it.
     pub fn now() -> Result<Self, Failure> {
         let text = fs::read_to_string("/proc/meminfo")
             .map_err(|error| Failure::system("reading /proc/meminfo", error))?;
         let field = |name| {
             environment::meminfo_field(&text, name)
-                .ok_or_else(|| Failure::failed(format!("/proc/meminfo tells no {name}")))
+                .ok_or_else(|| Failure::failed(format!("/proc/meminfo has no {name}")))
         };
         Ok(Self {
             total: field("MemTotal")?,
@@ -110,12 +110,12 @@ mod tests {
             } => remedy,
             other => panic!("{other}"),
         };
-        let told = remedy(judged(16 << 30, 2 << 30, 0));
-        assert!(told.contains(&(5_u64 << 30).to_string()), "{told}");
+        let reported = remedy(judged(16 << 30, 2 << 30, 0));
+        assert!(reported.contains(&(5_u64 << 30).to_string()), "{reported}");
         assert!(judged(16 << 30, 5 << 30, 0).is_ok());
         assert!(judged(8 << 30, 64 << 20, 0).is_ok());
-        let told = remedy(judged(16 << 30, 5 << 30, 3 << 30));
-        assert!(told.contains(&(8_u64 << 30).to_string()), "{told}");
+        let reported = remedy(judged(16 << 30, 5 << 30, 3 << 30));
+        assert!(reported.contains(&(8_u64 << 30).to_string()), "{reported}");
     }
 
     #[test]
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_tells_what_it_has() {
-        let machine = Machine::now().expect("it is told");
+    fn this_machine_reports_what_it_has() {
+        let machine = Machine::now().expect("the kernel reports it");
         assert!(machine.total >= machine.available);
     }
 }

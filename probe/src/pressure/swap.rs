@@ -88,7 +88,7 @@ impl Swap {
     }
 }
 
-/// Wait until no other process of this kind has swap: of two areas of one priority the kernel takes turns (swapon(2)), so that each would hold
+/// Wait until no other process of this kind has swap: the kernel alternates between two areas of one priority (swapon(2)), so that each would hold
 /// pages of the other's measurement. A lock on the very list of swap needs no file, and ends with its holder.
 fn turn() -> Result<Flock<File>, Failure> {
     let path = "/proc/swaps";
@@ -253,11 +253,11 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
         device: None,
         before: before.clone(),
     })?;
-    // Reading it makes a device and tells its number (Documentation/admin-guide/blockdev/zram.rst).
+    // Reading it makes a device and returns its number (Documentation/admin-guide/blockdev/zram.rst).
     let number = fs::read_to_string(control).map_err(|error| refused(control, &error))?;
     let number = number.trim().parse().map_err(|error| {
         Failure::failed(format!(
-            "{control} told {number:?}, which is no number: {error}"
+            "{control} returned {number:?}, which is not a number: {error}"
         ))
     })?;
     let sequence =

@@ -1,4 +1,4 @@
-//! Real pressure, and what is left of it: after dropping it, and after a kill.
+//! Real pressure, and that nothing of it remains: after dropping it, and after a kill.
 
 mod keeper;
 
@@ -130,7 +130,7 @@ fn swaps() -> String {
 }
 
 #[test]
-fn a_competitor_that_the_kernel_killed_is_told_and_another_can_follow() {
+fn a_competitor_that_the_kernel_killed_is_reported_and_another_can_follow() {
     let folder = Folder::new();
     let Some(mut pressure) = prepared(plan(&folder, SwapKind::File, 1 << 20)) else {
         return;
@@ -153,7 +153,7 @@ fn a_competitor_that_the_kernel_killed_is_told_and_another_can_follow() {
             failure.to_string().contains("for want of memory"),
             "{failure}"
         );
-        assert!(competition.oom_kills().expect("it is told") > 0);
+        assert!(competition.oom_kills().expect("the kernel reports it") > 0);
     }
 }
 
@@ -201,7 +201,7 @@ fn swap_that_cannot_be_is_refused_with_a_remedy_and_nothing_left() {
     }
     let ours = format!("{}{}-", thing::FILE_PREFIX, std::process::id());
     for entry in std::fs::read_dir(shared).expect("it is there") {
-        let name = entry.expect("it is told").file_name();
+        let name = entry.expect("the kernel reports it").file_name();
         assert!(!name.to_string_lossy().starts_with(&ours), "{name:?}");
     }
     assert!(matches!(
@@ -313,23 +313,27 @@ fn start_victim(folder: &Folder, state: &Folder, kind: &str) -> (Child, i32) {
     (child, competitor)
 }
 
-/// Panics unless all that a dead process left is undone and told.
+/// Panics unless all that a dead process left is undone and reported.
 fn restores(directory: &Path) {
-    let (told, clean) = restored(directory);
-    assert!(clean, "{told:?}");
-    let told: Vec<_> = told
+    let (reported, clean) = restored(directory);
+    assert!(clean, "{reported:?}");
+    let reported: Vec<_> = reported
         .iter()
         .map(|line| line["restored"].as_str().expect("all went well"))
         .collect();
     for kind in ["control group", "swap on"] {
-        assert!(told.iter().any(|line| line.starts_with(kind)), "{told:?}");
+        assert!(
+            reported.iter().any(|line| line.starts_with(kind)),
+            "{reported:?}"
+        );
     }
 }
 
 /// What the one journal in a directory names.
 fn entries(directory: &Path) -> Vec<thing::Thing> {
     let journal = std::fs::read_dir(directory).expect("it is there").next();
-    let text = std::fs::read_to_string(journal.expect("one").expect("it is told").path());
+    let text =
+        std::fs::read_to_string(journal.expect("one").expect("the kernel reports it").path());
     let text = text.expect("it can be read");
     let lines = text
         .lines()
@@ -349,16 +353,16 @@ fn gone(things: &[thing::Thing]) {
                 assert!(!path.exists(), "{thing}");
             }
             thing::Thing::Swap { path, .. } => {
-                let used = swap_area::used_kib(path).expect("it is told");
+                let used = swap_area::used_kib(path).expect("the kernel reports it");
                 // A later device may have the number, by another test.
                 assert!(used.is_none() || path.starts_with("/dev"), "{thing}");
             }
             thing::Thing::Zram { device, .. } => {
                 let Some(device) = device else { continue };
-                let now = thing::sequence(device.number).expect("it is told");
+                let now = thing::sequence(device.number).expect("the kernel reports it");
                 assert_ne!(now, Some(device.sequence), "{thing}");
             }
-            // Other tests set it as well; what is left of it is told by the journal's end.
+            // Other tests set it as well: the journal's end shows whether this one's remains.
             thing::Thing::Setting { .. }
             | thing::Thing::Module { .. }
             | thing::Thing::Affinity { .. } => {}

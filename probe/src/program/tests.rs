@@ -73,7 +73,7 @@ fn much_output_is_taken_whole() {
 }
 
 #[test]
-fn last_words_and_status_of_a_failure_are_told() {
+fn last_words_and_status_of_a_failure_are_reported() {
     let sleep = find("sleep", SLEEP.greeting);
     let failure = say(&sleep, &["long"]).unwrap_err().to_string();
     let words = "sleep ended with exit status: 1: sleep: invalid time interval";

@@ -221,8 +221,8 @@ fn a_heap_of_combining_characters_is_bounded() {
 }
 
 #[test]
-fn frames_that_make_no_sense_are_told() {
-    for (frames, told) in [
+fn frames_that_make_no_sense_are_reported() {
+    for (frames, expected) in [
         (b"x\0\0\0\0".to_vec(), "kind"),
         (b"o\xff\xff\xff\xff".to_vec(), "longer"),
         (b"n\x02\0\0\0ab".to_vec(), "4 bytes"),
@@ -232,7 +232,7 @@ fn frames_that_make_no_sense_are_told() {
     ] {
         let text = Text::new(Vec::new(), Marks::Lines);
         let error = interpret(&mut frames.as_slice(), text).unwrap_err();
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }
 

@@ -33,7 +33,7 @@ const CURSOR: u16 = 1048;
 pub struct Watched<W> {
     term: Term<VoidListener>,
     text: Text<W>,
-    /// Combining characters one after the other.
+    /// Combining characters in a row.
     combining: u32,
     /// The rows that scroll.
     margins: Range<usize>,

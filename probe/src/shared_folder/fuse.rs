@@ -150,7 +150,7 @@ impl FuseMount {
         match &status["dirty"] {
             Value::Array(dirty) => Ok(dirty.is_empty()),
             _ => Err(Failure::failed(
-                "oscope-fs status does not tell what is not copied back",
+                "oscope-fs status does not report what is not copied back",
             )),
         }
     }

@@ -8,7 +8,7 @@ use nix::mount::{MntFlags, umount2};
 
 use crate::error::{Failure, words};
 
-/// As /proc tells it (proc_pid_mountinfo(5)).
+/// As /proc shows it (proc_pid_mountinfo(5)).
 const TABLE: &str = "/proc/thread-self/mountinfo";
 
 /// What is mounted on exactly this folder, whose name has no blanks: its type and its options in words; `None` if nothing is.
@@ -73,9 +73,12 @@ mod tests {
     fn the_root_is_mounted_and_this_file_is_not() {
         assert!(
             mounted_on(Path::new("/proc"))
-                .expect("it is told")
+                .expect("the kernel reports it")
                 .is_some()
         );
-        assert_eq!(mounted_on(Path::new("/nowhere")).expect("it is told"), None);
+        assert_eq!(
+            mounted_on(Path::new("/nowhere")).expect("the kernel reports it"),
+            None
+        );
     }
 }

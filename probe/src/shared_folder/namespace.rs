@@ -110,8 +110,9 @@ mod tests {
     use super::*;
 
     fn here() -> [PathBuf; 4] {
-        ["ns/mnt", "ns/pid_for_children", "root", "cwd"]
-            .map(|name| fs::read_link(format!("/proc/thread-self/{name}")).expect("it is told"))
+        ["ns/mnt", "ns/pid_for_children", "root", "cwd"].map(|name| {
+            fs::read_link(format!("/proc/thread-self/{name}")).expect("the kernel reports it")
+        })
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
         drop(end);
         assert!(other.join().expect("it ends").is_err());
         let stay = Stay::processes().expect("root makes one");
-        // Not told before there is a process in it.
+        // Not visible before there is a process in it.
         assert!(fs::read_link("/proc/thread-self/ns/pid_for_children").is_err());
         drop(stay);
         assert_eq!(here(), home);

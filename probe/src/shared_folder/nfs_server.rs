@@ -1,4 +1,4 @@
-//! The kernel's NFS server in the server's network, told by hand what nfs-utils would tell it: there is one client and one folder.
+//! The kernel's NFS server in the server's network, set up by hand as nfs-utils would do it: there is one client and one folder.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -65,16 +65,16 @@ impl NfsServer {
             control,
             link: Rc::clone(&link),
         };
-        server.tell("nfsv4recoverydir", &recovery.display().to_string())?;
+        server.write("nfsv4recoverydir", &recovery.display().to_string())?;
         // There is nothing that a client could want back; 10 s is the least, and is cut short below.
-        server.tell("nfsv4gracetime", "10")?;
-        server.tell("versions", "-2 -3 +4 +4.1 +4.2")?;
+        server.write("nfsv4gracetime", "10")?;
+        server.write("versions", "-2 -3 +4 +4.1 +4.2")?;
         answer_questions(&link, &folders.served)?;
         let listener = TcpListener::bind((link.address(), PORT))
             .map_err(|error| Failure::system("listening for NFS", words(&error)))?;
         // The kernel keeps the socket for itself.
-        server.tell("portlist", &listener.as_raw_fd().to_string())?;
-        server.tell("threads", &THREADS.to_string())?;
+        server.write("portlist", &listener.as_raw_fd().to_string())?;
+        server.write("threads", &THREADS.to_string())?;
         server.end_grace()?;
         Ok(server)
     }
@@ -89,7 +89,7 @@ impl NfsServer {
                 return Ok(());
             }
             // Refused (EBUSY) where it is over by now, or ends by itself alone (`nfsd4_force_end_grace`).
-            let refused = self.tell("v4_end_grace", "Y");
+            let refused = self.write("v4_end_grace", "Y");
             if cancel::requested() || Instant::now() >= latest {
                 return refused.and(Err(Failure::failed(
                     "the server of NFS did not begin to serve in time",
@@ -99,7 +99,7 @@ impl NfsServer {
         }
     }
 
-    fn tell(&self, file: &str, words: &str) -> Result<(), Failure> {
+    fn write(&self, file: &str, words: &str) -> Result<(), Failure> {
         write(&self.control.join(file), &format!("{words}\n"))
     }
 }
@@ -107,7 +107,7 @@ impl NfsServer {
 impl Drop for NfsServer {
     fn drop(&mut self) {
         let stopped = self.link.receiver.enter().and_then(|_visit| {
-            self.tell("threads", "0")?;
+            self.write("threads", "0")?;
             mounts::unmount(&self.control)
         });
         if let Err(failure) = stopped {

@@ -15,7 +15,7 @@ use crate::error::{Failure, words};
 use crate::net::Link;
 use crate::program::{Name, Program, search_for_root};
 
-/// sshd(8). It tells its version to whoever connects (RFC 4253, 4.2).
+/// sshd(8). It sends its version to each client that connects (RFC 4253, 4.2).
 const SSHD: Name = Name {
     command: "sshd",
     package: "openssh-server",

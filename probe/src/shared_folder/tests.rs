@@ -13,10 +13,10 @@ use crate::workloads::disk::content;
 
 const SYSTEMS: [System; 4] = [System::Local, System::Oscope, System::Sshfs, System::Nfs];
 const SIZE: usize = 4 << 20;
-/// Tells the test binary, started anew, to hold a folder of this system until it is killed.
+/// Has the test binary, started anew, hold a folder of this system until it is killed.
 const HOLD: &str = "OSCOPE_TEST_HOLD";
 
-/// What this machine lacks is told, not failed.
+/// What this machine lacks is reported and does not fail.
 fn make(system: System, place: &Folder) -> Option<SharedFolder> {
     match SharedFolder::make(system, &place.0, &Shape::default()) {
         Err(Failure::Unavailable { message, remedy }) => {
@@ -56,7 +56,7 @@ fn serve(shared: &SharedFolder, name: &str, content: &[u8]) {
 }
 
 fn mounts() -> String {
-    fs::read_to_string("/proc/thread-self/mountinfo").expect("it is told")
+    fs::read_to_string("/proc/thread-self/mountinfo").expect("the kernel reports it")
 }
 
 /// Processes of which an argument names this path.
@@ -103,10 +103,10 @@ fn what_was_read_crosses_the_network_again_after_a_renewal_and_only_then() {
         let content = bytes(3);
         serve(shared, "file", &content);
         let read = |shared: &SharedFolder| {
-            let before = shared.traffic().expect("it is told");
+            let before = shared.traffic().expect("the kernel reports it");
             let read = fs::read(shared.mounted().join("file")).expect("it is served");
             assert!(read == content, "{system:?}");
-            let after = shared.traffic().expect("it is told");
+            let after = shared.traffic().expect("the kernel reports it");
             after.zip(before).map(|(after, before)| after.since(before))
         };
         let Some(first) = read(shared) else {
@@ -143,7 +143,7 @@ fn nothing_is_left_of_a_folder_and_its_mounts_are_seen_by_this_thread_alone() {
         let others = std::thread::spawn(mounts).join().expect("it ends");
         // A thread that is made now has this one's mounts; the process's first one has its own.
         assert_eq!(others.contains(&mounted), system != System::Local);
-        let first = fs::read_to_string("/proc/self/mountinfo").expect("it is told");
+        let first = fs::read_to_string("/proc/self/mountinfo").expect("the kernel reports it");
         assert!(!first.contains(&mounted));
         assert_eq!(
             users(&place.0).is_empty(),
@@ -176,7 +176,7 @@ fn a_file_that_is_open_keeps_a_folder_from_being_renewed_and_from_nothing_else()
 }
 
 #[test]
-fn the_notes_tell_what_serves_and_what_mounts() {
+fn the_notes_name_what_serves_and_what_mounts() {
     with_each(|system, shared| {
         let notes = shared.notes().join("\n");
         let wanted: &[&str] = match system {
@@ -234,7 +234,7 @@ fn hold_a_folder() {
     let (system, place) = wanted.split_once(' ').expect("two words");
     let system = serde_json::from_value(system.into()).expect("it is a system");
     let shape = Shape::default();
-    let told = match SharedFolder::make(system, Path::new(place), &shape) {
+    let reported = match SharedFolder::make(system, Path::new(place), &shape) {
         Ok(shared) => {
             println!("\nmade {}", shared.mounted().display());
             std::io::stdin()
@@ -244,7 +244,7 @@ fn hold_a_folder() {
         }
         Err(failure) => failure,
     };
-    match told {
+    match reported {
         Failure::Unavailable { message, .. } => println!("\nrefused {message}"),
         other => panic!("{other}"),
     }
@@ -254,7 +254,7 @@ fn hold_a_folder() {
 fn a_kill_leaves_neither_a_mount_nor_a_program_and_a_folder_that_is_in_the_journal() {
     for system in ["oscope", "sshfs"] {
         let (place, state) = (Folder::new(), Folder::new());
-        let mut holder = Command::new(env::current_exe().expect("it is told"))
+        let mut holder = Command::new(env::current_exe().expect("the kernel reports it"))
             .args(["--exact", "shared_folder::tests::hold_a_folder"])
             .args(["--ignored", "--nocapture"])
             .env(HOLD, format!("{system} {}", place.0.display()))
@@ -263,13 +263,13 @@ fn a_kill_leaves_neither_a_mount_nor_a_program_and_a_folder_that_is_in_the_journ
             .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let told = BufReader::new(holder.stdout.take().expect("it is piped"))
+        let reported = BufReader::new(holder.stdout.take().expect("it is piped"))
             .lines()
             .map_while(Result::ok)
             .find(|line| line.starts_with("made ") || line.starts_with("refused "))
-            .expect("it tells");
-        if told.starts_with("refused ") {
-            eprintln!("skipped: {system}: {told}");
+            .expect("it reports a start");
+        if reported.starts_with("refused ") {
+            eprintln!("skipped: {system}: {reported}");
             holder.wait().expect("it ends");
             continue;
         }
@@ -283,8 +283,8 @@ fn a_kill_leaves_neither_a_mount_nor_a_program_and_a_folder_that_is_in_the_journ
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(!mounts().contains(place.0.to_str().expect("it is a text")));
-        let (told, clean) = restored(&state.0.join("made"));
-        assert!(clean && told.len() == 1, "{told:?}");
+        let (reported, clean) = restored(&state.0.join("made"));
+        assert!(clean && reported.len() == 1, "{reported:?}");
         assert_eq!(fs::read_dir(&place.0).expect("it is there").count(), 0);
     }
 }

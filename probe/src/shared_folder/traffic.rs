@@ -30,8 +30,8 @@ impl Traffic {
         let _visit = link.sender.enter()?;
         let table =
             fs::read_to_string(TABLE).map_err(|error| Failure::system(TABLE, words(&error)))?;
-        let told = table.lines().find_map(Self::in_line);
-        told.ok_or_else(|| Failure::failed(format!("{TABLE} does not tell of {DEVICE}")))
+        let found = table.lines().find_map(Self::in_line);
+        found.ok_or_else(|| Failure::failed(format!("{TABLE} has no line for {DEVICE}")))
     }
 
     /// What was counted since `earlier`.
@@ -85,15 +85,15 @@ mod tests {
     #[test]
     fn the_devices_own_line_is_taken() {
         let line = "oscope0:  1542      13    0    0    0     0          0         0     2966      21    0    0    0     0       0          0";
-        let told = Traffic::in_line(line).expect("it is the device's");
+        let found = Traffic::in_line(line).expect("it is the device's");
         let expected = Traffic {
             received_bytes: 1542,
             received_packets: 13,
             sent_bytes: 2966,
             sent_packets: 21,
         };
-        assert_eq!(told, expected);
-        assert_eq!(told.since(expected), Traffic::default());
+        assert_eq!(found, expected);
+        assert_eq!(found.since(expected), Traffic::default());
         assert_eq!(Traffic::in_line(&line.replace("oscope0", "lo")), None);
         assert_eq!(Traffic::in_line(" face |bytes    packets errs"), None);
     }

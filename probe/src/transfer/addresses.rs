@@ -22,7 +22,7 @@ pub fn resolve(text: &str) -> Result<SocketAddr, TransferError> {
 /// All addresses of a name, at least one.
 ///
 /// # Errors
-/// It has none, or they are not told in time.
+/// It has none, or the name server does not answer in time.
 pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
@@ -32,12 +32,12 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
             .remedy("give an address and a port, such as 127.0.0.1:7025")
     };
     // The resolver has no limit of its own, and does not end when it is asked to.
-    let (tell, answer) = mpsc::sync_channel(1);
+    let (answers, answer) = mpsc::sync_channel(1);
     let name = text.to_owned();
     let ask = move || {
         let found = name.to_socket_addrs().map(Iterator::collect::<Vec<_>>);
         // Nobody listens any more where it took too long.
-        let _ = tell.send(found);
+        let _ = answers.send(found);
     };
     thread::Builder::new()
         .name("resolver".into())
@@ -56,7 +56,7 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
     Err(match cancel::requested() {
         true => TransferError::failed("interrupted"),
         false => TransferError::failed(format!(
-            "{text}: its address was not told within {} s",
+            "{text}: no answer with its address within {} s",
             RESOLVE_LIMIT.as_secs()
         ))
         .remedy("give an address in numbers"),

@@ -10,16 +10,16 @@ use nix::unistd::geteuid;
 use super::link::Link;
 use super::outcome::TransferError;
 use super::stop::Stop;
-use super::{ReceiveOptions, told};
+use super::{ReceiveOptions, report_stop};
 use crate::net::{self, Owner};
 
 /// How long somebody who may not send holds up the next at most.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Take a connection that was accepted, or refuse it, so that the peer is told why.
+/// Take a connection that was accepted, or refuse it and send the peer the reason.
 ///
 /// # Errors
-/// In one line, who was refused: another user of this machine, one whose user cannot be told, or one
+/// In one line, who was refused: another user of this machine, one whose user is unknown, or one
 /// who sent something and has gone again. Who has gone without sending is taken: reading then finds the end.
 pub fn admit(stream: TcpStream, options: &ReceiveOptions) -> Result<TcpStream, TransferError> {
     let (here, peer) =
@@ -31,7 +31,7 @@ pub fn admit(stream: TcpStream, options: &ReceiveOptions) -> Result<TcpStream, T
     let mut link = Link::new(stream, options.stall.min(REFUSAL), options.least_pace)
         .map_err(|stop| stop.error)?;
     link.greet();
-    told(&mut link, stop);
+    report_stop(&mut link, stop);
     Err(error)
 }
 
@@ -101,7 +101,7 @@ fn unknown(error: Option<io::Error>) -> Stop {
         None => "the kernel knows no such connection".into(),
     };
     Stop::here(format!(
-        "which user of this machine sends cannot be told: {why}"
+        "which user of this machine sends is unknown: {why}"
     ))
     .remedy("use a kernel with CONFIG_INET_DIAG, and allow NETLINK_SOCK_DIAG")
 }
@@ -124,7 +124,7 @@ mod tests {
         }
         let refused = judged(1001, 1000, plain).expect_err("another user");
         assert!(refused.error.message.contains("1001") && refused.error.message.contains("1000"));
-        assert!(refused.tell.is_some());
+        assert!(refused.to_peer.is_some());
     }
 
     #[test]

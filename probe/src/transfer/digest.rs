@@ -206,7 +206,7 @@ impl Thread {
             mark: AtomicU64::new(0),
             give_up: AtomicBool::new(false),
         });
-        let (tell, answer) = mpsc::sync_channel(1);
+        let (results, answer) = mpsc::sync_channel(1);
         let seen = Arc::clone(&shared);
         let handle = thread::Builder::new()
             .name("digest".into())
@@ -215,7 +215,7 @@ impl Thread {
                 let blocked = SigSet::all().thread_block().map_err(io::Error::from);
                 let result = blocked.and_then(|()| follow(&mut reader, size, &seen));
                 // Nobody listens when the transfer was given up.
-                let _ = tell.send(result.map(|()| reader.hasher.finish()));
+                let _ = results.send(result.map(|()| reader.hasher.finish()));
             })?;
         Ok(Self {
             shared,

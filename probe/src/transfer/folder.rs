@@ -45,7 +45,7 @@ impl Folder {
     }
 }
 
-/// The folders below the destination, opened one after the other as files need them.
+/// The folders below the destination, each opened when a file needs it.
 pub struct Shelf<'a> {
     root: &'a Folder,
     open: Option<(Vec<u8>, OwnedFd)>,

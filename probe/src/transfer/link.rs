@@ -51,7 +51,7 @@ pub struct Link {
     output: Vec<u8>,
     stall: Duration,
     moved: Instant,
-    told: Instant,
+    sent_alive: Instant,
     cancelled: Option<Instant>,
     names: Option<Pace>,
     coming: Pace,
@@ -84,7 +84,7 @@ impl Link {
             output: Vec::with_capacity(OUTPUT + FRAME),
             stall,
             moved: Instant::now(),
-            told: Instant::now(),
+            sent_alive: Instant::now(),
             cancelled: None,
             names: None,
             coming: Pace::new(Of::Contents, "sends", least),
@@ -133,7 +133,7 @@ impl Link {
     pub fn again(&mut self, error: &io::Error) -> Result<(), Stop> {
         match self.cancelled {
             _ if !cancel::requested() => self.failed(error)?,
-            // A moment to end the segment under way, so that the peer can be told why.
+            // A moment to end the segment under way, so that the reason can be sent to the peer.
             None => self.cancelled = Some(Instant::now()),
             Some(since) if since.elapsed() < GRACE => {}
             Some(_) => return Err(Stop::silent("interrupted")),
@@ -302,7 +302,7 @@ impl Link {
         Stop::here("what arrived is damaged, or not of this protocol").remedy("send again")
     }
 
-    /// Tell the peer, at most once a second, that this side is alive; a peer that takes nothing is not waited for.
+    /// Send the peer a sign of life, at most once a second; a peer that takes nothing is not waited for.
     ///
     /// # Errors
     /// The transfer is to end, or the peer is gone.
@@ -310,8 +310,8 @@ impl Link {
         if cancel::requested() {
             return Err(Stop::here("interrupted"));
         }
-        if self.told.elapsed() >= Duration::from_secs(1) {
-            self.told = Instant::now();
+        if self.sent_alive.elapsed() >= Duration::from_secs(1) {
+            self.sent_alive = Instant::now();
             let before = self.output.len();
             wire::encode(&Frame::Working, &mut self.output);
             self.calls += 1;
@@ -345,7 +345,7 @@ impl Link {
         counted(sent)
     }
 
-    /// Tell the peer why this side stops, as well as that still goes, and take what it has sent meanwhile.
+    /// Send the peer the reason why this side stops, as well as that still goes, and take what it has sent meanwhile.
     pub fn refuse(&mut self, file: &[u8], reason: &str, remedy: &str, useless: bool) {
         let refusal = Frame::Refusal {
             file: &file[..file.len().min(LONGEST)],

@@ -1,4 +1,4 @@
-//! What one side counts while it transfers, and tells whoever watches.
+//! What one side counts while it transfers, and reports to its observer.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::names::shown;
 use super::outcome::{Progress, Tally};
 use super::stop::Stop;
 
-/// How often progress is told at most.
+/// Least time between two reports of progress.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Counts files and bytes, and what they cost this process.
@@ -21,7 +21,7 @@ pub struct Meter<'a> {
     reached: u64,
     of_files: u64,
     began: Instant,
-    told: Instant,
+    reported: Instant,
     before: Usage,
     methods: BTreeSet<&'static str>,
 }
@@ -30,7 +30,7 @@ impl<'a> Meter<'a> {
     /// Time, CPU time and switches count from now.
     ///
     /// # Errors
-    /// The kernel does not tell what this process used.
+    /// The kernel does not report what this process used.
     pub fn new(watch: &'a mut dyn FnMut(Progress)) -> Result<Self, Stop> {
         Ok(Self {
             watch,
@@ -38,7 +38,7 @@ impl<'a> Meter<'a> {
             reached: 0,
             of_files: 0,
             began: Instant::now(),
-            told: Instant::now(),
+            reported: Instant::now(),
             before: usage()?,
             methods: BTreeSet::new(),
         })
@@ -59,9 +59,9 @@ impl<'a> Meter<'a> {
     /// Bytes of a file were there already.
     pub fn passed(&mut self, name: &[u8], bytes: u64) {
         self.reached += bytes;
-        if self.told.elapsed() >= INTERVAL {
-            self.told = Instant::now();
-            self.tell(name);
+        if self.reported.elapsed() >= INTERVAL {
+            self.reported = Instant::now();
+            self.report(name);
         }
     }
 
@@ -81,12 +81,12 @@ impl<'a> Meter<'a> {
         self.tally.chosen = Some(name.into());
     }
 
-    /// Tell something worth knowing.
+    /// Report a note.
     pub fn note(&mut self, text: &str) {
         (self.watch)(Progress::Note(text));
     }
 
-    fn tell(&mut self, name: &[u8]) {
+    fn report(&mut self, name: &[u8]) {
         let file = shown(name);
         (self.watch)(Progress::Moved {
             file: &file,
@@ -100,7 +100,7 @@ impl<'a> Meter<'a> {
     /// The tally of all that was done until now, with the system calls counted elsewhere.
     ///
     /// # Errors
-    /// The kernel does not tell what this process used.
+    /// The kernel does not report what this process used.
     pub fn tally(&mut self, calls: u64) -> Result<Tally, Stop> {
         let time = self.began.elapsed();
         let after = usage()?;
@@ -121,9 +121,9 @@ impl<'a> Meter<'a> {
         Ok(self.tally.clone())
     }
 
-    /// Tell that all is done.
+    /// Report that all is done.
     pub fn finish(&mut self) {
-        self.tell(b"");
+        self.report(b"");
     }
 }
 

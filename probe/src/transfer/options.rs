@@ -1,4 +1,4 @@
-//! What a transfer is told: by which system calls, with which digest, and how long it may wait.
+//! The options of a transfer: by which system calls, with which digest, and how long it may wait.
 
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ pub struct Received {
     pub files: Vec<FileDone>,
 }
 
-/// What happens during a transfer; told at most ten times a second, notes as they come.
+/// What happens during a transfer; reported at most ten times a second, notes as they come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<'a> {
     /// How far it is.
@@ -83,7 +83,7 @@ pub enum Progress<'a> {
         /// Bytes in all.
         of_bytes: u64,
     },
-    /// Something worth knowing, in one line.
+    /// A note, in one line.
     Note(&'a str),
 }
 

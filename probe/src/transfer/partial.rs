@@ -33,7 +33,7 @@ const OPEN: OFlag = OFlag::O_RDWR
 const FIRST_MODE: Mode = Mode::S_IRUSR.union(Mode::S_IWUSR);
 
 /// Bytes at the end of a partial that may be zeros and not the file's: an interrupted mapping leaves its window's rest so, and a sender that
-/// stops fills its segment with them to tell why.
+/// stops fills its segment with them to send the reason.
 const UNFILLED: u64 = SEGMENT as u64;
 const _: () = assert!(super::receive_methods::WINDOW <= SEGMENT);
 

@@ -124,14 +124,14 @@ impl ReceiveStep for Mapped {
             }
         };
         if result.is_err() {
-            // The partial's length tells a later transfer where to go on; if this fails, the zeros at its end do.
+            // The partial's length shows a later transfer where to resume; if this fails, the zeros at its end do.
             let _ = piece.file.set_len(piece.at + filled as u64);
         }
         result
     }
 }
 
-/// Why a page of the mapping could not be had: asking for it by `fallocate` tells.
+/// Why a page of the mapping could not be had: `fallocate` for it returns the error.
 fn no_page(piece: Piece, filled: usize) -> Stop {
     // SAFETY: no pointers are passed, and the file is open.
     let got = unsafe {

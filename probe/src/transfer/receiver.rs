@@ -201,9 +201,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
             }
         }
         let kind = self.digest;
-        let (bytes, told) = self.link.whole_and_end(size)?;
+        let (bytes, received_digest) = self.link.whole_and_end(size)?;
         let digest = digest::of(kind, bytes);
-        if told != digest {
+        if received_digest != digest {
             return Err(mismatch(item));
         }
         waiting.add(index, bytes);
@@ -233,7 +233,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             && (stop.useless || self.digest == DigestKind::None || !partial.is_adoptable())
             && let Ok(parent) = self.shelf.folder(folder)
         {
-            // No later transfer resumes it; why this one failed is the error to tell.
+            // No later transfer resumes it; why this one failed is the error to report.
             let _ = partial.remove(parent);
         }
         digest
@@ -277,7 +277,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         partial: &mut Partial,
         follower: Follower,
     ) -> Result<Vec<u8>, Stop> {
-        let told = match self.link.next()? {
+        let received_digest = match self.link.next()? {
             Frame::End(digest) => digest.to_vec(),
             _ => return Err(self.link.damaged()),
         };
@@ -290,7 +290,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             .shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        if told != digest {
+        if received_digest != digest {
             partial
                 .remove(parent)
                 .map_err(|reason| item.refused(reason))?;

@@ -38,7 +38,7 @@ pub trait SendStep {
     /// The receiver has everything: let go of what is kept for the network.
     fn settle(&mut self, _link: &mut Link) {}
 
-    /// What is worth knowing of how it went.
+    /// A note on how it went.
     fn note(&self) -> Option<String> {
         None
     }
@@ -233,7 +233,7 @@ impl Pipe {
         // SAFETY: both are new, open, and owned by nobody else.
         let (out, into) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
         let asked = i32::try_from(wanted.min(1 << 20)).unwrap_or(1 << 20);
-        // SAFETY: no pointers are passed. What the limit of pipes forbids is told by the size below.
+        // SAFETY: no pointers are passed. The size below shows what the limit of pipes forbids.
         let size = unsafe {
             libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, asked);
             libc::fcntl(into.as_raw_fd(), libc::F_GETPIPE_SZ)

@@ -60,7 +60,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         self.meter.expect(files.len() as u64, bytes);
         self.link.greet();
         self.link.flush()?;
-        // No name is told to a stranger.
+        // No name is sent to an unknown receiver.
         self.link.greeted(self.options.connect_limit)?;
         self.link.put(&Frame::Hello(self.digest))?;
         self.manifest(files)?;
@@ -203,7 +203,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         Ok(digest)
     }
 
-    /// Move one segment; if the file fails in the middle of it, fill it with zeros, so that the reason can be told after it.
+    /// Move one segment; if the file fails in the middle of it, fill it with zeros, so that the reason can be sent after it.
     fn segment(
         &mut self,
         source: &Source,
@@ -236,7 +236,7 @@ impl<'a, 'w> Sender<'a, 'w> {
                     }
                     Err(stop) => stop,
                 };
-            if stop.tell.is_some() {
+            if stop.to_peer.is_some() {
                 self.link.send(&vec![0; length - moved], 0)?;
             }
             return Err(stop);

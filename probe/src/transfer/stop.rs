@@ -1,4 +1,4 @@
-//! Why a transfer ends early, and whether the peer is yet to be told.
+//! Why a transfer ends early, and whether the reason is still to be sent to the peer.
 
 use std::io;
 
@@ -10,18 +10,18 @@ use super::outcome::TransferError;
 pub struct Stop {
     /// What this side reports.
     pub error: TransferError,
-    /// What the peer is told, if it is to be told: the file concerned, empty if none, and the reason.
-    pub tell: Option<(Vec<u8>, String)>,
+    /// What is to be sent to the peer, if anything: the file concerned, empty if none, and the reason.
+    pub to_peer: Option<(Vec<u8>, String)>,
     /// What the receiver has of the file is of no use to a later transfer.
     pub useless: bool,
 }
 
 impl Stop {
-    /// The connection itself failed, or the peer told why it stops: there is nobody to tell.
+    /// The connection itself failed, or the peer sent its reason to stop: nothing is to be sent.
     pub fn silent(message: impl Into<String>) -> Self {
         Self {
             error: TransferError::failed(message),
-            tell: None,
+            to_peer: None,
             useless: false,
         }
     }
@@ -31,7 +31,7 @@ impl Stop {
         let message = message.into();
         Self {
             useless: false,
-            tell: Some((Vec::new(), message.clone())),
+            to_peer: Some((Vec::new(), message.clone())),
             error: TransferError::failed(message),
         }
     }
@@ -44,7 +44,7 @@ impl Stop {
         Self {
             error: TransferError::failed(format!("{}: {reason}", shown(name))),
             useless: false,
-            tell: Some((name.to_vec(), reason)),
+            to_peer: Some((name.to_vec(), reason)),
         }
     }
 
@@ -59,7 +59,7 @@ impl Stop {
         Self::here(format!("the method {name}: {words}")).remedy("choose another method")
     }
 
-    /// The same, of a file of which what was sent is never gone on with.
+    /// The same, of a file that no later transfer resumes.
     pub fn useless(mut self) -> Self {
         self.useless = true;
         self

@@ -1,4 +1,4 @@
-//! By which of several methods a side moves contents: each moves segments in turns, and the one that costs least here goes on.
+//! By which of several methods a side moves contents: segments of the methods are interleaved, and the one that costs least here does the rest.
 //!
 //! What counts is the CPU time of the moving thread. Both sides try at once, and the wall time of one is mostly the other's: a sender that
 //! waits for the receiver would judge the receiver's method of the moment.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// Files of at least so many bytes are worth a trial.
+/// A trial pays for files of at least so many bytes.
 pub const WORTH: u64 = 256 << 20;
 
 /// Segments that each method moves.
@@ -82,7 +82,7 @@ impl<M: Copy, S: ?Sized> Methods<M, S> {
             true => self.candidates.len(),
             false => 1,
         };
-        // What was tried once is gone on with, for smaller files too.
+        // The method chosen once continues, for smaller files too.
         if self.ready.len() >= wanted {
             return Ok(());
         }

@@ -43,7 +43,7 @@ pub struct SendArguments {
     /// Seconds that connecting may take.
     #[arg(long, default_value = "10", value_parser = seconds)]
     connect_limit: Duration,
-    /// Tell every file at the end.
+    /// Report every file at the end.
     #[arg(long)]
     list: bool,
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub struct ReceiveArguments {
     /// Seconds without progress that are an error; so is contents' falling ten times as long behind 1024 bytes a second.
     #[arg(long, default_value = "30", value_parser = seconds)]
     stall: Duration,
-    /// Tell every file at the end.
+    /// Report every file at the end.
     #[arg(long)]
     list: bool,
     /// The folder that the files go to.
@@ -120,7 +120,7 @@ fn ended(result: Result<(), TransferError>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tell_error(&error);
+            report_error(&error);
             match error.kind {
                 Blame::Usage => ExitCode::from(2),
                 Blame::Failed => ExitCode::FAILURE,
@@ -133,7 +133,7 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
     let addresses = resolve_all(&arguments.address)?;
     let gathered = Source::gather(&arguments.files)?;
     for text in &gathered.notes {
-        tell(&json!({"event": "note", "text": text}));
+        report(&json!({"event": "note", "text": text}));
     }
     if let Some(method) = arguments.device.device {
         let verify = arguments.digest != Some(DigestKind::None);
@@ -152,8 +152,8 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
                 descriptors: arguments.device.descriptors,
             },
             list: arguments.list,
-            tell: &tell,
-            progress: &tell_progress,
+            report: &report,
+            progress: &report_progress,
         };
         return verb.send(addresses[0], &gathered.files);
     }
@@ -166,12 +166,12 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
         ..SendOptions::default()
     };
     let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
-    tell(&json!({"event": "peer", "address": address.to_string()}));
-    let sent = send(stream, &gathered.files, &options, &mut tell_progress)?;
+    report(&json!({"event": "peer", "address": address.to_string()}));
+    let sent = send(stream, &gathered.files, &options, &mut report_progress)?;
     if arguments.list {
         list(&sent.files);
     }
-    tell(
+    report(
         &json!({"event": "done", "here": sent.here, "there": sent.there, "digest": only_digest(&sent.files)}),
     );
     Ok(())
@@ -186,12 +186,12 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
     let address = listener
         .local_addr()
         .map_err(|error| TransferError::system("the address listened on", &error))?;
-    tell(&json!({"event": "listening", "address": address.to_string()}));
+    report(&json!({"event": "listening", "address": address.to_string()}));
     if !address.ip().to_canonical().is_loopback() {
         let text = format!(
             "whoever reaches {address} from another machine may send; from this one only the same user, and root"
         );
-        tell(&json!({"event": "note", "text": text}));
+        report(&json!({"event": "note", "text": text}));
     }
     loop {
         let Some(result) = serve(&listener, &folder, arguments) else {
@@ -203,7 +203,7 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
         match result {
             result if arguments.once => return result,
             Ok(()) => {}
-            Err(error) => tell_error(&error),
+            Err(error) => report_error(&error),
         }
     }
 }
@@ -228,10 +228,10 @@ fn receiving_by_device(
             descriptors: arguments.device.descriptors,
         },
         list: arguments.list,
-        tell: &tell,
-        progress: &tell_progress,
+        report: &report,
+        progress: &report_progress,
     };
-    verb.receive(address, folder, arguments.once, &tell_error)
+    verb.receive(address, folder, arguments.once, &report_error)
 }
 
 /// What only the engine can do is refused beside a device, not passed over.
@@ -266,24 +266,24 @@ fn serve(
             Ok((stream, peer)) => match admit(stream, &options) {
                 Ok(stream) => break (stream, peer),
                 // It is no transfer: `--once` goes on waiting for one.
-                Err(error) => tell(&json!({"event": "note", "text": error.message})),
+                Err(error) => report(&json!({"event": "note", "text": error.message})),
             },
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => await_sender(listener),
             Err(error) if is_passing(&error) => {}
             Err(error) => {
-                // Such as no descriptors left: not an error of one connection, and not worth a busy loop.
+                // Such as no descriptors left: not an error of one connection, and no reason for a busy loop.
                 thread::sleep(Duration::from_millis(100));
                 return Some(Err(TransferError::system("accepting a connection", &error)));
             }
         }
     };
-    tell(&json!({"event": "peer", "address": peer.to_string()}));
-    Some(receive(stream, folder, &options, &mut tell_progress).map(|received| {
+    report(&json!({"event": "peer", "address": peer.to_string()}));
+    Some(receive(stream, folder, &options, &mut report_progress).map(|received| {
         if arguments.list {
             list(&received.files);
         }
         let digest = only_digest(&received.files);
-        tell(&json!({"event": "done", "here": received.here, "there": Value::Null, "digest": digest}));
+        report(&json!({"event": "done", "here": received.here, "there": Value::Null, "digest": digest}));
     }))
 }
 
@@ -316,13 +316,13 @@ fn only_digest(files: &[FileDone]) -> Option<&str> {
 
 fn list(files: &[FileDone]) {
     for file in files {
-        tell(&json!({
+        report(&json!({
             "event": "file", "name": file.name, "bytes": file.bytes, "digest": file.digest, "skipped": file.skipped,
         }));
     }
 }
 
-fn tell_progress(progress: Progress) {
+fn report_progress(progress: Progress) {
     match progress {
         Progress::Moved {
             file,
@@ -330,21 +330,21 @@ fn tell_progress(progress: Progress) {
             of_files,
             bytes,
             of_bytes,
-        } => tell(&json!({
+        } => report(&json!({
             "event": "progress", "file": file, "files": files, "of_files": of_files, "bytes": bytes, "of_bytes": of_bytes,
         })),
-        Progress::Note(text) => tell(&json!({"event": "note", "text": text})),
+        Progress::Note(text) => report(&json!({"event": "note", "text": text})),
     }
 }
 
-fn tell_error(error: &TransferError) {
-    tell(
+fn report_error(error: &TransferError) {
+    report(
         &json!({"event": "error", "message": error.message, "remedy": error.remedy, "kind": error.kind}),
     );
 }
 
 /// One line on standard output; who no longer reads it wants the transfer to end.
-fn tell(event: &Value) {
+fn report(event: &Value) {
     let mut out = io::stdout().lock();
     if writeln!(out, "{event}").and_then(|()| out.flush()).is_err() {
         cancel::request();

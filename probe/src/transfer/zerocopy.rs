@@ -1,4 +1,4 @@
-//! `MSG_ZEROCOPY`: the network reads the file's pages themselves, and tells on the socket's error queue when it no longer needs them.
+//! `MSG_ZEROCOPY`: the network reads the file's pages themselves, and reports on the socket's error queue when it no longer needs them.
 
 use std::collections::VecDeque;
 use std::io;
@@ -90,7 +90,7 @@ impl ZeroCopy {
                 link.progress();
                 return Ok(());
             }
-            if !told_soon(link) {
+            if !notified_soon(link) {
                 link.again(&io::ErrorKind::WouldBlock.into())?;
             } else if since.elapsed() > Duration::from_millis(100) {
                 // An error of the connection, too, wakes the poll, without an entry in the queue.
@@ -143,7 +143,7 @@ impl ZeroCopy {
             return Ok(true);
         }
         // SAFETY: the first control message of the error queue carries a `sock_extended_err`, and the length is checked before it is read.
-        let told = unsafe {
+        let notice = unsafe {
             let whole = libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as u32) as usize;
             if ((*first).cmsg_len as usize) < whole {
                 return Ok(true);
@@ -152,12 +152,12 @@ impl ZeroCopy {
                 .cast::<libc::sock_extended_err>()
                 .read_unaligned()
         };
-        if told.ee_origin == ORIGIN && told.ee_errno == 0 {
+        if notice.ee_origin == ORIGIN && notice.ee_errno == 0 {
             // TCP completes in order: `ee_info..=ee_data` goes on from what was done.
-            self.done = told.ee_data.wrapping_add(1);
-            let calls = u64::from(told.ee_data.wrapping_sub(told.ee_info)) + 1;
+            self.done = notice.ee_data.wrapping_add(1);
+            let calls = u64::from(notice.ee_data.wrapping_sub(notice.ee_info)) + 1;
             self.completed += calls;
-            if told.ee_code & COPIED != 0 {
+            if notice.ee_code & COPIED != 0 {
                 self.copied += calls;
             }
         }
@@ -166,7 +166,7 @@ impl ZeroCopy {
 }
 
 /// Wait a moment for the error queue: whether there is something in it, or an error of the connection.
-fn told_soon(link: &mut Link) -> bool {
+fn notified_soon(link: &mut Link) -> bool {
     let mut poll = libc::pollfd {
         fd: link.socket(),
         events: 0,
@@ -207,12 +207,12 @@ impl SendStep for ZeroCopy {
 
     fn settle(&mut self, link: &mut Link) {
         // The receiver may have hung up, so that nothing is asked of the connection but what the kernel reports its pages. Should it not
-        // tell, the pages are its own to keep: unmapping leaves them as they are.
+        // report it, the pages are its own to keep: unmapping leaves them as they are.
         let since = Instant::now();
         while !self.waiting.is_empty() && since.elapsed() < LAST_WAIT {
             match self.collect(link) {
                 Ok(true) => self.let_go(link),
-                Ok(false) => _ = told_soon(link),
+                Ok(false) => _ = notified_soon(link),
                 Err(_) => return,
             }
         }

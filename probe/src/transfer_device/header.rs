@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told_in_a_line() {
+    fn what_is_no_header_is_reported_in_a_line() {
         let wrong = |at: usize, byte: u8| {
             let mut bytes = HEADER.encode();
             bytes[at] = byte;

@@ -52,7 +52,7 @@ pub struct Done {
     pub pages: Vec<Descriptor>,
 }
 
-/// Which happens to whom.
+/// Which happens to which file.
 pub enum Event<'a> {
     /// The sender listens there.
     Listening(SocketAddr),
@@ -99,17 +99,17 @@ pub fn send(
     address: SocketAddr,
     files: &[Source],
     options: &Options,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Done, TransferError> {
     let mut door = opened(device::SENDER)?;
     let doing = format!("listening on {address}");
     let address = door.listen(address).map_err(system(&doing))?;
-    tell(Event::Listening(address));
+    report(Event::Listening(address));
     let peer = door
         .accept(options.limit, options.stall)
         .map_err(system("waiting for the receiver"))?;
-    tell(Event::Peer(peer));
-    let mut watch = |progress: Progress| tell(Event::Progress(progress));
+    report(Event::Peer(peer));
+    let mut watch = |progress: Progress| report(Event::Progress(progress));
     let mut meter = Meter::new(&mut watch).map_err(|stop| stop.error)?;
     meter.method(name(options.method));
     let total = files.iter().map(|file| file.size).sum();
@@ -195,7 +195,7 @@ pub fn receive(
     address: SocketAddr,
     folder: &Folder,
     options: &Options,
-    tell: &mut dyn FnMut(Event),
+    report: &mut dyn FnMut(Event),
 ) -> Result<Option<Done>, TransferError> {
     let mut device = opened(device::RECEIVER)?;
     let doing = format!("connecting to {address}");
@@ -207,8 +207,8 @@ pub fn receive(
             Err(error) => return Err(system(&doing)(error)),
         }
     }
-    tell(Event::Peer(address));
-    let mut watch = |progress: Progress| tell(Event::Progress(progress));
+    report(Event::Peer(address));
+    let mut watch = |progress: Progress| report(Event::Progress(progress));
     let mut meter = Meter::new(&mut watch).map_err(|stop| stop.error)?;
     meter.method(name(options.method));
     let mut come =
@@ -225,7 +225,7 @@ pub fn receive(
             return Err(TransferError::failed("the sender verifies nothing")
                 .remedy("receive with --no-verify"));
         }
-        // Before the end is read, which would tell the sender that all is well.
+        // Before the end is read, which would show the sender that all is well.
         if header.files != *promised.get_or_insert(header.files)
             || files.len() as u64 == header.files
         {
@@ -276,7 +276,7 @@ fn receive_file(
             .map(|()| digest)
     });
     if filled.is_err() {
-        // It could not be gone on with: this way knows no resuming.
+        // It cannot be resumed: this protocol has no resuming.
         partial.remove(parent).map_err(refused)?;
     }
     come.count(partial.calls);
@@ -317,9 +317,9 @@ fn fill_file(
     come.count(writes);
     let digest: Option<[u8; DIGEST]> = verified.then(|| hash.finalize().into());
     if let Some(digest) = &digest {
-        let mut told = [0; DIGEST];
-        come.fill_whole(&mut told).map_err(&failed)?;
-        if told != *digest {
+        let mut received_digest = [0; DIGEST];
+        come.fill_whole(&mut received_digest).map_err(&failed)?;
+        if received_digest != *digest {
             return Err(refused("its SHA-512 is not that of what was sent".into()));
         }
     }

@@ -13,7 +13,7 @@ use super::uapi::AREA;
 #[serde(rename_all = "lowercase")]
 #[value(rename_all = "lower")]
 pub enum Method {
-    /// `write` and `read`, as the document's fcntl.
+    /// `write` and `read`: the method that OS Project 2 calls fcntl.
     Fcntl,
     /// The mapped area, with an ioctl for each part.
     Mmap,

@@ -220,16 +220,16 @@ mod tests {
             .arg(&source)
             .status();
         assert!(compiled.expect("a C compiler").success());
-        let told = Program::new(&built).output().expect("it runs").stdout;
+        let printed = Program::new(&built).output().expect("it runs").stdout;
         std::fs::remove_dir_all(&folder).expect("it can be removed");
-        let told: Vec<u64> = String::from_utf8(told)
+        let printed: Vec<u64> = String::from_utf8(printed)
             .expect("digits")
             .lines()
             .map(|line| line.parse().expect("a number"))
             .collect();
         // The number of a command holds its size, so that the structures are compared too.
         assert_eq!(
-            told,
+            printed,
             [
                 Listen::REQUEST,
                 Accept::REQUEST,

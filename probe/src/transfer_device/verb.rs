@@ -33,11 +33,11 @@ pub struct DeviceArguments {
 pub struct Verb<'a> {
     /// How both sides go about it.
     pub options: Options,
-    /// Whether every file is told at the end.
+    /// Whether every file is reported at the end.
     pub list: bool,
     /// Prints an event.
-    pub tell: &'a dyn Fn(&Value),
-    /// Prints what the engine tells too.
+    pub report: &'a dyn Fn(&Value),
+    /// Prints what the engine reports too.
     pub progress: &'a dyn Fn(Progress),
 }
 
@@ -53,7 +53,7 @@ impl Verb<'_> {
         Ok(())
     }
 
-    /// Receive what one sender sends or, unless `once`, what one after the other does until asked to stop: then `failed` is told of each
+    /// Receive what one sender sends or, unless `once`, from further senders until asked to stop: then `failed` is reported for each
     /// transfer that fails.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Verb<'_> {
         failed: &dyn Fn(&TransferError),
     ) -> Result<(), TransferError> {
         session::check(device::RECEIVER, &self.options)?;
-        (self.tell)(
+        (self.report)(
             &json!({"event": "note", "text": format!("waiting for a sender at {address}")}),
         );
         let mut met = false;
@@ -96,20 +96,22 @@ impl Verb<'_> {
     fn hear(&self, event: Event) {
         match event {
             Event::Listening(address) => {
-                (self.tell)(&json!({"event": "listening", "address": address.to_string()}));
+                (self.report)(&json!({"event": "listening", "address": address.to_string()}));
             }
             Event::Peer(address) => {
-                (self.tell)(&json!({"event": "peer", "address": address.to_string()}))
+                (self.report)(&json!({"event": "peer", "address": address.to_string()}))
             }
             Event::Progress(progress) => (self.progress)(progress),
         }
     }
 
     fn conclude(&self, done: &Done) {
-        done.pages.iter().for_each(|page| (self.tell)(&shown(page)));
+        done.pages
+            .iter()
+            .for_each(|page| (self.report)(&shown(page)));
         if self.list {
             for file in &done.files {
-                (self.tell)(&json!({
+                (self.report)(&json!({
                     "event": "file", "name": file.name, "bytes": file.bytes, "digest": file.digest, "skipped": file.skipped,
                 }));
             }
@@ -118,7 +120,7 @@ impl Verb<'_> {
             [one] => one.digest.as_deref(),
             _ => None,
         };
-        (self.tell)(
+        (self.report)(
             &json!({"event": "done", "here": done.here, "there": Value::Null, "digest": digest}),
         );
     }

@@ -142,7 +142,7 @@ impl Call {
         self.target.visit(visitor)
     }
 
-    /// What is worth telling: that the kernel refuses the call, or writes what it logs to a console as well.
+    /// Notes for the record: that the kernel refuses the call, or writes what it logs to a console as well.
     pub fn remark(&self) -> Option<String> {
         if let Target::Known(call, ..) = &self.target {
             return (call.number == my_precious::NUMBER)

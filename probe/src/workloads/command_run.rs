@@ -5,25 +5,32 @@
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
 //! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
 
+mod child;
+mod ended;
 mod launch;
 mod parameters;
+mod program;
 mod shed;
 mod strays;
+mod surroundings;
 mod tail;
+mod wait;
 
 use std::path::Path;
 
 use crate::cancel;
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
-use crate::description::{Alone, Better, Description, Metric};
+use crate::description::{Alone, Description, Metric, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
 
-use launch::{Ended, Launcher, Program};
+use ended::Ended;
+use launch::Launcher;
 use parameters::Parameters;
+use program::Program;
 use strays::Strays;
 
 /// How often the start of a trivial program is measured in a request; its median is reported.
@@ -219,30 +226,46 @@ impl CommandRun {
 }
 
 fn metrics() -> Vec<Metric> {
-    use Better::{Less, Neither};
-    [
-        ("time_ns", "ns", Less, "Time from the start of the program to its end; it holds the shell's start where there is one."),
-        ("net_ns", "ns", Less, "time_ns less shell_ns; null without a shell. It may come out below zero."),
-        ("cpu_ns", "ns", Less, "CPU time of the program and of the children that it waited for (wait4(2)), user and system mode together."),
-        ("user_ns", "ns", Less, "Its part in user mode. Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
-        ("system_ns", "ns", Less, "Its part in the kernel; null as the part in user mode."),
-        ("max_rss_bytes", "B", Less, "Largest resident set of a single process: the program or a child that it waited for. No less than the launcher's own, 1 to 2 MiB: a smaller program shows as that."),
-        ("minor_faults", "1", Less, "Page faults without input or output."),
-        ("major_faults", "1", Less, "Page faults that waited for a device."),
-        ("voluntary_switches", "1", Less, "Times that it gave up the CPU to wait."),
-        ("involuntary_switches", "1", Less, "Times that the scheduler took the CPU from it."),
-        ("blocks_in", "1", Less, "Blocks of 512 B read from devices."),
-        ("blocks_out", "1", Less, "Blocks of 512 B written to devices, counted when the pages were made dirty."),
-        ("read_bytes", "B", Less, "Bytes given by read system calls (rchar of /proc/PID/io, proc_pid_io(5)); null where the kernel does not account them."),
-        ("written_bytes", "B", Less, "Bytes taken by write system calls (wchar)."),
-        ("instructions_user", "1", Less, "Instructions in user mode (perf_event_open(2), inherited); null without a counter."),
-        ("cycles_user", "1", Less, "Core cycles in user mode; null without a counter."),
-        ("start_ns", "ns", Neither, "How long a trivial program took from its start to its end: the median, measured before the repetitions of each block."),
-        ("shell_ns", "ns", Neither, "The same of a shell that runs nothing; null without a shell."),
-        ("exit_code", "1", Neither, "Exit code of the program; 128 and the signal's number where a signal ended it."),
+    let time = |name, quantity, what| Metric::time(name, "ns", quantity).of(what);
+    vec![
+        time("time_ns", Quantity::Time, "the program from its start to its end")
+            .note("The shell's start is included where there is a shell."),
+        time("net_ns", Quantity::Time, "the program without the shell's start")
+            .note("It is time_ns less shell_ns, and may be below zero. Null without a shell."),
+        time("cpu_ns", Quantity::CpuTime, "the program")
+            .note("User and system, with that of the children that the program waited for (wait4(2))."),
+        time("user_ns", Quantity::UserTime, "the program")
+            .note("Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
+        time("system_ns", Quantity::SystemTime, "the program").note("Null in the cases of user_ns."),
+        Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
+            "The program, or a child that it waited for. Never less than the launcher's own, 1 to 2 MiB: a smaller program shows this size.",
+        ),
+        Metric::spent("minor_faults", "1", "page faults without input or output"),
+        Metric::spent("major_faults", "1", "page faults that waited for a device"),
+        Metric::spent("voluntary_switches", "1", "voluntary context switches")
+            .note("The program gave up the CPU to wait."),
+        Metric::spent("involuntary_switches", "1", "involuntary context switches")
+            .note("The scheduler took the CPU from the program."),
+        Metric::spent("blocks_in", "1", "blocks of 512 B read from devices"),
+        Metric::spent("blocks_out", "1", "blocks of 512 B written to devices")
+            .note("Counted when the pages become dirty."),
+        Metric::spent("read_bytes", "B", "bytes returned by read system calls").note(
+            "rchar of /proc/PID/io, see proc_pid_io(5). Null where the kernel does not count them.",
+        ),
+        Metric::spent("written_bytes", "B", "bytes accepted by write system calls")
+            .note("wchar of /proc/PID/io."),
+        Metric::spent("instructions_user", "1", "instructions in user mode")
+            .note("By perf_event_open(2), inherited by children. Null without a counter."),
+        Metric::spent("cycles_user", "1", "core cycles in user mode").note("Null without a counter."),
+        time("start_ns", Quantity::Time, "a trivial program from its start to its end")
+            .note("The median, measured before the repetitions of each block.")
+            .not_compared(),
+        time("shell_ns", Quantity::Time, "a shell that runs nothing, from its start to its end")
+            .note("The median, measured likewise. Null without a shell.")
+            .not_compared(),
+        Metric::found("exit_code", "1", "exit code of the program")
+            .note("128 plus the signal's number where a signal ended it."),
     ]
-    .map(|(name, unit, better, doc)| Metric::new(name, unit, better, doc))
-    .into()
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
 use crate::cancel;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -206,7 +206,7 @@ fn judge(value: Value, files: u32, seen: &Seen) -> Result<(), Failure> {
     if value.drops_pages() && pages.resident > 0 {
         return Err(Failure::failed(format!(
             "{} of {} pages of a clean file stayed in the page cache (found by {})",
-            pages.resident, pages.pages, pages.told_by
+            pages.resident, pages.pages, pages.source
         )));
     }
     if value.drops_slabs() && files > 0 && after.dentries >= before.dentries {
@@ -286,73 +286,33 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name: &'static str, unit, doc| Metric {
-        name,
-        unit,
-        better: match name.contains("before") {
-            true => Better::Neither,
-            false => Better::Less,
-        },
-        doc,
-    };
     vec![
-        metric(
-            "page_cache_before_bytes",
-            "B",
-            "Page cache of files and devices before: Cached + Buffers - Shmem of /proc/meminfo.",
+        Metric::found("page_cache_before_bytes", "B", "page cache of files and devices before the write")
+            .note("Cached + Buffers - Shmem of /proc/meminfo."),
+        Metric::spent("page_cache_after_bytes", "B", "page cache of files and devices after the write"),
+        Metric::found("dentries_before", "1", "dentries in memory before the write")
+            .note("nr_dentry of /proc/sys/fs/dentry-state."),
+        Metric::spent("dentries_after", "1", "dentries in memory after the write"),
+        Metric::found("inodes_before", "1", "inodes in memory before the write").note(
+            "Of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not.",
         ),
-        metric(
-            "page_cache_after_bytes",
-            "B",
-            "Page cache of files and devices just after.",
+        Metric::spent("inodes_after", "1", "inodes in memory after the write"),
+        Metric::found("slab_before_bytes", "B", "memory of reclaimable slabs before the write")
+            .note("SReclaimable of /proc/meminfo."),
+        Metric::spent("slab_after_bytes", "B", "memory of reclaimable slabs after the write")
+            .note("Read once it has not changed for 0.2 s, at most 2 s after the write."),
+        Metric::found("slab_dentries_before", "1", "dentries in use before the write")
+            .note("As /proc/slabinfo counts them."),
+        Metric::spent("slab_dentries_after", "1", "dentries in use after the write")
+            .note("Read once the slabs no longer change."),
+        Metric::found("slab_inodes_before", "1", "inodes in use before the write").note(
+            "In all slabs *inode_cache of /proc/slabinfo, except that of the security modules, which keep an object for each inode.",
         ),
-        metric(
-            "dentries_before",
-            "1",
-            "Dentries in memory before: nr_dentry of /proc/sys/fs/dentry-state.",
-        ),
-        metric("dentries_after", "1", "Dentries in memory just after."),
-        metric(
-            "inodes_before",
-            "1",
-            "Inodes in memory before, of all file systems: nr_inodes of /proc/sys/fs/inode-nr, which is exact at once, as slabs are not.",
-        ),
-        metric("inodes_after", "1", "Inodes in memory just after."),
-        metric(
-            "slab_before_bytes",
-            "B",
-            "Memory of reclaimable slabs before: SReclaimable of /proc/meminfo.",
-        ),
-        metric(
-            "slab_after_bytes",
-            "B",
-            "Memory of reclaimable slabs after, once it has stood still for 0.2 s, 2 s after the write at most.",
-        ),
-        metric(
-            "slab_dentries_before",
-            "1",
-            "Dentries in use before, as /proc/slabinfo counts them.",
-        ),
-        metric(
-            "slab_dentries_after",
-            "1",
-            "Dentries in use when the slabs have come to rest.",
-        ),
-        metric(
-            "slab_inodes_before",
-            "1",
-            "Inodes in use before, in all slabs *inode_cache of /proc/slabinfo but that of the security modules, which keep something beside each inode.",
-        ),
-        metric(
-            "slab_inodes_after",
-            "1",
-            "Inodes in use when the slabs have come to rest.",
-        ),
-        metric(
-            "time_s",
-            "s",
-            "Time of the write, the clock's own cost taken off.",
-        ),
+        Metric::spent("slab_inodes_after", "1", "inodes in use after the write")
+            .note("Read once the slabs no longer change."),
+        Metric::time("time_s", "s", Quantity::Time)
+            .of("the write")
+            .note("The cost of reading the clock is subtracted."),
     ]
 }
 

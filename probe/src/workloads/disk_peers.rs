@@ -15,7 +15,7 @@ use super::disk::layers;
 use super::disk::residency::{make_cold, make_warm};
 use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::parameters;
 use crate::program::Program;
@@ -264,7 +264,7 @@ impl Other {
             .ok_or_else(|| Failure::failed("nothing was read"))?;
         if account.time_s - account.error_s > whole_s * (1.0 + CLOCKS_APART) {
             return Err(Failure::failed(format!(
-                "{} tells of {} s of reading, though it ran for {whole_s} s",
+                "{} reports {} s of reading, though it ran for {whole_s} s",
                 self.peer.name.command, account.time_s
             )));
         }
@@ -322,25 +322,14 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes read in a second, in MiB (2^20 bytes), by the tool's own account.",
-        ),
-        Metric::new(
-            "time_s",
-            "s",
-            Better::Less,
-            "How long the reading took, by the tool's own account: to six digits by dd, to 0.5 ms by fio.",
-        ),
-        Metric::new("bytes", "B", Better::Neither, "Bytes read."),
-        Metric::new(
-            "whole_s",
-            "s",
-            Better::Less,
-            "From starting the tool's process to its end; with oscope, which starts none, the reading itself.",
-        ),
+        Metric::rate("throughput", "MiB/s", "bytes read").note("As the tool reports it."),
+        Metric::time("time_s", "s", Quantity::Time)
+            .of("the reading")
+            .note("As the tool reports it: dd to six digits, fio to 0.5 ms."),
+        Metric::found("bytes", "B", "bytes read"),
+        Metric::time("whole_s", "s", Quantity::Time)
+            .of("the tool's process from its start to its end")
+            .note("With oscope, which starts none, that of the reading."),
     ]
 }
 

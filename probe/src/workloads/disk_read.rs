@@ -20,7 +20,7 @@ use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -64,7 +64,7 @@ pub struct DiskRead {
     method: Method,
     /// The file as each thread has it open.
     files: Vec<File>,
-    /// The threads' buffers, one after the other.
+    /// The threads' buffers in a row.
     buffers: Option<MmapMut>,
     /// The threads' CPUs.
     cpus: Vec<usize>,
@@ -113,9 +113,8 @@ impl Workload for DiskRead {
                 Cache::Warm => Some(1.0),
                 // Only auto goes by it, and on a large file looking takes time.
                 Cache::Found if parameters.engine != Engine::Auto => None,
-                Cache::Found => {
-                    Residency::told(&source.file, source.length)?.map(|residency| residency.share())
-                }
+                Cache::Found => Residency::if_reported(&source.file, source.length)?
+                    .map(|residency| residency.share()),
             },
         };
         let (method, chosen) = asked.method(&source)?;
@@ -171,7 +170,7 @@ impl Workload for DiskRead {
             Cache::Cold => Some(make_cold(&self.source.file, self.length)?),
             Cache::Warm => Some(make_warm(&self.source.file, self.length)?),
         };
-        let resident = Residency::told(&self.source.file, self.length)?;
+        let resident = Residency::if_reported(&self.source.file, self.length)?;
         let earlier_reads = self.source.reads();
         let deadline = Instant::now().checked_add(self.longest);
         let pass = Pass::new(self.length, self.method.block, self.purpose, deadline);
@@ -396,43 +395,27 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes read in a second, in MiB (2^20 bytes).",
+        Metric::rate("throughput", "MiB/s", "bytes read"),
+        Metric::time("time_s", "s", Quantity::Time).of("the reading"),
+        Metric::found("bytes", "B", "bytes read"),
+        Metric::found("calls", "calls", "reads requested from the kernel")
+            .note("With mmap, windows mapped."),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("all threads")
+            .note("User and system."),
+        Metric::found("xor", "1", "XOR of the little-endian 32-bit words read").note(
+            "Zeros pad a short tail. Null with work=none, or where `longest` ended the reading.",
         ),
-        Metric::new("time_s", "s", Better::Less, "How long the reading took."),
-        Metric::new("bytes", "B", Better::Neither, "Bytes read."),
-        Metric::new(
-            "calls",
-            "calls",
-            Better::Neither,
-            "Reads asked of the kernel; with mmap, windows mapped.",
-        ),
-        Metric::new(
-            "cpu_s",
-            "s",
-            Better::Less,
-            "CPU time of all threads, user and system.",
-        ),
-        Metric::new(
-            "xor",
-            "1",
-            Better::Neither,
-            "XOR of the little-endian 32-bit words read, a short tail padded with zeros; null with work=none, or where longest ended the reading.",
-        ),
-        Metric::new(
+        Metric::found(
             "resident",
             "1",
-            Better::Neither,
-            "Share of the pages about to be read that were in the page cache just before; null of a file that is neither one's own nor writable.",
-        ),
-        Metric::new(
+            "share of the pages to read that were in the page cache before",
+        )
+        .note("Null where the file is neither the user's own nor writable."),
+        Metric::found(
             "earlier_reads",
             "1",
-            Better::Neither,
-            "How often this process had read the file before.",
+            "earlier reads of the file by this process",
         ),
     ]
 }

@@ -18,7 +18,7 @@ use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
 use super::disk::{direct, layers, scratch};
 use crate::clock::reading;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -62,7 +62,7 @@ pub struct DiskWrite {
     pattern: Pattern,
     /// The file of the repetition under way, until it is verified.
     target: Option<Target>,
-    told: bool,
+    noted: bool,
 }
 
 impl Workload for DiskWrite {
@@ -115,7 +115,7 @@ impl Workload for DiskWrite {
             },
             pattern: Pattern::new(largest),
             target: None,
-            told: false,
+            noted: false,
         })
     }
 
@@ -225,7 +225,7 @@ impl DiskWrite {
 
     /// Once a request: what lies below.
     fn notes(&mut self, file: &File, name: &str) -> Result<Vec<String>, Failure> {
-        if std::mem::replace(&mut self.told, true) {
+        if std::mem::replace(&mut self.noted, true) {
             return Ok(Vec::new());
         }
         Ok(vec![layers::below(file, name)?])
@@ -306,8 +306,7 @@ fn parameters() -> Vec<Parameter> {
             "existing",
             "refuse",
             &["refuse", "replace"],
-            "What happens to a regular file of that name: with replace it gives way, by a renaming, once the new one is whole; both need room till then. \
-                Nothing else is ever replaced.",
+            "What happens to a regular file of that name. replace: the new file is renamed over it once it is whole; until then both need room. Nothing else is ever replaced.",
         )
         .never_with("file", &[""]),
         Parameter::choice(
@@ -322,26 +321,15 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes written in a second, in MiB.",
-        ),
-        Metric::new(
-            "time_s",
-            "s",
-            Better::Less,
-            "Time of the writing, and of fdatasync if asked for, the clock's own cost taken off.",
-        ),
-        Metric::new("bytes", "B", Better::Neither, "Bytes written."),
-        Metric::new("calls", "calls", Better::Neither, "Calls of write(2)."),
-        Metric::new(
-            "cpu_s",
-            "s",
-            Better::Less,
-            "CPU time of the probe, user and system; the kernel's own threads that write back are not in it.",
-        ),
+        Metric::rate("throughput", "MiB/s", "bytes written"),
+        Metric::time("time_s", "s", Quantity::Time)
+            .of("the writing")
+            .note("It includes fdatasync(2) where requested. The cost of reading the clock is subtracted."),
+        Metric::found("bytes", "B", "bytes written"),
+        Metric::found("calls", "calls", "calls of write(2)"),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("the probe")
+            .note("User and system. The kernel's own threads that write back are not included."),
     ]
 }
 

@@ -27,7 +27,7 @@ const LONGEST_TEXT: usize = 1000;
 struct Board<T> {
     /// 0 until the answer is there.
     done: AtomicU32,
-    answer: UnsafeCell<MaybeUninit<(Measured, Result<T, Told>)>>,
+    answer: UnsafeCell<MaybeUninit<(Measured, Result<T, SerializedError>)>>,
 }
 
 // SAFETY: the child touches the answer before `done`, the parent after it; that is handed over by Release and Acquire.
@@ -35,7 +35,7 @@ unsafe impl<T: Send> Sync for Board<T> {}
 
 /// A failure without pointers into the memory of one process.
 #[derive(Clone, Copy)]
-pub struct Told {
+pub struct SerializedError {
     kind: Kind,
     /// The field of a request, the remedy of what is unavailable.
     aside: Option<Text>,
@@ -82,7 +82,7 @@ impl Boundary for str {
     }
 }
 
-impl Told {
+impl SerializedError {
     /// Of a failure; texts are cut at 1000 bytes.
     pub fn of(failure: &Failure) -> Self {
         let (kind, aside, message) = match failure {
@@ -147,8 +147,8 @@ pub fn in_fresh_process_with<T: Copy + Send + 'static>(
     // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
     let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
     let mut child = Child::fork(|| {
-        let given = work(region).map_err(|failure| Told::of(&failure));
-        // SAFETY: the parent leaves the answer alone until it is told.
+        let given = work(region).map_err(|failure| SerializedError::of(&failure));
+        // SAFETY: the parent leaves the answer alone until the child has ended it.
         unsafe { (*board.answer.get()).write((region.measured(), given)) };
         board.done.store(1, Ordering::Release);
         futex::wake(&board.done);
@@ -157,7 +157,7 @@ pub fn in_fresh_process_with<T: Copy + Send + 'static>(
     // SAFETY: the child has written the answer, and does not touch it again.
     let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
     region.take_over(measured);
-    given.map_err(|told| told.failure())
+    given.map_err(|error| error.failure())
 }
 
 /// Sleep until the child has answered.
@@ -177,7 +177,7 @@ fn wait_for(
             return Err(Failure::failed("interrupted by a signal"));
         }
         if let Some(status) = ended {
-            return Err(Failure::failed(told(status)));
+            return Err(Failure::failed(describe_exit(status)));
         }
         watch()?;
         nap(done);
@@ -185,7 +185,7 @@ fn wait_for(
 }
 
 /// How a measured process died, in words.
-fn told(status: WaitStatus) -> String {
+fn describe_exit(status: WaitStatus) -> String {
     match status {
         WaitStatus::Signaled(_, Signal::SIGKILL, _) => {
             "the measured process was killed by SIGKILL: by the kernel for want of memory (see dmesg), or by somebody; ask for less memory, or give more"
@@ -197,7 +197,7 @@ fn told(status: WaitStatus) -> String {
         }
         other => format!(
             "{}, before it had answered",
-            being::told("the measured process", other)
+            being::describe_exit("the measured process", other)
         ),
     }
 }
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_child_died_is_told() {
+    fn how_a_child_died_is_reported() {
         for (signal, word) in [
             (Signal::SIGKILL, "want of memory"),
             (Signal::SIGBUS, "mapped file"),

@@ -9,14 +9,14 @@ use super::ipc::channel::{self, Plan, Waiting, both_ways};
 use super::ipc::partner::{self, Partner, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use recorder::Recorder;
 use side::{Job, Side, Tally};
 
-/// Fewer round trips have no 99th percentile worth a number.
+/// Fewer round trips do not determine the 99th percentile.
 const LEAST_FOR_P99: u64 = 500;
 /// The same for the 99.9th.
 const LEAST_FOR_P999: u64 = 5000;
@@ -236,38 +236,28 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let time = |name, doc| Metric::new(name, "ns", Better::Less, doc);
+    let time = |name| Metric::time(name, "ns", Quantity::Time);
     vec![
-        time("round_trip_ns", "Time of a round trip, the median."),
-        time(
-            "mean_ns",
-            "Time of a round trip, the mean: the whole time divided by the round trips.",
-        ),
-        time("min_ns", "Time of the shortest round trip."),
-        time(
-            "p90_ns",
-            "Time that 90 % of the round trips did not exceed.",
-        ),
-        time(
-            "p99_ns",
-            "Time that 99 % of the round trips did not exceed; null below 500 round trips.",
-        ),
-        time(
-            "p999_ns",
-            "Time that 99.9 % of the round trips did not exceed; null below 5000 round trips.",
-        ),
-        time("max_ns", "Time of the longest round trip."),
-        time(
-            "cpu_ns",
-            "CPU time of both sides for a round trip, looking for the other side included, and waiting at the gate.",
-        ),
-        Metric::new("round_trips", "1", Better::Neither, "Round trips made."),
-        Metric::new(
-            "voluntary",
-            "1",
-            Better::Neither,
-            "Times that either side gave up its CPU to wait, for a round trip.",
-        ),
+        time("round_trip_ns").of("a round trip").note("The median."),
+        time("mean_ns")
+            .per("round trip")
+            .note("The mean: that of the repetition divided by its round trips."),
+        time("min_ns").of("the shortest round trip"),
+        time("p90_ns").of("a round trip at the 90th percentile"),
+        time("p99_ns")
+            .of("a round trip at the 99th percentile")
+            .note("Null below 500 round trips."),
+        time("p999_ns")
+            .of("a round trip at the 99.9th percentile")
+            .note("Null below 5000 round trips."),
+        time("max_ns").of("the longest round trip"),
+        Metric::time("cpu_ns", "ns", Quantity::CpuTime)
+            .of("both sides")
+            .per("round trip")
+            .note("Polling for the other side and waiting at the start barrier are included."),
+        Metric::found("round_trips", "1", "round trips"),
+        Metric::found("voluntary", "1", "voluntary context switches of both sides")
+            .per("round trip"),
     ]
 }
 

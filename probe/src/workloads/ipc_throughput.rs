@@ -257,7 +257,7 @@ fn hire(kind: Other, seats: &Seats, mut source: Source) -> Result<Partner<Job, S
     Partner::hire(kind, seats, move |job| source.send(job))
 }
 
-/// What is worth telling of these parameters.
+/// Notes on these parameters, for the record.
 fn remarks(parameters: &Parameters) -> Vec<String> {
     let Parameters {
         buffer,

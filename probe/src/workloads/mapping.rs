@@ -177,8 +177,8 @@ fn huge_page_bytes() -> Result<u64, Failure> {
             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)",
         ));
     }
-    let told = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
-    Ok(told
+    let text = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+    Ok(text
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(USUAL_HUGE_BYTES))

@@ -1,4 +1,4 @@
-//! `memory.access`: the document's walk over memory, by pattern, footprint and mapping, each time in a fresh process.
+//! `memory.access`: the walk over memory of CS380L lab 2 (docs/sources.md), by pattern, footprint and mapping, each time in a fresh process.
 
 mod area;
 mod expected;
@@ -43,7 +43,7 @@ pub struct MemoryAccess {
     /// Base pages that must be there after the walk, where that is known.
     touched: Option<u64>,
     pressure: Option<Pressure>,
-    /// The kernel's settings, put back when nothing presses any more.
+    /// The kernel's settings, restored when the pressure is over.
     _policy: Vec<Made>,
     counters: Option<Counters>,
     geometry: Option<Geometry>,
@@ -61,7 +61,7 @@ impl Workload for MemoryAccess {
         Description {
             name: "memory.access",
             version: 1,
-            purpose: "The document's walk over memory: what pattern, footprint and mapping cost",
+            purpose: "The walk over memory of CS380L lab 2: what pattern, footprint and mapping cost",
             timing_model: "time_s = (raw - correction) in seconds; set_ns = time_s / sets. Inside the clock: for each set a random number, and 16 walks over \
                 512 lines of 64 B, of which the first of each 8 is written and the others read, a byte each (volatile), with the page faults that \
                 they meet; some 10 instructions a line, as gcc -O2 makes them. Each repetition runs in a forked process of its own: its page tables are new, and pages of \
@@ -70,7 +70,7 @@ impl Workload for MemoryAccess {
                 pagemap. A file is made for each repetition, with its room reserved, and nothing of it is in memory at first: a fault on a page \
                 that is not in the page cache counts as major although no device is read. With pressure=compete the walk waits for memory inside the clock: in a group of version 1 asleep, until \
                 a helper process raises the limit for a moment (milliseconds each time), in one of version 2 slowed down by the kernel beyond memory.high (up to 2 s \
-                each time), so that time_s tells of this regime as well as of swapping. With steps, the competitor's turns, two rests of 50 us and the switches between them are inside the clock too, for each set; \
+                each time), so that time_s shows this regime as well as swapping. With steps, the competitor's turns, two rests of 50 us and the switches between them are inside the clock too, for each set; \
                 cpu_s has only what the walk's own process spends on passing the turn. Covariates are those of the waiting parent, not of the measured process. \
                 Simulated counts are a model's, made once a request.",
             parameters: parameters::parameters(),
@@ -164,7 +164,7 @@ impl Workload for MemoryAccess {
                 .collect(),
             done: found.done,
             wanted: self.plan.sets,
-            notes: self.told(),
+            notes: self.notes(),
         })
     }
 
@@ -229,7 +229,7 @@ impl MemoryAccess {
         Ok(Some(simulated))
     }
 
-    fn told(&self) -> Vec<String> {
+    fn notes(&self) -> Vec<String> {
         let pressure = self.pressure.as_ref().map(Pressure::notes);
         let notes = self.notes.iter().cloned();
         notes.chain(pressure.into_iter().flatten()).collect()
@@ -372,13 +372,13 @@ fn figures(seconds: f64, found: &Found) -> Vec<(&'static str, f64)> {
 }
 
 fn pressed(competition: Option<&Competition>) -> Vec<(&'static str, f64)> {
-    let told = competition.map(|competition| {
+    let notes = competition.map(|competition| {
         [
             ("pressure_resident_kib", competition.resident_kib as f64),
             ("pressure_wait_s", competition.waited.as_secs_f64()),
         ]
     });
-    told.into_iter().flatten().collect()
+    notes.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
@@ -67,18 +67,9 @@ impl Workload for MemoryBandwidth {
                 the caches among them, by the length. Memory traffic may thus exceed the bytes counted: an ordinary store first reads the line.",
             parameters: parameters(),
             metrics: vec![
-                Metric {
-                    name: "throughput",
-                    unit: "MiB/s",
-                    better: Better::More,
-                    doc: "Bytes read (read), written (write) or copied (copy: each counted once, though read and written) in a second.",
-                },
-                Metric {
-                    name: "time_s",
-                    unit: "s",
-                    better: Better::Less,
-                    doc: "Time of one pass over size bytes.",
-                },
+                Metric::rate("throughput", "MiB/s", "bytes read, written or copied")
+                    .note("A byte that is copied counts once, though it is read and written."),
+                Metric::time("time_s", "s", Quantity::Time).of("one pass over all bytes"),
             ],
             needs: vec![],
             programs: vec![],

@@ -17,7 +17,7 @@ use super::disk::source::Place;
 use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
 use crate::affinity::Pinned;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::pressure::SwapKind;
 use crate::region::Region;
@@ -263,9 +263,8 @@ fn parameters() -> Vec<Parameter> {
             "kind",
             "anonymous",
             &FaultKind::NAMES,
-            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: of one that \
-                is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
-                swap-in: a read of a page that is in swap only (proved), of which half is zeros, so that zram compresses it.",
+            "zero-page: a first read of anonymous memory; anonymous: a first write; file: a read of a page that is in the page cache; file-major: a read of a page that is on the device only (proved); copy-on-write: a write after fork, while the child holds the page; huge: a first write to a huge page; \
+                swap-in: a read of a page that is in swap only (proved). Half of each such page is zeros, so that zram compresses it.",
         ),
         Parameter {
             name: "threads",
@@ -293,7 +292,7 @@ fn parameters() -> Vec<Parameter> {
             "swap",
             "auto",
             &SwapKind::NAMES,
-            "Of swap-in, where the swap lies that is made for it (as root), three times the size: zram, a compressed device in memory; file, in the directory, \
+            "What holds the swap that is made for swap-in (as root, three times the size): zram, a compressed device in memory; file, in the directory, \
                 read one page at a time; auto: zram, whose cost is the kernel's and not a device's, or a file where there is none.",
         )
         .only_with("kind", &["swap-in"]),
@@ -303,30 +302,14 @@ fn parameters() -> Vec<Parameter> {
 
 fn metrics() -> Vec<Metric> {
     vec![
-        Metric::new(
-            "time_ns",
-            "ns",
-            Better::Less,
-            "Time of a fault as the thread that meets it sees it, the touch included: with threads that share a CPU it holds their waiting for it.",
+        Metric::time("time_ns", "ns", Quantity::Time).per("fault").note(
+            "As the thread that faults sees it, the access included. Where threads share a CPU, it includes their waiting for it.",
         ),
-        Metric::new(
-            "faults_per_s",
-            "faults/s",
-            Better::More,
-            "Faults of all threads in a second.",
-        ),
-        Metric::new(
-            "faults",
-            "1",
-            Better::Neither,
-            "Faults counted, minor and major (getrusage): one for each page touched.",
-        ),
-        Metric::new(
-            "major",
-            "1",
-            Better::Neither,
-            "Faults that waited for a device (getrusage).",
-        ),
+        Metric::rate("faults_per_s", "faults/s", "faults of all threads"),
+        Metric::found("faults", "1", "page faults")
+            .note("Minor and major ones, counted by getrusage(2): one for each page touched."),
+        Metric::found("major", "1", "page faults that waited for a device")
+            .note("Counted by getrusage(2)."),
     ]
 }
 

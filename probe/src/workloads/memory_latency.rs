@@ -45,7 +45,7 @@ impl Workload for MemoryLatency {
         Description {
             name: "memory.latency",
             version: 1,
-            purpose: "How long a load takes that needs the one before: the levels of caches and TLBs",
+            purpose: "How long a load takes that depends on the one before: the levels of caches and TLBs",
             timing_model: "time_ns = (raw - correction) / iterations. An iteration is one load of 8 bytes, whose address is what the load before gave; 64 \
                 stand in a row, and the loop's counter runs beside them. Inside the clock: the loads, and whatever misses of caches and TLBs they meet. \
                 Outside: making, touching and linking the slots, and one pass over them, of at most 65536 loads, before each repetition. The chase goes on \

@@ -28,7 +28,7 @@ fn set_log_of(setting: &Path, logs: bool) -> Result<Option<Made>, Failure> {
     borrow(setting, if logs { "2" } else { "0" }, REMEDY)
 }
 
-/// Told where the line goes to a console too, whose time is then part of the figure.
+/// The note where the line goes to a console too, whose time is then part of the figure.
 pub fn console() -> Option<String> {
     let logs = fs::read_to_string(MY_PRECIOUS_LOG).ok()?;
     let shown = fs::read_to_string("/proc/sys/kernel/printk").ok()?;

@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loops_count_and_walk_as_told() {
+    fn loops_count_and_walk_as_requested() {
         assert_eq!(count(0), 0);
         assert_eq!(count(1000), 1000);
         assert_eq!(count_walks(10, 7), (10, destination(START, 70)));

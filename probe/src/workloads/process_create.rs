@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::mapping::{Mapping, Pages};
 use crate::affinity::Pinned;
 use crate::clock::Clock;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
@@ -54,7 +54,7 @@ impl Workload for ProcessCreate {
         Description {
             name: "process.create",
             version: 1,
-            purpose: "What it costs to make a process or a thread: until it runs, until its parent goes on, until it is reaped",
+            purpose: "What it costs to create a process or a thread: until it runs, until its parent continues, until it is reaped",
             timing_model: "child = began - called - o; parent = returned - called - o; total = reaped - called - 2 o, where o is what a \
                 reading of the clock costs. Inside: the call by the C library (clone3: by its number), the child's reading, three \
                 stores and _exit, and waitpid or pthread_join. vfork asks the kernel for CLONE_VM|CLONE_VFORK on a stack of its \
@@ -62,7 +62,7 @@ impl Workload for ProcessCreate {
                 this program, whose child_ns thus holds exec and the dynamic loader, up to the program's first constructor. With \
                 the TSC, readings on two CPUs are compared by measured offsets; unknown offsets leave the metric out. fork and clone3 copy \
                 what the parent has mapped: at resident=0 this program's own 30 mappings and 0.3 MiB written, in caches that the \
-                harness's reading of /proc has cooled, make them some 25 % dearer than in a bare C program that forks again and again.",
+                harness's reading of /proc has cooled, make them some 25 % more expensive than in a bare C program that forks again and again.",
             parameters: parameters(),
             metrics: metrics(),
             needs: vec![],
@@ -181,49 +181,28 @@ fn parameters() -> Vec<Parameter> {
             unit: None,
             applies: Vec::new(),
             doc: "same: the child inherits the CPU the parent is pinned to, and one waits for the other. free: both may use every CPU allowed \
-                to the probe; the covariates of a CPU then tell of the requested one only, or of all with cpu -1.",
+                to the probe; the covariates of a CPU are then those of the requested one only, or of all with cpu -1.",
         },
     ]
 }
 
 fn metrics() -> Vec<Metric> {
-    let metric = |name, unit, doc| Metric {
-        name,
-        unit,
-        better: Better::Less,
-        doc,
+    const CHILD: &str = "creation until the first instruction of the child";
+    const PARENT: &str = "creation until the call returns in the parent";
+    const TOTAL: &str = "creation until the child has ended and been reaped or joined";
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    let cycles = |name, what| {
+        Metric::time(name, "cycles", Quantity::Cycles)
+            .of(what)
+            .note("Ticks of the time-stamp counter.")
     };
     vec![
-        metric(
-            "child_ns",
-            "ns",
-            "From the call to the first instruction of the child after it.",
-        ),
-        metric(
-            "parent_ns",
-            "ns",
-            "From the call to its return in the parent.",
-        ),
-        metric(
-            "total_ns",
-            "ns",
-            "From the call until the child was reaped or joined.",
-        ),
-        metric(
-            "child_cycles",
-            "cycles",
-            "child_ns in cycles of the time-stamp counter.",
-        ),
-        metric(
-            "parent_cycles",
-            "cycles",
-            "parent_ns in cycles of the time-stamp counter.",
-        ),
-        metric(
-            "total_cycles",
-            "cycles",
-            "total_ns in cycles of the time-stamp counter.",
-        ),
+        time("child_ns", CHILD),
+        time("parent_ns", PARENT),
+        time("total_ns", TOTAL),
+        cycles("child_cycles", CHILD),
+        cycles("parent_cycles", PARENT),
+        cycles("total_cycles", TOTAL),
     ]
 }
 
@@ -234,7 +213,7 @@ fn comparison(placement: Placement, context: &Context, notes: &mut Vec<String>) 
     }
     match context.offsets() {
         Ok(Some(offsets)) => {
-            // The run's record has them; where they matter they are worth a word.
+            // The run's record has them; where they matter, a note names them.
             if offsets.apart() {
                 notes.push(offsets.to_string());
             }

@@ -66,7 +66,7 @@ impl Workload for SyscallCost {
                     unit: None,
                     applies: Vec::new(),
                     doc: "read takes 1 byte from /dev/zero; lseek goes to one place in a regular file in memory; gethostid and clock_gettime \
-                        are the C library's functions; my_precious is the call of a kernel built with the patch of that name, told to log nothing \
+                        are the C library's functions; my_precious is the call of a kernel built with the patch of that name, set to log nothing \
                         (kernel.my_precious_log = 0), and my_precious_logged the same with a line in the kernel's log each time (2); nr:N is the \
                         call of that number with zeroes as arguments.",
                 },

@@ -9,7 +9,7 @@ use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
 use crate::cancel;
 use crate::clock::Clock;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::repeat;
@@ -79,18 +79,9 @@ impl Workload for SyscallThroughput {
                 },
             ],
             metrics: vec![
-                Metric {
-                    name: "calls_per_s",
-                    unit: "calls/s",
-                    better: Better::More,
-                    doc: "Calls in a second.",
-                },
-                Metric {
-                    name: "bytes_per_s",
-                    unit: "B/s",
-                    better: Better::More,
-                    doc: "Bytes in a second, each call counted as one byte moved, whatever the call: equal to calls_per_s.",
-                },
+                Metric::rate("calls_per_s", "calls/s", "calls"),
+                Metric::rate("bytes_per_s", "B/s", "bytes moved")
+                    .note("Each call counts as one byte, whatever the call: equal to calls_per_s."),
             ],
             needs: vec![],
             programs: vec![],

@@ -1,6 +1,6 @@
 //! `transfer.copy`: files from one process to another over TCP, by the engine of `oscope transfer`.
 //!
-//! Two of its parameters do on purpose what the document's programs may have done by accident, and show what that costs: a side that comes late
+//! Two of its parameters do on purpose what the programs of OS Project 2 (docs/sources.md) may have done by accident, and show what that costs: a side that comes late
 //! and a peer that sleeps before it tries again (`meeting`), small writes against delayed acknowledgements (`writes`).
 
 mod meeting;
@@ -221,13 +221,13 @@ impl TransferCopy {
         done.map_err(|failure| {
             let receiver = self.receiver.take();
             let answer = receiver.and_then(|receiver| receiver.left_behind());
-            let told = answer.and_then(|answer| self.hear(answer).err());
+            let heard = answer.and_then(|answer| self.hear(answer).err());
             self.address = None;
-            told.unwrap_or(failure)
+            heard.unwrap_or(failure)
         })
     }
 
-    /// What both sides did, or why not. The receiver is heard in any case: it also tells where it will be found the next time.
+    /// What both sides did, or why not. The receiver is heard in any case: it also sends where it will be found the next time.
     fn judged(&mut self, done: Both) -> Result<(Sent, Side), Failure> {
         match (done.own, self.hear(done.other)) {
             (Ok(own), received) => Ok((own, received?)),
@@ -244,7 +244,7 @@ impl TransferCopy {
         self.address = answer.next;
         answer
             .received
-            .map_err(|told| told.failure().about("the receiver"))
+            .map_err(|error| error.failure().about("the receiver"))
     }
 }
 

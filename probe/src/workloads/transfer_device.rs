@@ -1,4 +1,4 @@
-//! `transfer.device`: files through the kernel's own TCP connection, by the devices of `kernel/modules`, as the document's programs sent them.
+//! `transfer.device`: files through the kernel's own TCP connection, by the devices of `kernel/modules`, as the programs of OS Project 2 (docs/sources.md) sent them.
 
 mod parameters;
 mod receiver;
@@ -80,7 +80,7 @@ impl Workload for TransferDevice {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.folder.clear()?;
-        // Kept until the sender has told of the next: after a failure it is the partner that says what went wrong first.
+        // Kept until the sender has reported the next: after a failure it is the partner that says what went wrong first.
         let address = self
             .address
             .ok_or_else(|| Failure::failed("the sender listens nowhere"))?;
@@ -140,7 +140,7 @@ impl TransferDevice {
         self.address = answer.next;
         answer
             .sent
-            .map_err(|told| told.failure().about("the sender"))
+            .map_err(|error| error.failure().about("the sender"))
     }
 }
 

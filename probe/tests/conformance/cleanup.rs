@@ -93,7 +93,7 @@ fn a_long_repetition_is_given_up() {
     }
 }
 
-/// Its pipes stay open here, so that nothing but the death itself tells the probe.
+/// Its pipes stay open here, so that the probe sees nothing but the death itself.
 #[test]
 fn a_parent_that_is_killed_takes_the_probe_with_it() {
     for workload in workloads() {

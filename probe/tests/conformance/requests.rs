@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Probe, parameters, short_request, text, workloads};
 
-/// Panics unless the request was done with sound samples, or is told to be impossible here. Says which.
+/// Panics unless the request was done with sound samples, or is reported as impossible here. Returns which.
 fn assert_done_or_unavailable(workload: &Value, request: &Value, events: &[Value]) {
     let end = events.last().expect("an end");
     if end["event"] == "error" {

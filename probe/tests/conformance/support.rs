@@ -171,7 +171,7 @@ impl Drop for Probe {
     }
 }
 
-/// What the probe says of itself.
+/// The probe's description.
 pub fn description() -> Value {
     let output = Command::new(env!("CARGO_BIN_EXE_oscope-probe"))
         .arg("describe")

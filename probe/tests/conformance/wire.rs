@@ -99,7 +99,7 @@ fn the_schema_refuses_what_is_wrong() {
 }
 
 #[test]
-fn hello_tells_who_measures_where_and_with_which_clock() {
+fn hello_reports_who_measures_where_and_with_which_clock() {
     let mut probe = Probe::start();
     assert_eq!(probe.hello["event"], "hello");
     let clock = &probe.hello["environment"]["clock"];

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -13,8 +12,9 @@ from oscope.model.experiment import Design, Experiment, Inspection
 from oscope.model.factors import Factors, Level, Profile
 from oscope.model.guest import Guest
 from oscope.model.program import Program
+from oscope.planning.points import check_meaning, check_names, plan_points
 from oscope.probe import instructions
-from oscope.probe.catalogue import Catalogue, Covariate, Workload, bounded_below, check_level, nearest
+from oscope.probe.catalogue import Catalogue, Covariate, Workload, nearest
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 DEFAULT_BUDGET_S = 60.0
@@ -238,9 +238,9 @@ def make_plan(
         e.name: _with_tracer(e.design(profile), catalogue.workload(e.workload, e.program), settings)
         for e in experiments
     }
-    _check_names(settings, workloads.values())
+    check_names(settings, workloads.values())
     guests = guests or {}
-    _check_meaning(settings, experiments, workloads, profile)
+    check_meaning(settings, experiments, workloads, profile)
     planned = tuple(
         _in_guest(
             _plan_experiment(e, workloads[e.name], e.design(profile), settings, amount), e, guests.get(e.name)
@@ -305,34 +305,6 @@ def check_seed(seed: int) -> int:
     return seed
 
 
-def _check_names(settings: Mapping[str, Sequence[Level]], workloads: Iterable[Workload]) -> None:
-    known = {parameter.name: None for workload in workloads for parameter in workload.parameters}
-    for name, levels in settings.items():
-        if name not in known:
-            raise UsageError(f"no experiment here has a factor {name!r}", remedy=nearest(name, known))
-        if not levels:
-            raise UsageError(f"{name} has no level", remedy=f"write --set {name}=LEVEL[,LEVEL]…")
-
-
-def _check_meaning(
-    settings: Mapping[str, Sequence[Level]],
-    experiments: Sequence[Experiment],
-    workloads: Mapping[str, Workload],
-    profile: Profile,
-) -> None:
-    """Raise UsageError for a factor set by hand that has no meaning at any point."""
-    for name in settings:
-        planned = [(e, workloads[e.name]) for e in experiments if workloads[e.name].parameter(name)]
-        points = [_product(e, workload, e.design(profile), settings) for e, workload in planned]
-        if any(name in point for product in points for point in product):
-            continue
-        needed = dict.fromkeys(str(c) for _, workload in planned for c in workload.conditions[name])
-        raise UsageError(
-            f"{name} has no meaning here: it has one only with {' and '.join(needed)}",
-            remedy=f"leave out --set {name}, or set {' and '.join(needed)}",
-        )
-
-
 def _plan_experiment(
     experiment: Experiment,
     workload: Workload,
@@ -349,7 +321,7 @@ def _plan_experiment(
         title=experiment.title,
         question=experiment.question,
         metrics=_order_metrics(experiment, workload),
-        points=_points(experiment, workload, design, settings),
+        points=plan_points(experiment, workload, design, settings),
         reps=reps,
         blocks=blocks,
         min_time_ns=design.min_time_ns,
@@ -388,56 +360,3 @@ def _order_metrics(experiment: Experiment, workload: Workload) -> tuple[str, ...
                 f"{experiment.name}: {workload.name} has no metric {name!r}", remedy=nearest(name, known)
             )
     return (*experiment.metrics, *(name for name in known if name not in experiment.metrics))
-
-
-def _points(
-    experiment: Experiment,
-    workload: Workload,
-    design: Design,
-    settings: Mapping[str, Sequence[Level]],
-) -> tuple[Factors, ...]:
-    """Return the product of the levels without the combinations excluded."""
-    product = _product(experiment, workload, design, settings)
-    by_hand = any(name in settings and len(given) > 1 for name, given in design.factors.items())
-    rules = [rule for rule in (experiment.exclude, None if by_hand else design.omit) if rule is not None]
-    points = tuple(p for p in product if not any(rule(p) for rule in rules))
-    if not points:
-        raise UsageError(
-            f"{experiment.name}: these levels exclude each other", remedy="set others, or fewer of them"
-        )
-    return points
-
-
-def _product(
-    experiment: Experiment,
-    workload: Workload,
-    design: Design,
-    settings: Mapping[str, Sequence[Level]],
-) -> list[dict[str, Level]]:
-    """Return the product of the levels, set or else designed, each point with what has a meaning there."""
-    levels: dict[str, Sequence[Level]] = dict(design.factors)
-    levels.update({name: chosen for name, chosen in settings.items() if workload.parameter(name)})
-    try:
-        checked = {name: _levels(experiment, workload, name, given) for name, given in levels.items()}
-    except UsageError as error:
-        raise UsageError(f"{experiment.name}: {error.message}", remedy=error.remedy) from None
-    combinations = (
-        dict(zip(checked, combination, strict=True)) for combination in itertools.product(*checked.values())
-    )
-    # Points that differ only in what has no meaning there are one.
-    return [
-        dict(point) for point in dict.fromkeys(tuple(workload.meaningful(c).items()) for c in combinations)
-    ]
-
-
-def _levels(
-    experiment: Experiment, workload: Workload, name: str, given: Sequence[Level]
-) -> tuple[Level, ...]:
-    parameter = workload.parameter(name)
-    if parameter is None:
-        raise UsageError(
-            f"{workload.name} has no parameter {name!r}",
-            remedy=nearest(name, [p.name for p in workload.parameters]),
-        )
-    bounded = bounded_below(parameter, experiment.least)
-    return tuple(dict.fromkeys(check_level(bounded, level) for level in given))

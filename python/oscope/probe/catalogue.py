@@ -19,6 +19,8 @@ from oscope.model.program import Program
 from oscope.probe.locate import ask, find_probe
 
 SCHEMA = "oscope.probe/1"
+QUANTITIES = ("time", "cpu_time", "user_time", "system_time", "waiting_time", "cycles", "amount")
+"""What a metric can be of, as a description names it."""
 _MOST_PATTERN_NUMBER = 2**32 - 1
 """The largest N in a level such as `nr:N`."""
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -52,6 +54,22 @@ class Metric:
     better: str | None
     """less or more; None where neither is, since it says what was done or found."""
     doc: str = ""
+    """The text, as the program that describes it wrote or composed it."""
+    quantity: str | None = None
+    """One of `QUANTITIES`; under the instructions clock also instructions. None where the description has no
+    fields (an older probe, a program of the user's own)."""
+    what: str | None = None
+    """A noun phrase. Of a time: whose it is (`the transfer`). Of an amount: of what (`bytes received`)."""
+    per: str | None = None
+    """What one value is for (`iteration`, `second`); None: the repetition."""
+    note: str | None = None
+    """Whole sentences: what the value includes, and where it is null."""
+
+    @classmethod
+    def from_object(cls, data: Mapping[str, Any]) -> Metric:
+        """Read a metric as `describe` prints it; KeyError where it is malformed."""
+        fields = (data.get(name) for name in ("quantity", "what", "per", "note"))
+        return cls(data["name"], data["unit"], data["better"], data["doc"], *fields)
 
 
 @dataclass(frozen=True)
@@ -119,7 +137,7 @@ class Workload:
             purpose=data["purpose"],
             timing_model=data["timing_model"],
             parameters=tuple(_parameter(p) for p in data["parameters"]),
-            metrics=tuple(Metric(m["name"], m["unit"], m["better"], m["doc"]) for m in data["metrics"]),
+            metrics=tuple(map(Metric.from_object, data["metrics"])),
             needs=tuple(data["needs"]),
             # Runs that were stored by an earlier Oscope do not tell.
             programs=tuple(data.get("programs", ())),

@@ -33,26 +33,16 @@ _SCALES: Mapping[str, float] = {"ns": 1.0, "s": 1e9}
 _EXACT_DIGITS = 15
 """Digits that a double surely holds: a count that went through seconds comes out whole again."""
 
-_IDLE = " Counted is what the CPU executed meanwhile, and idle time as one a ns."
+_IDLE = "It counts what the CPU executes meanwhile; idle time counts as one instruction per ns."
 _ACCOUNT = (
-    " By the scheduler's account: without idle time and other threads, in steps of "
-    f"up to {CPU_TIME_STEP} and not to the instruction."
+    "The scheduler counts it, without idle time and other threads, in steps of up to "
+    f"{CPU_TIME_STEP} instructions."
 )
+_SECOND = "second"
+_PER = "10^9 instructions"
 _MODEL = (
     "The clock counts executed instructions: raw and correction are instructions; durations in what follows "
     "are those of a wall clock. "
-)
-
-_WORDING = (
-    (re.compile(r"^CPU time of"), "Instructions of"),
-    (re.compile(r"^CPU time\b"), "Instructions"),
-    (re.compile(r"^Time (of|that|in|from)\b"), r"Instructions \1"),
-    (re.compile(r"^From\b"), "Instructions from"),
-    (re.compile(r"^How long ((?:\w+ )+)took"), r"Instructions that \1took"),
-    (re.compile(r"\bin a second\b"), "in 10^9 instructions"),
-    (re.compile(r"\bthe whole time\b"), "all instructions"),
-    (re.compile(r"^The shortest"), "The fewest"),
-    (re.compile(r"^The longest"), "The most"),
 )
 
 
@@ -70,7 +60,7 @@ def describe_changes(workload: Workload) -> str:
     renamed: dict[str, list[str]] = {}
     rates, dropped = [], []
     for metric in workload.metrics:
-        found = _metric(metric)
+        found = _metric(metric, {})
         if found is None:
             dropped.append(metric.name)
         elif found.name != metric.name:
@@ -85,7 +75,8 @@ def describe_changes(workload: Workload) -> str:
 
 def translate_workload(workload: Workload) -> Workload:
     """Return `workload` with the metrics, units and texts that it has under the instructions clock."""
-    metrics = tuple(found for metric in workload.metrics if (found := _metric(metric)) is not None)
+    names = _new_names(workload)
+    metrics = tuple(found for metric in workload.metrics if (found := _metric(metric, names)) is not None)
     return replace(workload, metrics=metrics, timing_model=_timing_model(workload))
 
 
@@ -117,29 +108,50 @@ def _name(name: str) -> str | None:
     return f"{before}_{UNIT}" if before else UNIT
 
 
-def _metric(metric: Metric) -> Metric | None:
+def _new_names(workload: Workload) -> dict[str, str]:
+    """Return the new names of the metrics that have one."""
+    names = {metric.name: _name(metric.name) for metric in workload.metrics}
+    return {name: new for name, new in names.items() if new is not None and new != name}
+
+
+def _metric(metric: Metric, names: Mapping[str, str]) -> Metric | None:
+    """Return the metric under the instructions clock; `names` are the new ones of the workload's metrics."""
     name = _name(metric.name)
     if name is None:
         return None
     if name != metric.name:
         ending = _ACCOUNT if name == CPU_TIME else _IDLE
-        return replace(metric, name=name, unit=UNIT, doc=_worded(metric.doc) + ending)
+        if metric.quantity is None:
+            doc = f"Instructions executed within this time: {metric.doc or metric.name} {ending}"
+            return replace(metric, name=name, unit=UNIT, doc=doc)
+        return _described(replace(metric, name=name, unit=UNIT, quantity=UNIT), ending, names)
     base, slash, per = metric.unit.partition("/")
     if slash and per == "s":
-        return replace(metric, unit=f"{base}{PER}", doc=_worded(metric.doc) + _IDLE)
+        unit = f"{base}{PER}"
+        if metric.per != _SECOND:
+            return replace(metric, unit=unit, doc=f"{metric.doc} A second stands for {_PER}. {_IDLE}")
+        return _described(replace(metric, unit=unit, per=_PER), _IDLE, names)
     return metric
+
+
+def _described(metric: Metric, ending: str, names: Mapping[str, str]) -> Metric:
+    """Return `metric` with `ending` as its note's last sentence, and its text composed as the probe does."""
+    note = " ".join(filter(None, (_renamed(metric.note or "", names), ending)))
+    head = " of ".join(filter(None, (UNIT if metric.quantity == UNIT else None, metric.what)))
+    per = f" per {metric.per}" if metric.per else ""
+    return replace(metric, note=note, doc=f"{head[:1].upper()}{head[1:]}{per}. {note}")
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    for old, new in names.items():
+        text = re.sub(rf"\b{old}\b", new, text)
+    return text
 
 
 def _scaled(value: float | None, unit: str) -> float | None:
     if value is None:
         return None
     return float(f"{value * _SCALES[unit]:.{_EXACT_DIGITS}g}")
-
-
-def _worded(doc: str) -> str:
-    for pattern, replacement in _WORDING:
-        doc = pattern.sub(replacement, doc)
-    return doc
 
 
 def _timing_model(workload: Workload) -> str:
@@ -150,8 +162,4 @@ def _timing_model(workload: Workload) -> str:
     text = text.replace("(raw - correction) in seconds", "(raw - correction)")
     text = re.sub(r"/ time_s\b", f"/ ({UNIT} / 10^9)", text)
     text = re.sub(r"^time = ", f"{UNIT} = ", text)
-    for metric in workload.metrics:
-        new = _name(metric.name)
-        if new is not None and new != metric.name:
-            text = re.sub(rf"\b{metric.name}\b", new, text)
-    return _MODEL + text
+    return _MODEL + _renamed(text, _new_names(workload))

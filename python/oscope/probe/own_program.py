@@ -17,7 +17,7 @@ import orjson
 
 from oscope.model.errors import OscopeError, ProbeError, UsageError
 from oscope.model.program import PATIENCE_S, Program
-from oscope.probe.catalogue import SCHEMA, Catalogue, Workload, check_level, parse
+from oscope.probe.catalogue import QUANTITIES, SCHEMA, Catalogue, Workload, check_level, parse
 from oscope.probe.child import Child
 
 DOCUMENT = "docs/own-workloads.md"
@@ -218,11 +218,20 @@ def _metric(data: Any, where: str) -> dict[str, Any]:
     better = data.get("better")
     if better not in ("less", "more", None):
         raise _WrongError(f'{where} ({name}): "better" is {better!r} and has to be "less", "more" or null')
+    quantity = data.get("quantity")
+    if quantity is not None and quantity not in QUANTITIES:
+        known = ", ".join(QUANTITIES)
+        raise _WrongError(f'{where} ({name}): "quantity" is {quantity!r} and has to be one of {known}')
+    for part in ("what", "per", "note"):
+        if data.get(part) is not None:
+            _want(data[part], f'{where} ({name}): "{part}"', str)
     return {
         "name": name,
         "unit": _part(data, "unit", f"{where} ({name})", str),
         "better": better,
         "doc": _part(data, "doc", f"{where} ({name})", str, ""),
+        "quantity": quantity,
+        **{part: data.get(part) for part in ("what", "per", "note")},
     }
 
 

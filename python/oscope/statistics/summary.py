@@ -138,9 +138,8 @@ def summarise(
     """Summarise `values`, given in the order taken, whose processes are named by `block` and boots by `boot`.
 
     `resolution` is the clock's step in the unit of the values: half of it is added to the interval at both
-    ends, since a reading that steps is known no better however often it is repeated, and peaks that are a
-    step or two apart are the clock's, not the system's. `kind` says whether the values can be below zero.
-    Equal input gives equal output. Without any finite value n is 0 and every figure is NaN.
+    ends, since repetition does not refine it, and peaks a step or two apart are the clock's. `kind` says
+    whether values can be below zero. Without any finite value n is 0 and every figure is NaN.
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)

@@ -10,8 +10,9 @@ fn what_keeps_the_group_is_watched_placed_and_spared_and_armed_again() {
     };
     let group = pressure.group.as_ref().expect("there is one");
     let Some(keeper) = group.keeper() else { return };
-    let told = |path: std::path::PathBuf| std::fs::read_to_string(path).expect("it is told");
-    let score = told(format!("/proc/{keeper}/oom_score_adj").into());
+    let read =
+        |path: std::path::PathBuf| std::fs::read_to_string(path).expect("the kernel reports it");
+    let score = read(format!("/proc/{keeper}/oom_score_adj").into());
     let exposed = group.notes().iter().any(|note| note.contains("may kill"));
     assert_eq!(score.trim() != "-1000", exposed);
     let allowed = nix::sched::sched_getaffinity(keeper).expect("it lives");
@@ -24,9 +25,9 @@ fn what_keeps_the_group_is_watched_placed_and_spared_and_armed_again() {
     let more = (LIMIT + (2 << 20)).to_string();
     std::fs::write(path.join("memory.limit_in_bytes"), more).expect("it can be set");
     let mut competition = pressure.compete().expect("it competes");
-    assert!(told(path.join("memory.oom_control")).contains("oom_kill_disable 1"));
+    assert!(read(path.join("memory.oom_control")).contains("oom_kill_disable 1"));
     let limit = || {
-        told(path.join("memory.limit_in_bytes"))
+        read(path.join("memory.limit_in_bytes"))
             .trim()
             .parse::<u64>()
     };

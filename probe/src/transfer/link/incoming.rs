@@ -245,7 +245,7 @@ pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<us
     counted(got)
 }
 
-/// The peer told why it stops.
+/// The peer sent the reason why it stops.
 pub(super) fn refused(file: &[u8], reason: &str, remedy: &str, useless: bool) -> Stop {
     let reason = shown(cut(reason).as_bytes());
     let mut stop = match &file[..file.len().min(LONGEST)] {

@@ -204,13 +204,13 @@ fn kept(
     match pace.late(waited, bytes, stall) {
         None => Ok(()),
         Some(most) => {
-            let told = format!(
+            let reason = format!(
                 "{peer} {} too slowly: more than {} s behind {} B/s",
                 pace.does,
                 most.as_secs_f64(),
                 pace.least
             );
-            Err(Stop::here(told).remedy(
+            Err(Stop::here(reason).remedy(
                 "send again over a faster line, or with a longer --stall at the side that gave up",
             ))
         }

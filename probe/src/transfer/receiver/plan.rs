@@ -58,7 +58,7 @@ impl Receiver<'_, '_> {
         Ok(items)
     }
 
-    /// Find what is there already, and tell the sender what is wanted.
+    /// Find what is there already, and request the rest from the sender.
     pub(super) fn plan(&mut self, items: &mut [Item]) -> Result<(), Stop> {
         for item in &mut *items {
             self.link.alive()?;

@@ -14,7 +14,7 @@ use crate::transfer::partial::{self, Partial};
 use crate::transfer::receive_methods::{self, unwritten};
 use crate::transfer::stop::Stop;
 
-/// Files of a batch at most; so many at once are worth a second thread.
+/// Files of a batch at most; for so many at once a second thread pays.
 const FILES: usize = 64;
 
 /// Bytes of a batch from which on it is written.
@@ -87,7 +87,12 @@ impl<'scope, 'all> Small<'scope, 'all> {
         if batch.files.len() < FILES {
             return batch.write(shelf, self.items);
         }
-        if let Some(stop) = self.trouble.lock().ok().and_then(|mut told| told.take()) {
+        if let Some(stop) = self
+            .trouble
+            .lock()
+            .ok()
+            .and_then(|mut stop_slot| stop_slot.take())
+        {
             return Err(stop);
         }
         if self.helper.is_none() {
@@ -119,7 +124,12 @@ impl<'scope, 'all> Small<'scope, 'all> {
                 Err(_) => return Err(Stop::here("the thread that writes small files ended")),
             }
         }
-        match self.trouble.lock().ok().and_then(|mut told| told.take()) {
+        match self
+            .trouble
+            .lock()
+            .ok()
+            .and_then(|mut stop_slot| stop_slot.take())
+        {
             Some(stop) => Err(stop),
             None => own,
         }
@@ -148,8 +158,8 @@ fn help(
     let mut shelf = Shelf::new(root);
     while let Ok(batch) = batches.recv() {
         if let Err(stop) = batch.write(&mut shelf, items) {
-            if let Ok(mut told) = trouble.lock() {
-                *told = Some(stop);
+            if let Ok(mut stop_slot) = trouble.lock() {
+                *stop_slot = Some(stop);
             }
             break;
         }
@@ -187,7 +197,7 @@ fn put(shelf: &mut Shelf, item: &Item, bytes: &[u8]) -> Result<(), Stop> {
     if !bytes.is_empty() {
         receive_methods::write(&mut partial.calls, &partial.file, &item.name, bytes, 0)
             .inspect_err(|_| {
-                // Nothing of a small file is worth keeping; that the disk is full is the error to tell.
+                // A small file is not kept in part; the error to report is that the disk is full.
                 let _ = partial.remove(parent);
             })?;
     }

@@ -157,8 +157,8 @@ fn a_file_that_another_transfer_has_named_meanwhile_is_not_written_to() {
     assert!(!fast.is_new);
     fast.finish(parent.as_fd(), &ENTRY).expect("named");
     drop(fast);
-    let told = slow.own(parent.as_fd()).expect_err("it is no partial");
-    assert!(told.contains("has just ended"), "{told}");
+    let refused = slow.own(parent.as_fd()).expect_err("it is no partial");
+    assert!(refused.contains("has just ended"), "{refused}");
 }
 
 /// What a user without privileges does, in a thread of its own.
@@ -205,7 +205,7 @@ fn a_folder_that_is_a_fifo_is_refused_at_once() {
 }
 
 #[test]
-fn no_name_is_told_to_a_stranger() {
+fn no_name_is_sent_to_an_unknown_receiver() {
     let place = Place::new();
     place.make("secret", 10);
     let files = place.sources(&["secret"]);
@@ -231,11 +231,11 @@ fn no_name_is_told_to_a_stranger() {
 }
 
 #[test]
-fn a_sender_is_told_that_the_receiver_does_not_verify() {
+fn a_sender_learns_that_the_receiver_does_not_verify() {
     let place = Place::new();
     place.make("file", 10);
     let files = place.sources(&["file"]);
-    for (verify, digest, told) in [
+    for (verify, digest, expected) in [
         (true, DigestKind::Blake3, false),
         (false, DigestKind::Blake3, true),
         (false, DigestKind::None, false),
@@ -268,7 +268,7 @@ fn a_sender_is_told_that_the_receiver_does_not_verify() {
         let notes = notes.into_inner().expect("no panic");
         assert_eq!(
             notes.iter().any(|text| text.contains("does not verify")),
-            told,
+            expected,
             "{notes:?}"
         );
     }
@@ -382,7 +382,7 @@ fn every_address_of_a_name_is_tried() {
 }
 
 #[test]
-fn what_auto_chose_is_told_for_both_sides() {
+fn what_auto_chose_is_reported_for_both_sides() {
     let place = Place::new();
     let size = 256 << 20;
     fs::File::create(place.here("big"))

@@ -1,4 +1,4 @@
-//! Transfers that go wrong: told on both sides, nothing wrong under a final name, and done by the next try.
+//! Transfers that go wrong: reported on both sides, nothing wrong under a final name, and done by the next try.
 
 use std::ffi::CString;
 use std::fs::OpenOptions;
@@ -351,7 +351,7 @@ impl Drop for SmallDisk {
 }
 
 #[test]
-fn a_full_disk_is_told_on_both_sides_and_the_transfer_resumes() {
+fn a_full_disk_is_reported_on_both_sides_and_the_transfer_resumes() {
     for (sender, receiver) in PAIRS {
         let place = Place::new();
         let bytes = place.make("big", BIG);

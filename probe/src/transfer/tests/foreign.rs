@@ -119,7 +119,7 @@ fn what_is_not_this_users_alone_is_not_gone_on_with() {
         assert!(begun.is_new && begun.is_adoptable(), "{what}");
         begun.file.write_all(b"new!").expect("written");
         drop(begun);
-        // What was begun under another name is gone on with.
+        // What was begun under another name is resumed.
         assert_eq!(
             partial::begun(parent.as_fd(), &ENTRY),
             Ok(Some(4)),

@@ -6,7 +6,7 @@ use super::super::wire::{self, Entry, Frame, PREAMBLE};
 use super::*;
 
 /// What a receiver says to a peer that sends these bytes and then only listens; and what lies in its folder.
-fn told(bytes: &[u8]) -> (TransferError, usize) {
+fn refused(bytes: &[u8]) -> (TransferError, usize) {
     let place = Place::new();
     let folder = Folder::open(&place.root.join("into")).expect("a folder");
     let (listener, address) = bound();
@@ -65,7 +65,7 @@ fn names_that_lead_outside_are_refused_before_anything_is_made() {
             Frame::Entries(vec![entry("good/file", 3), entry(name, 3)]),
             Frame::EntriesEnd(2),
         ];
-        let (error, count) = told(&spoken(&frames));
+        let (error, count) = refused(&spoken(&frames));
         assert!(error.message.contains("name"), "{}", error.message);
         assert!(!error.message.contains(char::is_control));
         assert_eq!(count, 0, "{name:?}");
@@ -80,7 +80,7 @@ fn a_file_in_the_place_of_a_folder_is_refused_before_anything_is_made() {
             Frame::Entries(names.map(|name| entry(name, 3)).to_vec()),
             Frame::EntriesEnd(2),
         ];
-        let (error, count) = told(&spoken(&frames));
+        let (error, count) = refused(&spoken(&frames));
         assert!(error.message.contains("another's folder"), "{error}");
         assert_eq!(count, 0, "{names:?}");
     }
@@ -132,14 +132,14 @@ fn lies_about_sizes_and_counts_are_refused() {
         vec![Frame::EntriesEnd(0)],
     ];
     for frames in cases {
-        let (_, count) = told(&spoken(&frames));
+        let (_, count) = refused(&spoken(&frames));
         // At most a partial was begun.
         assert!(count <= 1, "{frames:?}");
     }
 }
 
 #[test]
-fn another_protocol_is_told_from_another_version_and_from_silence() {
+fn another_protocol_is_distinguished_from_another_version_and_from_silence() {
     let place = Place::new();
     place.make("file", 10);
     let files = place.sources(&["file"]);
@@ -167,9 +167,9 @@ fn another_protocol_is_told_from_another_version_and_from_silence() {
         assert!(error.message.contains(expected), "{}", error.message);
         peer.join().expect("no panic");
     }
-    let (error, _) = told(b"GET / HTTP/1.1\r\n\r\n");
+    let (error, _) = refused(b"GET / HTTP/1.1\r\n\r\n");
     assert!(error.message.contains("no Oscope transfer speaks"));
-    let (error, _) = told(b"oscope.transfer/9\n");
+    let (error, _) = refused(b"oscope.transfer/9\n");
     assert!(error.message.contains("another version"));
 }
 
@@ -202,7 +202,7 @@ proptest! {
 
     #[test]
     fn noise_behind_the_greeting_gives_an_error_and_no_file(noise in proptest::collection::vec(any::<u8>(), 0..600)) {
-        let (_, count) = told(&[&PREAMBLE[..], &noise].concat());
+        let (_, count) = refused(&[&PREAMBLE[..], &noise].concat());
         prop_assert_eq!(count, 0);
     }
 

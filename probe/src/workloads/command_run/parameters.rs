@@ -54,7 +54,7 @@ fn commands() -> Vec<Parameter> {
                 default: "/bin/true",
             },
             None,
-            "The file to execute: an absolute path. Nothing is searched in PATH, and no shell is asked.",
+            "The file to execute: an absolute path. PATH is not searched, and no shell is used.",
         ),
         parameter(
             "arguments",
@@ -66,7 +66,7 @@ fn commands() -> Vec<Parameter> {
             "setup",
             Kind::Arguments,
             None,
-            "Run before the repetitions of a turn, outside the clock: an absolute path and its arguments.",
+            "Run before the repetitions of a block, outside the clock: an absolute path and its arguments.",
         ),
         parameter(
             "prepare",
@@ -78,19 +78,19 @@ fn commands() -> Vec<Parameter> {
             "cleanup",
             Kind::Arguments,
             None,
-            "Run after the repetitions of a turn, outside the clock; also after a failure or a signal.",
+            "Run after the repetitions of a block, outside the clock; also after a failure or a signal.",
         ),
         parameter(
             "reference",
             Kind::Arguments,
             None,
-            "A trivial program, whose start and end are measured as start_ns.",
+            "A trivial program; start_ns is the time from its start to its end.",
         ),
         parameter(
             "shell",
             Kind::Arguments,
             None,
-            "A shell that runs nothing, whose start and end are measured as shell_ns.",
+            "A shell that runs nothing; shell_ns is the time from its start to its end.",
         ),
         parameter(
             "environment",
@@ -127,7 +127,7 @@ fn conditions() -> Vec<Parameter> {
             "cold",
             Kind::Arguments,
             None,
-            "Files that are brought out of the page cache before each repetition, which is proved.",
+            "Files that are evicted from the page cache before each repetition (proved).",
         ),
         parameter(
             "cpu",
@@ -147,7 +147,7 @@ fn conditions() -> Vec<Parameter> {
                 maximum: 1_000_000,
             },
             None,
-            "Runs before the repetitions of a turn that are not reported.",
+            "Runs before the repetitions of a block that are not reported.",
         ),
         parameter(
             "timeout",

@@ -14,7 +14,7 @@ pub struct Surplus {
 
 impl Surplus {
     /// Look for mappings that cannot be written to and hold no page of their own. A breakpoint of a tracer is such a page, as is what the dynamic
-    /// linker has relocated: those mappings stay. Where the kernel does not tell, nothing is given back.
+    /// linker has relocated: those mappings stay. Where the kernel does not report them, nothing is given back.
     pub fn find() -> Self {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         Self {

@@ -4,6 +4,9 @@
 //! session or process group, becomes the probe's child when its own parent ends.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
 
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
@@ -18,8 +21,8 @@ const MOST_ROUNDS: usize = 1000;
 /// The probe as the reaper of what programs leave behind; dropping it makes it an ordinary process again.
 #[derive(Debug)]
 pub struct Strays {
-    /// Children that the probe had before, which are its own.
-    own: BTreeSet<i32>,
+    /// Children that the probe had before, which are its own; the error where /proc does not list children.
+    own: Result<BTreeSet<i32>, String>,
 }
 
 impl Strays {
@@ -30,18 +33,41 @@ impl Strays {
     pub fn adopt() -> Result<Self, Failure> {
         set_child_subreaper(true)
             .map_err(|error| Failure::system("asking to reap orphaned processes", error))?;
-        Ok(Self {
-            own: children().collect(),
-        })
+        Ok(Self::that_have(children(Path::new("/proc"))))
     }
 
-    /// End all that is left of programs; a note where there was something. Every one that a program started has been orphaned by then.
+    fn that_have(own: io::Result<Vec<i32>>) -> Self {
+        Self {
+            own: own
+                .map(BTreeSet::from_iter)
+                .map_err(|error| format!("/proc does not list children: {error}")),
+        }
+    }
+
+    /// End the processes that programs left behind. Every one that a program started has been orphaned by then.
+    ///
+    /// Returns a note where there were some, and where they could not be searched for.
     pub fn end(&self) -> Option<String> {
+        match self.end_all() {
+            Ok(0) => None,
+            Ok(_) => Some(
+                "the command left processes behind, such as a daemon; they were ended after each run"
+                    .to_owned(),
+            ),
+            Err(why) => Some(format!(
+                "processes that the command may have left behind were not searched for: {why}"
+            )),
+        }
+    }
+
+    /// Returns how many processes it ended.
+    fn end_all(&self) -> Result<usize, String> {
+        let own = self.own.as_ref().map_err(Clone::clone)?;
         let mut ended = 0;
         for _ in 0..MOST_ROUNDS {
-            let left: Vec<i32> = children()
-                .filter(|child| !self.own.contains(child))
-                .collect();
+            let mut left = children(Path::new("/proc"))
+                .map_err(|error| format!("/proc does not list children: {error}"))?;
+            left.retain(|child| !own.contains(child));
             if left.is_empty() {
                 break;
             }
@@ -55,9 +81,7 @@ impl Strays {
                 let _ = waitpid(child, None);
             }
         }
-        (ended > 0).then(|| {
-            "the command left processes behind, such as a daemon; they were ended after each run".to_owned()
-        })
+        Ok(ended)
     }
 }
 
@@ -67,12 +91,87 @@ impl Drop for Strays {
     }
 }
 
-/// The children of the main thread, which orphans become (`/proc/PID/task/TID/children`, proc_pid_task(5)).
-fn children() -> impl Iterator<Item = i32> {
-    let path = format!("/proc/self/task/{}/children", std::process::id());
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.split_ascii_whitespace()
-        .filter_map(|number| number.parse().ok())
-        .collect::<Vec<_>>()
-        .into_iter()
+/// Returns the children of this process, orphans that it adopted included.
+///
+/// `/proc/PID/task/TID/children` (proc_pid_task(5)) needs a kernel with `CONFIG_PROC_CHILDREN`; without it the parent of every process is read.
+///
+/// # Errors
+/// That of `proc`, where neither is possible.
+fn children(proc: &Path) -> io::Result<Vec<i32>> {
+    let process = std::process::id();
+    match fs::read_to_string(proc.join(format!("self/task/{process}/children"))) {
+        Ok(text) => Ok(text
+            .split_ascii_whitespace()
+            .filter_map(|number| number.parse().ok())
+            .collect()),
+        Err(_) => children_by_parent(proc, process),
+    }
+}
+
+/// Returns the processes whose parent is `parent`, by the `stat` of each (proc_pid_stat(5)).
+fn children_by_parent(proc: &Path, parent: u32) -> io::Result<Vec<i32>> {
+    // Without it, the folder is not that of a mounted /proc.
+    fs::metadata(proc.join("self/stat"))?;
+    let processes = fs::read_dir(proc)?
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |process: &i32| {
+        // A process that has ended meanwhile has no file, and has been reaped by its parent.
+        let stat = fs::read_to_string(proc.join(format!("{process}/stat"))).unwrap_or_default();
+        parent_in(&stat) == Some(parent)
+    };
+    Ok(processes.filter(is_child).collect())
+}
+
+/// Returns the parent in a `stat`: the second field after the name, which ends with the last bracket.
+fn parent_in(stat: &str) -> Option<u32> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+    use std::process::{Command, id};
+
+    use super::{Strays, children, children_by_parent, parent_in};
+
+    #[test]
+    fn the_parents_of_all_processes_lead_to_a_child() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep(1) is there");
+        let number = i32::try_from(child.id()).expect("a process number is an i32");
+        let by_parent = children_by_parent(Path::new("/proc"), id()).expect("/proc is mounted");
+        child.kill().expect("it is a child");
+        child.wait().expect("it is a child");
+        assert!(
+            by_parent.contains(&number),
+            "{number} is not in {by_parent:?}"
+        );
+        assert!(!by_parent.contains(&i32::try_from(id()).expect("as above")));
+        let after = children_by_parent(Path::new("/proc"), id()).expect("/proc is mounted");
+        assert!(!after.contains(&number), "{number} is still in {after:?}");
+    }
+
+    #[test]
+    fn the_name_of_a_program_does_not_mislead() {
+        assert_eq!(parent_in("7 (a) S 1 (b) R 42 7 7 0 -1"), Some(42));
+        assert_eq!(parent_in("7 (a"), None);
+    }
+
+    #[test]
+    fn where_no_children_are_listed_a_note_names_the_reason() {
+        let refused = children(Path::new("/dev/null")).expect_err("it is no folder");
+        let note = Strays::that_have(Err(refused))
+            .end()
+            .expect("no search was possible");
+        assert!(
+            note.contains("were not searched for: /proc does not list children"),
+            "{note}"
+        );
+        let other = Strays::that_have(Err(io::Error::other("hidden"))).end();
+        assert!(other.expect("no search was possible").ends_with("hidden"));
+    }
 }

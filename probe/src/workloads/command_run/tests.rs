@@ -1,7 +1,8 @@
 //! Truth of `command.run`: what programs are reported to use is what they used.
 
-use super::launch::{Launcher, Program};
+use super::launch::Launcher;
 use super::parameters::Parameters;
+use super::program::Program;
 use crate::clock::{Clock, Wanted};
 use crate::error::Failure;
 use crate::parameters::complete;
@@ -58,7 +59,7 @@ fn time_bytes_and_exit_code_are_the_programs() {
 }
 
 #[test]
-fn how_it_failed_is_told_with_its_last_lines() {
+fn how_it_failed_is_reported_with_its_last_lines() {
     let (ended, said) = run("echo one >&2; echo two >&2; exit 7", json!({})).expect("it runs");
     let failure = ended
         .judge(&said, false, 1.0)
@@ -109,7 +110,7 @@ fn arguments_folder_and_variables_arrive_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_in_a_line() {
+fn what_cannot_be_executed_is_reported_in_a_line() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
     let allowed = crate::affinity::allowed().expect("they are known");
     let shared = Shared::default();

@@ -37,8 +37,8 @@ pub struct Residency {
     pub pages: u64,
     /// Those of them that are in the page cache.
     pub resident: u64,
-    /// The system call that told.
-    pub told_by: &'static str,
+    /// The system call that reported it.
+    pub source: &'static str,
 }
 
 impl Residency {
@@ -47,9 +47,9 @@ impl Residency {
     /// # Errors
     /// `Failure::Unavailable` where the kernel does not report it, `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
     pub fn of(file: &File, length: u64) -> Result<Self, Failure> {
-        Self::told(file, length)?.ok_or_else(|| {
+        Self::if_reported(file, length)?.ok_or_else(|| {
             Failure::unavailable(
-                "the kernel tells what is in the page cache only to the owner of a file, or who may write to it",
+                "the kernel reports what is in the page cache only to the owner of a file, or to who may write to it",
                 "run as root, or use a file of your own",
             )
         })
@@ -59,9 +59,9 @@ impl Residency {
     ///
     /// # Errors
     /// `Failure::Failed` if neither cachestat(2) nor mincore(2) answers.
-    pub fn told(file: &File, length: u64) -> Result<Option<Self>, Failure> {
+    pub fn if_reported(file: &File, length: u64) -> Result<Option<Self>, Failure> {
         let pages = length.div_ceil(page_bytes());
-        let (resident, told_by) = match cachestat(file, length) {
+        let (resident, source) = match cachestat(file, length) {
             Ok(resident) => (resident, "cachestat"),
             // Linux before 6.5, or a container whose filter does not know the call.
             Err(Errno::ENOSYS | Errno::EPERM | Errno::EOPNOTSUPP) => match mincore(file, length)? {
@@ -73,7 +73,7 @@ impl Residency {
         Ok(Some(Self {
             pages,
             resident,
-            told_by,
+            source,
         }))
     }
 
@@ -125,7 +125,7 @@ fn emptied_by(
         if found.resident == 0 {
             return Ok(format!(
                 "cold: {how}, then {} found 0 of {} pages",
-                found.told_by, found.pages
+                found.source, found.pages
             ));
         }
         left = Some((how, found));
@@ -173,7 +173,7 @@ pub fn make_warm(file: &File, length: u64) -> Result<String, Failure> {
     }
     Ok(format!(
         "warm: {} found {} of {} pages",
-        found.told_by, found.resident, found.pages
+        found.source, found.resident, found.pages
     ))
 }
 
@@ -262,9 +262,9 @@ fn cachestat(file: &File, length: u64) -> Result<u64, Errno> {
     Ok(found.cached)
 }
 
-/// Pages of the first `length` bytes that are in the page cache, by mincore(2); `None` where it does not tell.
+/// Pages of the first `length` bytes that are in the page cache, by mincore(2); `None` where it does not report them.
 fn mincore(file: &File, length: u64) -> Result<Option<u64>, Failure> {
-    // Who may not know is told that all pages are there (`can_do_mincore` in `mm/mincore.c`), even one beyond the end, which never is.
+    // To who may not know, the kernel reports that all pages are there (`can_do_mincore` in `mm/mincore.c`), even one beyond the end, which never is.
     if window_in_core(file, length.next_multiple_of(WINDOW), 1)? > 0 {
         return Ok(None);
     }
@@ -338,7 +338,7 @@ mod tests {
 
     /// mincore(2) says of such a file that all is there, which is no answer.
     #[test]
-    fn of_a_file_of_somebody_else_nothing_is_told_rather_than_all() {
+    fn of_a_file_of_somebody_else_nothing_is_reported_rather_than_all() {
         let asked = std::thread::spawn(|| {
             // SAFETY: it changes the calling thread alone, which ends with it; refused to others than root, who own the file no more.
             unsafe { libc::setfsuid(65534) };
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_somebody_locked_stay_and_are_told() {
+    fn pages_that_somebody_locked_stay_and_are_reported() {
         let (file, length) = file_of(50, "/var/tmp");
         // SAFETY: nobody shortens the file while it is mapped.
         let mapping = unsafe { MmapOptions::new().len(length as usize).map(&file) }.unwrap();

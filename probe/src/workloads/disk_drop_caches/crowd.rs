@@ -177,7 +177,7 @@ impl Folder {
     }
 }
 
-/// A child that removes a folder when its parent has died, or goes away when it is told to.
+/// A child that removes a folder when its parent has died, or ends when its parent asks it to.
 #[derive(Debug)]
 struct Janitor {
     process: Pid,
@@ -202,7 +202,7 @@ impl Janitor {
 
     /// Have the child go without removing anything, and wait until it has.
     fn dismiss(&mut self) {
-        // One that was killed cannot be told, and has ended.
+        // One that was killed cannot be asked, and has ended.
         let _ = self.life.write(&[0]);
         while waitpid(self.process, None) == Err(Errno::EINTR) {}
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_takes_nothing_is_told_and_nothing_is_left() {
+    fn a_directory_that_takes_nothing_is_reported_and_nothing_is_left() {
         let refused = Crowd::make(Path::new("/proc"), 3).unwrap_err();
         assert!(matches!(refused, Failure::Unavailable { .. }), "{refused}");
     }

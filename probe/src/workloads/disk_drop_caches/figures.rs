@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_does_not_tell_is_no_zero() {
+    fn what_the_kernel_does_not_report_is_no_zero() {
         for (meminfo, dentries, inodes, word) in [
             ("Cached: 1 kB\n", "1", "1", "Buffers"),
             (MEMINFO, "", "1", "dentry-state"),

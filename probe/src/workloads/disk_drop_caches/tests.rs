@@ -20,7 +20,7 @@ fn seen(dentries_after: i64, resident: u64) -> Seen {
         pages: Residency {
             pages: 100,
             resident,
-            told_by: "cachestat",
+            source: "cachestat",
         },
     }
 }

@@ -4,7 +4,7 @@ use super::peer::{Account, Peer, Reading};
 use crate::error::Failure;
 use crate::program::{Name, Said, last_line};
 
-/// What `dd` tells has six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
+/// `dd` prints six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
 const SHARE_OF_ERROR: f64 = 1e-5;
 
 /// GNU dd.

@@ -1,4 +1,4 @@
-//! `fio` (fio(1)), told to do what Oscope's engine `read` does, and nothing else.
+//! `fio` (fio(1)), configured to do what Oscope's engine `read` does, and nothing else.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::error::Failure;
 use crate::program::{Name, Said};
 use crate::workloads::disk::residency::page_bytes;
 
-/// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it tells no other time of a whole reading more
+/// fio's `runtime` is rounded up to whole milliseconds (`update_runtime` in its `backend.c`); it reports no other time of a whole reading more
 /// finely. So half a millisecond is taken off, and as much is the error.
 const HALF_MS: f64 = 0.5;
 /// From this `runtime` on the error is at most a twentieth.
@@ -27,7 +27,7 @@ pub const FIO: Peer = Peer {
     arguments,
     account,
     remark: Some(
-        "fio tells whole milliseconds, rounded up; half of one is taken off, so its time is right within 0.5 ms",
+        "fio reports whole milliseconds, rounded up; half of one is subtracted, so its time is right within 0.5 ms",
     ),
 };
 
@@ -96,14 +96,14 @@ fn account(said: &Said) -> Result<Account, Failure> {
     };
     if job.error != 0 {
         return Err(Failure::failed(format!(
-            "fio tells of error {} while reading",
+            "fio reports error {} while reading",
             job.error
         )));
     }
     let runtime = job.read.runtime;
     if runtime < SHORTEST_MS {
         return Err(Failure::unavailable(
-            format!("fio tells whole milliseconds, and {runtime} of them are too few for a rate"),
+            format!("fio reports whole milliseconds, and {runtime} of them are too few for a rate"),
             "read more: a larger --set size=SIZE, file or count",
         ));
     }

@@ -27,7 +27,7 @@ pub struct Account {
     pub error_s: f64,
 }
 
-/// A program that reads files and tells how long that took.
+/// A program that reads files and reports how long that took.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// How to find it.

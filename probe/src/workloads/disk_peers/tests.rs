@@ -97,7 +97,7 @@ fn metric(work: &Work, name: &str) -> f64 {
 }
 
 #[test]
-fn all_tools_read_the_same_file_and_tell_how_long_it_took() {
+fn all_tools_read_the_same_file_and_report_how_long_it_took() {
     let laboratory = Laboratory::new();
     let named = Named::with("a file: with, blanks\\", LENGTH);
     for file in [PathBuf::new(), named.0.clone()] {
@@ -167,7 +167,7 @@ fn a_number_of_blocks_is_kept_to() {
 }
 
 #[test]
-fn notes_tell_the_version_and_what_is_left_out() {
+fn notes_name_the_version_and_what_is_left_out() {
     let laboratory = Laboratory::new();
     for (tool, words) in [
         (Tool::Dd, ["dd (coreutils) ", "on "]),
@@ -183,7 +183,7 @@ fn notes_tell_the_version_and_what_is_left_out() {
 }
 
 #[test]
-fn a_missing_tool_is_told_with_its_remedy() {
+fn a_missing_tool_is_reported_with_its_remedy() {
     let laboratory = Laboratory::new();
     for peer in PEERS {
         let parameters = parameters_of(Tool::Oscope, PathBuf::new());
@@ -241,7 +241,7 @@ fn a_file_that_changes_and_a_time_longer_than_the_process_are_refused() {
         last.whole_s = last.account.time_s / 2.0;
     }
     let refused = workload.verify(&work).unwrap_err().to_string();
-    assert!(refused.starts_with("dd tells of "), "{refused}");
+    assert!(refused.starts_with("dd reports "), "{refused}");
     let work = laboratory.sound(&mut workload);
     named.append();
     let refused = workload.verify(&work).unwrap_err().to_string();

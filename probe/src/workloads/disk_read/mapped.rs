@@ -23,7 +23,7 @@ static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// Whether a page of it was gone when it was looked at.
 static GONE: AtomicBool = AtomicBool::new(false);
 
-/// A file mapped for one pass. A file that shrinks while it is looked at raises SIGBUS; the pass is then told so, instead of the probe dying.
+/// A file mapped for one pass. A file that shrinks while it is read raises SIGBUS: the pass then fails, instead of the probe dying.
 #[derive(Debug)]
 pub struct Mapped {
     map: Mmap,

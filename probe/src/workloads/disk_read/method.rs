@@ -108,7 +108,9 @@ impl Asked {
         let method = method.limited().checked()?;
         let state = match self.cached {
             Some(share) => format!("{:.0} % of the file is in the page cache", 100.0 * share),
-            None => "the kernel does not tell how much of the file is in the page cache".to_owned(),
+            None => {
+                "the kernel does not report how much of the file is in the page cache".to_owned()
+            }
         };
         Ok((method, Some(format!("{}: {state}", method.words()))))
     }
@@ -184,7 +186,7 @@ impl Asked {
     }
 }
 
-/// Threads with a block of memory each that are worth having: no more than reads in flight, nor than there is memory for.
+/// Threads, each with a block of memory: no more than reads in flight, nor than there is memory for.
 fn most_threads(block: u64) -> u64 {
     (MOST_BUFFERS / block).clamp(1, DEPTH)
 }

@@ -153,7 +153,7 @@ mod tests {
         let (out, into) = nix::unistd::pipe().expect("a pipe");
         let (out, mut into) = (File::from(out), File::from(into));
         into.write_all(&[1; 512]).expect("there is room");
-        let (tell, gone) = channel();
+        let (ended, gone) = channel();
         let (tally, buffer) = thread::scope(|scope| {
             scope.spawn(move || write_late(&gone, &into, &[2; 512]));
             let reader = scope.spawn(move || {
@@ -161,7 +161,7 @@ mod tests {
                 let mut buffer = vec![0; 1024];
                 let pass = Pass::new(1024, 512, Use::None, None);
                 let tally = read(&pass, &out, &mut buffer);
-                let _ = tell.send(());
+                let _ = ended.send(());
                 (tally, buffer)
             });
             reader.join().expect("no panic")

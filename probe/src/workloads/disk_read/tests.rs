@@ -146,7 +146,7 @@ fn a_count_ends_the_reading_and_each_reading_is_counted() {
 }
 
 #[test]
-fn the_time_given_ends_the_reading_and_no_xor_is_told() {
+fn the_time_given_ends_the_reading_and_no_xor_is_reported() {
     let laboratory = Laboratory::new();
     let file = Named::with("longest", &random(64 << 20));
     let mut parameters = parameters_for(&file, Engine::Read);
@@ -197,7 +197,7 @@ fn every_engine_notices_that_the_file_ends_early() {
 }
 
 #[test]
-fn a_page_that_goes_while_it_is_mapped_is_told_and_kills_nobody() {
+fn a_page_that_goes_while_it_is_mapped_is_reported_and_kills_nobody() {
     let file = Named::with("gone", &random(1 << 20));
     let open = OpenOptions::new()
         .read(true)
@@ -305,7 +305,7 @@ fn a_method_that_is_chosen_keeps_to_the_memory_for_buffers_too() {
     };
     let (method, note) = unknown.method(&source).unwrap();
     assert_eq!(method.engine, Engine::Mmap);
-    assert!(note.unwrap().contains("does not tell"));
+    assert!(note.unwrap().contains("does not report"));
 }
 
 #[test]

@@ -206,7 +206,7 @@ fn chunks(length: u64) -> impl Iterator<Item = (u64, usize)> {
         .map(move |offset| (offset, (length - offset).min(CHUNK) as usize))
 }
 
-/// Close a file and hear what the file system says of it, which dropping it would not tell (close(2)).
+/// Close a file and return the error that close(2) reports; dropping it would lose that error.
 ///
 /// # Errors
 /// The error of what was written before.

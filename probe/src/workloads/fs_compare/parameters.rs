@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::net::Shape;
 use crate::shared_folder::{PROGRAMS, System};
 
@@ -110,7 +110,7 @@ fn parameters() -> Vec<Parameter> {
             "system",
             "oscope",
             &["local", "oscope", "sshfs", "nfs"],
-            "By which the client has the server's folder: local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
+            "How the client reaches the server's folder. local: it works in that folder itself; oscope: oscope-fs; sshfs: sshfs(1) with its defaults; nfs: the kernel's NFS 4.2 on both \
                 sides, in a guest only.",
         ),
         Parameter::choice(
@@ -183,55 +183,40 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let told = |name, unit, doc| Metric::new(name, unit, Better::Neither, doc);
-    let less = |name, unit, doc| Metric::new(name, unit, Better::Less, doc);
+    const PART: &str =
+        "A part of the operation. Only with read-first, read-again, change-block and append.";
+    const NETWORK: &str = "Headers included. Null with system=local.";
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
     vec![
-        less(
-            "time_ns",
-            "ns",
-            "Time of the operation, as its program has to wait for it.",
-        ),
-        told(
-            "bytes",
-            "B",
-            "Contents that the program read or wrote; null with git-status.",
-        ),
-        Metric::new(
-            "bytes_per_s",
-            "B/s",
-            Better::More,
-            "Contents read or written in a second; null without any.",
-        ),
-        told("files", "1", "Files that the operation is of."),
-        less(
-            "open_ns",
-            "ns",
-            "Time of open(2), with read-first, read-again, change-block and append: a part of the whole.",
-        ),
-        less(
-            "close_ns",
-            "ns",
-            "Time of close(2), with read-first, read-again, change-block and append: a part of the whole.",
-        ),
-        less(
+        time("time_ns", "the operation").note("As its program has to wait for it."),
+        Metric::found("bytes", "B", "contents that the program read or wrote")
+            .note("Null with git-status."),
+        Metric::rate("bytes_per_s", "B/s", "contents read or written").note("Null without any."),
+        Metric::found("files", "1", "files that the operation handles"),
+        time("open_ns", "open(2)").note(PART),
+        time("close_ns", "close(2)").note(PART),
+        Metric::spent(
             "received_bytes",
             "B",
-            "What the client's network device received meanwhile, headers included; null with system=local.",
-        ),
-        less(
+            "bytes received by the client's network device",
+        )
+        .note(NETWORK),
+        Metric::spent(
             "sent_bytes",
             "B",
-            "What the client's network device sent meanwhile, headers included; null with system=local.",
-        ),
-        less(
+            "bytes sent by the client's network device",
+        )
+        .note(NETWORK),
+        Metric::spent(
             "received_packets",
             "1",
-            "Packets that the client's network device received meanwhile; without a delay a packet may be of up to 64 KiB, with one of at most 1500 B.",
-        ),
-        less(
+            "packets received by the client's network device",
+        )
+        .note("Without a delay, a packet may have up to 64 KiB; with one, at most 1500 B."),
+        Metric::spent(
             "sent_packets",
             "1",
-            "Packets that the client's network device sent meanwhile.",
+            "packets sent by the client's network device",
         ),
     ]
 }

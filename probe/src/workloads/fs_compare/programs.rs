@@ -147,7 +147,7 @@ impl Operation for GitStatus {
     }
 
     fn ready(&mut self, folder: &mut SharedFolder, _clock: &Clock) -> Result<(), Failure> {
-        // git writes what it has seen into the index: put back, so that each repetition is the client's first.
+        // git writes what it has seen into the index, which is restored, so that each repetition is the client's first.
         let index = self.index();
         fs::write(&index, &self.index).map_err(|error| failed("writing", &index, &error))?;
         folder.renew()?;

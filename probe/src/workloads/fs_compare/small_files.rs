@@ -77,7 +77,7 @@ pub fn compare(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 /// Check that a folder on the server has so many entries.
 ///
 /// # Errors
-/// `Failure::Failed` that tells the number.
+/// `Failure::Failed` with the number.
 pub fn count(path: &Path, wanted: u64) -> Result<(), Failure> {
     let found = fs::read_dir(path).map_err(|error| failed("reading", path, &error))?;
     match found.count() as u64 {
@@ -242,7 +242,7 @@ impl Existing {
                 fs::symlink_metadata(&path).map_err(|error| failed("looking at", &path, &error))?;
             if !status.is_file() || status.len() != LENGTH {
                 return Err(Failure::failed(format!(
-                    "{} is told to be another file than the server has",
+                    "{} is listed as another file than the server has",
                     path.display()
                 )));
             }

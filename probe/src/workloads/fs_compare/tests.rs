@@ -26,7 +26,7 @@ fn parameters(given: &Value) -> Parameters {
     serde_json::from_value(Value::Object(all)).expect("they fit")
 }
 
-/// Prepares, and hands `act` the workload and a clock. Where this machine cannot, that is told.
+/// Prepares, and hands `act` the workload and a clock. Where this machine cannot, the test says so.
 fn with(given: &Value, act: impl FnOnce(&mut FsCompare, &Clock)) {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
@@ -128,8 +128,11 @@ fn a_big_file_that_is_read_wrong_is_seen() {
             spoil(&file, 77_777);
             let work = workload.run(1, &mut Region::new(clock));
             let failure = work.and_then(|work| workload.verify(&work));
-            let told = failure.expect_err("a byte is wrong").to_string();
-            assert!(told.contains("XOR") || told.contains("77777"), "{told}");
+            let reported = failure.expect_err("a byte is wrong").to_string();
+            assert!(
+                reported.contains("XOR") || reported.contains("77777"),
+                "{reported}"
+            );
             spoil(&file, 77_777);
             good(workload, clock);
         });
@@ -146,17 +149,20 @@ fn what_was_not_written_or_also_changed_is_seen_and_mended() {
                 let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
                 workload.verify(&work).expect("it is true");
                 spoil(&file, place);
-                let told = workload.verify(&work).expect_err("a byte is wrong");
+                let reported = workload.verify(&work).expect_err("a byte is wrong");
                 let words = format!("from byte {place} on");
-                assert!(told.to_string().contains(&words), "{operation}: {told}");
+                assert!(
+                    reported.to_string().contains(&words),
+                    "{operation}: {reported}"
+                );
                 spoil(&file, place);
             }
             let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
             let open = File::options().write(true).open(&file);
             open.and_then(|file| file.set_len(SIZE - 1))
                 .expect("it is ours");
-            let told = workload.verify(&work).expect_err("it is short").to_string();
-            assert!(told.contains("299999 B, and should have"), "{told}");
+            let reported = workload.verify(&work).expect_err("it is short").to_string();
+            assert!(reported.contains("299999 B, and should have"), "{reported}");
             // That one failed, and the next begins with a whole file.
             good(workload, clock);
         });
@@ -192,8 +198,8 @@ fn small_files_that_are_not_there_as_they_should_are_seen() {
                 let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
                 let made = format!("new-{}", number + 1);
                 spoil(&workload.folder.served().join(made).join(file));
-                let told = workload.verify(&work).expect_err(words).to_string();
-                assert!(told.contains(words), "{operation}: {told}");
+                let reported = workload.verify(&work).expect_err(words).to_string();
+                assert!(reported.contains(words), "{operation}: {reported}");
                 good(workload, clock);
             });
         }
@@ -207,11 +213,11 @@ fn small_files_that_are_read_or_listed_wrong_are_seen() {
             good(workload, clock);
             act(&workload.folder.served().join("small/file-000007"));
             let work = workload.run(1, &mut Region::new(clock));
-            let told = match work {
+            let reported = match work {
                 Err(failure) => failure.to_string(),
                 Ok(work) => format!("{} of {}", work.done, work.wanted),
             };
-            assert!(told.contains(words), "{operation}: {told}");
+            assert!(reported.contains(words), "{operation}: {reported}");
         });
     };
     refused("read-small", &|file| spoil(file, 9), "another file");
@@ -234,11 +240,11 @@ fn what_git_says_is_judged() {
         let more = workload.folder.served().join("repository/more");
         fs::write(&more, "x").expect("it is ours");
         let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
-        let told = workload
+        let reported = workload
             .verify(&work)
             .expect_err("it says more")
             .to_string();
-        assert!(told.contains("?? more"), "{told}");
+        assert!(reported.contains("?? more"), "{reported}");
         fs::remove_file(&more).expect("it is ours");
         good(workload, clock);
     });

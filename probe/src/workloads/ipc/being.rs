@@ -32,7 +32,7 @@ impl Being {
             }
             Self::Process(child) => {
                 let ended = child.ended()?;
-                Ok(ended.map(|status| told("the other process", status)))
+                Ok(ended.map(|status| describe_exit("the other process", status)))
             }
         }
     }
@@ -117,7 +117,7 @@ impl Drop for Child {
 }
 
 /// How a process ended, in words; `who` is what it is called.
-pub fn told(who: &str, status: WaitStatus) -> String {
+pub fn describe_exit(who: &str, status: WaitStatus) -> String {
     match status {
         WaitStatus::Signaled(_, signal, _) => format!("{who} was killed by {signal}"),
         WaitStatus::Exited(_, code) => format!("{who} ended with status {code}"),

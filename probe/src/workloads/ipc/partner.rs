@@ -90,22 +90,22 @@ impl<J, R> Board<J, R> {
     ///
     /// Where both share a CPU they sleep: one that yields instead forgoes its share of the CPU for a while (sched_yield, kernel/sched/fair.c),
     /// and the transfer that follows would be scheduled otherwise than any other.
-    fn tell(&self, state: u32, sleeps: bool) {
+    fn set_state(&self, state: u32, sleeps: bool) {
         self.state.store(state, Ordering::Release);
         if sleeps {
             futex::wake(&self.state);
         }
     }
 
-    /// As `tell`, unless the state is another by now; whether it was this one.
-    fn tell_after(&self, before: u32, state: u32, sleeps: bool) -> bool {
-        let told = self
-            .state
-            .compare_exchange(before, state, Ordering::AcqRel, Ordering::Acquire);
+    /// As `set_state`, unless the state is another by now; whether it was this one.
+    fn set_state_if(&self, before: u32, state: u32, sleeps: bool) -> bool {
+        let changed =
+            self.state
+                .compare_exchange(before, state, Ordering::AcqRel, Ordering::Acquire);
         if sleeps {
             futex::wake(&self.state);
         }
-        told.is_ok()
+        changed.is_ok()
     }
 }
 
@@ -190,7 +190,7 @@ where
         self.wait_for(READY)?;
         let before = Usage::now()?;
         let given = region.measure(|| {
-            board.tell(OPEN, self.crowded);
+            board.set_state(OPEN, self.crowded);
             own()
         });
         let own_usage = Usage::now()?.since(before);
@@ -279,7 +279,7 @@ impl<J, R> Drop for Partner<J, R> {
         if let Being::Thread(thread) = &mut self.being {
             self.board.state.store(DISMISSED, Ordering::Release);
             futex::wake(&self.board.state);
-            // A panic of the thread has been told already, by its message and as the death of the partner.
+            // A panic of the thread has been reported already, by its message and as the death of the partner.
             thread.take().map(JoinHandle::join);
         }
     }
@@ -338,10 +338,10 @@ struct Life {
 /// The partner's life: one job after the other until it is dismissed.
 fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(J) -> R) {
     if life.cpu.is_some_and(|cpu| affinity::pin(cpu).is_err()) {
-        return board.tell(LOST, life.crowded);
+        return board.set_state(LOST, life.crowded);
     }
     // The calling side may have dismissed this one already.
-    board.tell_after(0, IDLE, life.crowded);
+    board.set_state_if(0, IDLE, life.crowded);
     loop {
         match board.state.load(Ordering::Acquire) {
             CALLED => {
@@ -354,7 +354,7 @@ fn live<J: Copy, R: Copy>(board: &Board<J, R>, life: Life, mut work: impl FnMut(
                     },
                     None => return,
                 }
-                board.tell_after(OPEN, DONE, life.crowded);
+                board.set_state_if(OPEN, DONE, life.crowded);
             }
             DISMISSED => return,
             other => drop(futex::wait(&board.state, other, NAP)),
@@ -372,7 +372,7 @@ fn at_the_gate<J, R, T>(
     if life.marks {
         mark.begin();
     }
-    let ready = board.tell_after(CALLED, READY, life.crowded);
+    let ready = board.set_state_if(CALLED, READY, life.crowded);
     let mut looks = 0;
     while ready && board.state.load(Ordering::Acquire) == READY {
         looks += 1;
@@ -394,7 +394,7 @@ fn at_the_gate<J, R, T>(
     match (before, after) {
         (Ok(before), Ok(after)) => Some((result?, after.since(before))),
         _ => {
-            board.tell(LOST, life.crowded);
+            board.set_state(LOST, life.crowded);
             None
         }
     }

@@ -17,7 +17,7 @@ use crate::error::Failure;
 /// Bytes that the ring holds, a power of two. Larger than a core's second cache, as here, it was the fastest: the lines that the writer leaves reach
 /// the shared third cache before the reader asks for them. Four times as much was slower.
 const CAPACITY: usize = 1 << 20;
-/// Most bytes copied before the other side is told of them, so that both copy at once.
+/// Most bytes copied before the other side sees them, so that both copy at once.
 const BATCH: u64 = 32 << 10;
 /// Looks at the other side before letting others run, some 5 us.
 const LOOKS: u32 = 200;
@@ -130,7 +130,7 @@ impl Patience {
     }
 }
 
-/// The end that puts bytes in. Dropping it tells the other side.
+/// The end that puts bytes in. Dropping it ends the other side's wait.
 pub struct Writer {
     ring: Arc<Shared<Ring>>,
     patience: Patience,
@@ -140,7 +140,7 @@ pub struct Writer {
     read: u64,
 }
 
-/// The end that takes bytes out. Dropping it tells the other side.
+/// The end that takes bytes out. Dropping it ends the other side's wait.
 pub struct Reader {
     ring: Arc<Shared<Ring>>,
     patience: Patience,

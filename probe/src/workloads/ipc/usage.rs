@@ -27,17 +27,17 @@ impl Usage {
     /// # Errors
     /// `Failure::Failed` if the kernel does not report it.
     pub fn now() -> Result<Self, Failure> {
-        // First, since it brings up to date what getrusage tells of a thread that runs.
+        // First, since it brings up to date what getrusage reports of a thread that runs.
         let cpu = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
             .map_err(|error| Failure::system("reading the thread's CPU time", error))?;
-        let told = getrusage(UsageWho::RUSAGE_THREAD)
+        let usage = getrusage(UsageWho::RUSAGE_THREAD)
             .map_err(|error| Failure::system("getrusage", error))?;
         Ok(Self {
             cpu_s: cpu.num_nanoseconds() as f64 / 1e9,
-            voluntary: told.voluntary_context_switches() as f64,
-            involuntary: told.involuntary_context_switches() as f64,
-            user_s: told.user_time().num_microseconds() as f64 / 1e6,
-            system_s: told.system_time().num_microseconds() as f64 / 1e6,
+            voluntary: usage.voluntary_context_switches() as f64,
+            involuntary: usage.involuntary_context_switches() as f64,
+            user_s: usage.user_time().num_microseconds() as f64 / 1e6,
+            system_s: usage.system_time().num_microseconds() as f64 / 1e6,
             least_split_s: least_split_s()?,
         })
     }
@@ -65,9 +65,9 @@ mod tests {
     use super::*;
 
     fn work(at_least_s: f64) -> Usage {
-        let before = Usage::now().expect("it is told");
+        let before = Usage::now().expect("the kernel reports it");
         loop {
-            let used = Usage::now().expect("it is told").since(before);
+            let used = Usage::now().expect("the kernel reports it").since(before);
             if used.cpu_s >= at_least_s {
                 return used;
             }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_modes_of_a_long_time_add_up() {
-        let tick_s = Usage::now().expect("it is told").least_split_s / 10.0;
+        let tick_s = Usage::now().expect("the kernel reports it").least_split_s / 10.0;
         let used = work(20.0 * tick_s);
         let (user_s, system_s) = used.modes_s().expect("it is long enough");
         assert!((user_s + system_s - used.cpu_s).abs() < tick_s, "{used:?}");

@@ -11,7 +11,7 @@ use crate::error::Failure;
 use crate::workloads::ipc::channel::Duplex;
 use crate::workloads::ipc::pattern;
 
-/// Bytes of a message that tell its number.
+/// Bytes of a message that hold its number.
 const NUMBER: usize = 8;
 
 /// Round trips to be made, and the number of the first.
@@ -158,8 +158,8 @@ impl Side {
             }
         }
         tally.messages += 1;
-        let told = self.incoming.len().min(NUMBER);
-        tally.wrong += u64::from(self.incoming[..told] != number.to_le_bytes()[..told]);
+        let length = self.incoming.len().min(NUMBER);
+        tally.wrong += u64::from(self.incoming[..length] != number.to_le_bytes()[..length]);
         Ok(())
     }
 }

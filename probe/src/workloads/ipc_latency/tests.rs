@@ -31,9 +31,9 @@ fn with(parameters: Parameters, act: impl FnOnce(&mut IpcLatency, &Clock)) {
     let allowed = affinity::allowed().expect("they can be read");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
-    let told = format!("{parameters:?}");
+    let reported = format!("{parameters:?}");
     let mut workload = IpcLatency::prepare(parameters, &context)
-        .unwrap_or_else(|failure| panic!("{told}: {failure}"));
+        .unwrap_or_else(|failure| panic!("{reported}: {failure}"));
     act(&mut workload, &clock);
 }
 
@@ -114,7 +114,7 @@ fn a_percentile_is_given_where_there_are_enough_round_trips() {
 }
 
 #[test]
-fn a_process_that_is_killed_is_told() {
+fn a_process_that_is_killed_is_reported() {
     for channel in CHANNELS {
         with(
             parameters_of(channel, Mode::Processes, 1),
@@ -125,11 +125,14 @@ fn a_process_that_is_killed_is_told() {
                     std::thread::sleep(std::time::Duration::from_millis(30));
                     kill(process, Signal::SIGKILL).expect("it lives");
                 });
-                let told = once(workload, clock, u64::MAX / 4)
+                let reported = once(workload, clock, u64::MAX / 4)
                     .expect_err("it dies")
                     .to_string();
                 killer.join().expect("it has no reason to panic");
-                assert!(told.contains("killed by SIGKILL"), "{channel:?}: {told}");
+                assert!(
+                    reported.contains("killed by SIGKILL"),
+                    "{channel:?}: {reported}"
+                );
             },
         );
     }
@@ -159,13 +162,13 @@ fn a_message_that_is_not_the_one_due_is_seen() {
             };
             for (tallies, who) in [((own, right), "this"), ((right, other), "the other")] {
                 workload.tallies = Some(tallies);
-                let told = workload
+                let reported = workload
                     .verify(&work)
                     .expect_err("three are wrong")
                     .to_string();
                 assert!(
-                    told.contains(&format!("3 of 3 messages that {who} side")),
-                    "{told}"
+                    reported.contains(&format!("3 of 3 messages that {who} side")),
+                    "{reported}"
                 );
             }
             workload.tallies = Some((
@@ -175,8 +178,11 @@ fn a_message_that_is_not_the_one_due_is_seen() {
                     wrong: 0,
                 },
             ));
-            let told = workload.verify(&work).expect_err("one lacks").to_string();
-            assert!(told.contains("the other side received 2 of 3"), "{told}");
+            let reported = workload.verify(&work).expect_err("one lacks").to_string();
+            assert!(
+                reported.contains("the other side received 2 of 3"),
+                "{reported}"
+            );
         },
     );
 }
@@ -188,11 +194,11 @@ fn a_wrong_byte_in_the_middle_is_seen() {
         |workload, clock| {
             let work = once(workload, clock, 3).expect("messages come back");
             workload.own.tip(2500);
-            let told = workload
+            let reported = workload
                 .verify(&work)
                 .expect_err("a bit is wrong")
                 .to_string();
-            assert!(told.contains("byte 2500"), "{told}");
+            assert!(reported.contains("byte 2500"), "{reported}");
         },
     );
 }

@@ -1,7 +1,7 @@
 //! What `ipc.throughput` says about itself, and the figures of a transfer.
 
 use super::transfer::Tally;
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::workloads::ipc::usage::Usage;
 
@@ -145,91 +145,46 @@ fn parameters() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let told = |name, unit, doc| Metric::new(name, unit, Better::Neither, doc);
+    const SHM: &str = "Refused ones included; of shm, calls of the ring's function.";
+    const ONE: &str = "In 1thread, of the one thread.";
+    const TWO: &str = "Null in 1thread.";
     vec![
-        Metric::new(
-            "throughput",
-            "MiB/s",
-            Better::More,
-            "Bytes received in a second.",
-        ),
-        Metric::new("time_s", "s", Better::Less, "Time of the transfer."),
-        Metric::new(
-            "cpu_s",
-            "s",
-            Better::Less,
-            "CPU time of both sides (CLOCK_THREAD_CPUTIME_ID).",
-        ),
-        told("bytes", "B", "Bytes received."),
-        told(
-            "writes",
-            "1",
-            "Calls that send, refused ones among them; of shm, calls of the ring's function.",
-        ),
-        told(
-            "reads",
-            "1",
-            "Calls that receive, refused ones among them; of shm, calls of the ring's function.",
-        ),
-        told(
-            "short_writes",
-            "1",
-            "Calls that sent fewer bytes than asked.",
-        ),
-        told(
-            "short_reads",
-            "1",
-            "Calls that received fewer bytes than asked, which is a block or what is left of the total.",
-        ),
-        told(
-            "refusals",
-            "1",
-            "Calls refused with EAGAIN, since the channel was full or empty.",
-        ),
-        told(
-            "sender_voluntary",
-            "1",
-            "Times the sender gave up its CPU to wait; in 1thread, the one thread.",
-        ),
-        told(
-            "sender_involuntary",
-            "1",
-            "Times the sender was taken off its CPU; in 1thread, the one thread.",
-        ),
-        told(
-            "receiver_voluntary",
-            "1",
-            "Times the receiver gave up its CPU to wait; null in 1thread.",
-        ),
-        told(
-            "receiver_involuntary",
-            "1",
-            "Times the receiver was taken off its CPU; null in 1thread.",
-        ),
-        told(
-            "sender_user_s",
-            "s",
-            "Time of the sender in user mode; in 1thread, of the one thread. See sender_system_s.",
-        ),
-        told(
-            "sender_system_s",
-            "s",
-            "Time of the sender in the kernel. Most kernels tell it from user time by samples at ticks: null where its CPU time is less than 10 ticks.",
-        ),
-        told(
-            "receiver_user_s",
-            "s",
-            "Time of the receiver in user mode; null in 1thread.",
-        ),
-        told(
-            "receiver_system_s",
-            "s",
-            "Time of the receiver in the kernel; null in 1thread.",
-        ),
-        told(
-            "capacity",
-            "B",
-            "What an empty channel took in blocks until it was full, measured beforehand; null if that took more than a second.",
-        ),
+        Metric::rate("throughput", "MiB/s", "bytes received"),
+        Metric::time("time_s", "s", Quantity::Time).of("the transfer"),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("both sides")
+            .note("By CLOCK_THREAD_CPUTIME_ID."),
+        Metric::found("bytes", "B", "bytes received"),
+        Metric::found("writes", "1", "calls that send").note(SHM),
+        Metric::found("reads", "1", "calls that receive").note(SHM),
+        Metric::found("short_writes", "1", "calls that sent fewer bytes than requested"),
+        Metric::found("short_reads", "1", "calls that received fewer bytes than requested")
+            .note("Requested is a block, or the rest of the total."),
+        Metric::found("refusals", "1", "calls refused with EAGAIN")
+            .note("The channel was full or empty."),
+        Metric::found("sender_voluntary", "1", "voluntary context switches of the sender").note(ONE),
+        Metric::found("sender_involuntary", "1", "involuntary context switches of the sender").note(ONE),
+        Metric::found("receiver_voluntary", "1", "voluntary context switches of the receiver").note(TWO),
+        Metric::found("receiver_involuntary", "1", "involuntary context switches of the receiver").note(TWO),
+        Metric::time("sender_user_s", "s", Quantity::UserTime)
+            .of("the sender")
+            .note("In 1thread, of the one thread. Null in the cases of sender_system_s.")
+            .not_compared(),
+        Metric::time("sender_system_s", "s", Quantity::SystemTime)
+            .of("the sender")
+            .note(
+                "Most kernels separate it from user time by sampling at ticks: null where the CPU time is less than 10 ticks.",
+            )
+            .not_compared(),
+        Metric::time("receiver_user_s", "s", Quantity::UserTime)
+            .of("the receiver")
+            .note(TWO)
+            .not_compared(),
+        Metric::time("receiver_system_s", "s", Quantity::SystemTime)
+            .of("the receiver")
+            .note(TWO)
+            .not_compared(),
+        Metric::found("capacity", "B", "bytes that an empty channel takes until it is full")
+            .note("Written in blocks, before the repetitions; null if that took more than a second."),
     ]
 }

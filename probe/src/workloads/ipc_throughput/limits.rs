@@ -80,7 +80,7 @@ pub fn message(plan: Plan, block: &mut [u8]) -> Result<usize, Failure> {
 /// What the kernel made of the socket buffers asked for, where it is something else.
 ///
 /// # Errors
-/// `Failure` if it does not tell.
+/// `Failure` if the kernel does not report it.
 pub fn granted(
     asked: usize,
     sender: BorrowedFd,

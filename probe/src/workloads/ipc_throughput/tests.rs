@@ -95,10 +95,10 @@ fn every_channel_carries_odd_sizes_in_every_mode() {
                 assert_eq!(metric(&work, "bytes"), Some(total as f64));
                 let alone = mode == Mode::OneThread;
                 assert_eq!(metric(&work, "receiver_voluntary").is_none(), alone);
-                let told = work.notes.iter().any(|note| {
+                let reported = work.notes.iter().any(|note| {
                     note.starts_with("total is no multiple") || note.starts_with("total is less")
                 });
-                assert_eq!(told, total % buffer != 0, "{:?}", work.notes);
+                assert_eq!(reported, total % buffer != 0, "{:?}", work.notes);
             }
         }
     }
@@ -121,11 +121,11 @@ fn every_check_and_placement_is_taken() {
                     continue;
                 }
                 let work = repeat(plan);
-                let told = work
+                let reported = work
                     .notes
                     .iter()
                     .any(|note| note.starts_with("sockbuf=buffer"));
-                assert!(told, "{channel:?}: {:?}", work.notes);
+                assert!(reported, "{channel:?}: {:?}", work.notes);
             }
         }
     }
@@ -161,7 +161,7 @@ fn a_pipe_holds_what_it_is_known_to_hold_and_calls_are_counted() {
 }
 
 #[test]
-fn messages_that_a_socket_does_not_take_are_split_and_told() {
+fn messages_that_a_socket_does_not_take_are_split_and_reported() {
     let work = repeat(parameters(
         channel::Kind::Seqpacket,
         Mode::OneThread,
@@ -189,7 +189,7 @@ fn a_byte_that_changed_on_its_way_is_named() {
             };
             let spoil = |source: &mut Source| source.block()[place] ^= 1;
             with_change(plan, spoil, |prepared, clock| {
-                let told = match prepared {
+                let reported = match prepared {
                     // check=ends compares every byte once beforehand.
                     Err(failure) => failure,
                     Ok(mut workload) => {
@@ -198,7 +198,7 @@ fn a_byte_that_changed_on_its_way_is_named() {
                     }
                 };
                 let words = format!("offset {place} of the stream");
-                assert!(told.to_string().contains(&words), "{told}");
+                assert!(reported.to_string().contains(&words), "{reported}");
             });
         }
     }

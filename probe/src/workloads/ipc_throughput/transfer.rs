@@ -87,7 +87,7 @@ struct Shape {
     block: usize,
     /// Most bytes that one call sends.
     message: usize,
-    /// Blocks that lie in memory, one after the other, each at a page: a channel may refer to all but one.
+    /// Blocks that lie in a row in memory, each at a page: a channel may refer to all but one.
     slots: usize,
     /// Bytes from the start of one block in memory to that of the next.
     stride: usize,
@@ -319,6 +319,6 @@ fn wait_for_either(sender: Option<&Sender>, sink: &Sink) {
         .into_iter()
         .chain(out.map(|end| PollFd::new(end, PollFlags::POLLOUT)))
         .collect();
-    // A failure of the wait makes it a busy one; what is wrong, the calls that follow tell.
+    // A failure of the wait makes it a busy one; the calls that follow report what is wrong.
     let _ = poll(&mut ends, PollTimeout::from(LOOK_MS));
 }

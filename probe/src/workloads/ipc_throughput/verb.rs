@@ -105,7 +105,7 @@ fn come_to_rest() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The seconds that the transfer took, and what is worth telling of it.
+/// The seconds that the transfer took, and notes on it.
 fn transfer(arguments: &Arguments) -> Result<(f64, Vec<String>), Failure> {
     let clock = Clock::open(Wanted::Auto)?;
     let (allowed, shared) = (affinity::allowed()?, Shared::default());

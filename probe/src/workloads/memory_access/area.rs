@@ -17,7 +17,7 @@ use crate::error::Failure;
 use crate::workloads::disk::scratch::unnamed;
 use crate::workloads::mapping::Pages;
 
-/// Bytes of the buffer that flushes the caches, as the document has it.
+/// Bytes of the buffer that flushes the caches, as in CS380L lab 2.
 pub const FLUSHED_BYTES: u64 = 16 << 20;
 /// Memory left free beside the mapping, in bytes: for the flushed buffer, page tables, and everybody else.
 const MARGIN_BYTES: u64 = 80 << 20;
@@ -203,7 +203,7 @@ fn map(wanted: &Wanted, file: Option<&File>) -> std::io::Result<MmapMut> {
     }
 }
 
-/// A buffer that was written over, and stays mapped, as in the document: given back, it would lower the resident set that a growth is
+/// A buffer that was written over, and stays mapped, as in CS380L lab 2: given back, it would lower the resident set that a growth is
 /// counted from.
 #[derive(Debug)]
 pub struct Flushed(MmapMut);
@@ -310,7 +310,7 @@ mod tests {
     fn a_file_has_its_room_or_is_refused() {
         use std::os::unix::fs::MetadataExt;
         let made = file(Path::new("/var/tmp"), 1 << 20).expect("there is room");
-        let metadata = made.metadata().expect("it is told");
+        let metadata = made.metadata().expect("the kernel reports it");
         assert!(metadata.len() == 1 << 20 && metadata.blocks() * 512 >= 1 << 20);
         for (directory, bytes) in [("/var/tmp", 1 << 45), ("/no such folder", 4096)] {
             let refused = file(Path::new(directory), bytes).expect_err("it cannot be");

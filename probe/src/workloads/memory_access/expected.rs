@@ -116,7 +116,7 @@ mod tests {
         }
     }
 
-    /// The document's minflt is 4113.6 in sequence, and 7336.6 at random, since pages read first fault twice.
+    /// The original report [CS380L lab 2] has minflt 4113.6 in sequence, and 7336.6 at random, since pages read first fault twice.
     #[test]
     fn the_document_s_counts_come_out() {
         let seq = expected(Pattern::Seq, Footprint::First64th, 1 << 30, 1 << 20);

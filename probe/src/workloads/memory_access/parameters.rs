@@ -11,7 +11,7 @@ use super::simulation;
 use super::usage;
 use super::walk::{Footprint, Pattern};
 use crate::cache_model::Geometry;
-use crate::description::{Better, Kind, Metric, Parameter, only_with};
+use crate::description::{Kind, Metric, Parameter, Quantity, only_with};
 use crate::pressure::{Scope, SwapKind};
 use crate::workloads::disk::source::Place;
 use crate::workloads::mapping::Pages;
@@ -103,13 +103,13 @@ fn walked() -> Vec<Parameter> {
             "pattern",
             "seq",
             &["seq", "random"],
-            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. The random number is drawn in both.",
+            "seq: each working set of 512 lines begins where the last one ended; random: anywhere. Both generate the random number.",
         ),
         Parameter::choice(
             "footprint",
             "full",
             &["full", "first64th"],
-            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, which is the document's error.",
+            "full: the sets lie in all of the memory; first64th: in its first 1/64, since the base is added in bytes instead of lines, an error of CS380L lab 2.",
         ),
         Parameter::choice(
             "mapping",
@@ -139,13 +139,13 @@ fn walked() -> Vec<Parameter> {
             },
             unit: None,
             applies: Vec::new(),
-            doc: "Working sets walked, 16 times each; the document has 1048576. Compare figures for each set.",
+            doc: "Working sets walked, 16 times each; CS380L lab 2 has 1048576. Compare figures for each set.",
         },
         bytes(
             "size",
             GIBIBYTE,
             64 << 10..=128 << 30,
-            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the document's int can index.",
+            "Length of the memory, a multiple of the page size; the least is two working sets, the most what the int of CS380L lab 2 can index.",
         ),
         Parameter::choice(
             "pages",
@@ -180,13 +180,13 @@ fn pressed() -> Vec<Parameter> {
             "pressure",
             "none",
             &["none", "compete"],
-            "compete: another process touches as much memory as there is, at random, while the sets are walked.",
+            "compete: while the sets are walked, another process touches as much memory as there is, at random.",
         ),
         Parameter::choice(
             "scope",
             "group",
             &["group", "machine"],
-            "Whom it presses: a memory control group made for the run, or the whole machine.",
+            "Where the pressure acts: in a memory control group made for the run, or on the whole machine.",
         ),
         bytes(
             "limit",
@@ -215,7 +215,7 @@ fn pressed() -> Vec<Parameter> {
             },
             unit: Some("s"),
             applies: Vec::new(),
-            doc: "Least time that the competitor has before its resident set is judged to be stable; nothing where it takes turns.",
+            doc: "Least time before the competitor's resident set counts as stable; without effect with steps.",
         },
         Parameter {
             name: "steps",
@@ -226,16 +226,15 @@ fn pressed() -> Vec<Parameter> {
             },
             unit: None,
             applies: Vec::new(),
-            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With turns the order of all accesses is the same each \
-                time, and for every policy, so that counts differ by what the kernel does only; it begins with 32 steps for each of its pages.",
+            doc: "Pages that the competitor touches after each set, while the walk waits; 0: it runs freely. With steps, the order of all accesses is the same each time \
+                and for every policy, so that only the kernel makes counts differ. The competitor begins with 32 steps for each of its pages.",
         },
         Parameter::choice(
             "policy",
             "asis",
             &Policy::NAMES,
-            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: so, but pages that it would \
-                activate are reclaimed, as in the document; reclaim-referenced: so, and references do not count at all; mglru: by the multi-generational LRU. \
-                It is set for the whole machine, and put back afterwards.",
+            "Which pages the kernel reclaims first. asis: as this machine is set; own: by its active and inactive list; reclaim-active: as own, but pages that it would activate are reclaimed, as in CS380L lab 2; reclaim-referenced: as reclaim-active, and references do not count at all; mglru: by the multi-generational LRU. \
+                It is set for the whole machine, and restored afterwards.",
         ),
         Place::directory(),
     ];
@@ -243,174 +242,182 @@ fn pressed() -> Vec<Parameter> {
     only_with(all, &theirs, "pressure", &["compete"])
 }
 
-const fn found(name: &'static str, unit: &'static str, doc: &'static str) -> Metric {
-    Metric::new(name, unit, Better::Neither, doc)
-}
-
-const fn less(name: &'static str, unit: &'static str, doc: &'static str) -> Metric {
-    Metric::new(name, unit, Better::Less, doc)
-}
-
 /// The metrics, the headline one first.
 pub fn metrics() -> Vec<Metric> {
     let mut metrics = vec![
-        less("time_s", "s", "Time of the walk over all sets."),
-        less("set_ns", "ns", "Time of a set: 16 walks over 512 lines."),
-        less(
-            "cpu_s",
-            "s",
-            "CPU time of the walk, of the measured process alone: user and system mode together (getrusage).",
-        ),
-        less(
-            "init_time_s",
-            "s",
-            "Time of the initialisation: mapping, populating, setting, msync, and writing over 16 MiB to flush the caches.",
-        ),
+        Metric::time("time_s", "s", Quantity::Time).of("the walk over all sets"),
+        Metric::time("set_ns", "ns", Quantity::Time)
+            .per("set")
+            .note("A set is 16 walks over 512 lines."),
+        Metric::time("cpu_s", "s", Quantity::CpuTime)
+            .of("the walk")
+            .note("Of the measured process alone, user and system together (getrusage)."),
+        Metric::time("init_time_s", "s", Quantity::Time)
+            .of("the initialisation")
+            .note(
+                "It maps, populates, sets and syncs the memory (msync), and writes over 16 MiB to flush the caches.",
+            ),
     ];
-    metrics.extend(used(usage::NAMES));
-    metrics.extend(used(usage::INIT_NAMES));
+    metrics.extend(used(usage::NAMES, USED_BY_WALK));
+    metrics.extend(used(usage::INIT_NAMES, USED_BY_INITIALISATION));
     metrics.extend(reclaimed());
     metrics.extend(there());
     metrics.extend(counts());
     metrics.extend(simulated());
     metrics.extend([
-        found(
+        Metric::found(
             "pressure_resident_kib",
             "KiB",
-            "The competitor's resident set when it was stable.",
+            "resident set of the competitor once it is stable",
         ),
-        found(
-            "pressure_wait_s",
-            "s",
-            "How long the competitor took until it was stable.",
-        ),
+        Metric::time("pressure_wait_s", "s", Quantity::WaitingTime)
+            .of("the walk until the competitor is stable")
+            .not_compared(),
     ]);
     metrics
 }
 
-/// Figures of getrusage under these names.
-fn used(names: [&'static str; 7]) -> [Metric; 7] {
+const USED_BY_WALK: [&str; 7] = [
+    "the walk",
+    "the walk",
+    "minor page faults of the walk",
+    "major page faults of the walk",
+    "growth of the highest resident set in the walk",
+    "blocks of 512 B that the walk read from devices",
+    "blocks of 512 B made dirty by the walk",
+];
+
+const USED_BY_INITIALISATION: [&str; 7] = [
+    "the initialisation",
+    "the initialisation",
+    "minor page faults of the initialisation",
+    "major page faults of the initialisation",
+    "growth of the highest resident set in the initialisation",
+    "blocks of 512 B that the initialisation read from devices",
+    "blocks of 512 B made dirty by the initialisation",
+];
+
+/// Figures of getrusage under these names, each of this.
+fn used(names: [&'static str; 7], what: [&'static str; 7]) -> [Metric; 7] {
     let [utime, stime, minflt, majflt, maxrss, inblock, oublock] = names;
+    let [
+        in_user,
+        in_system,
+        minor,
+        major,
+        growth,
+        blocks_in,
+        blocks_out,
+    ] = what;
     [
-        less(
-            utime,
-            "s",
-            "Time in user mode (getrusage); most kernels split it from system time by sampling at ticks of 1 to 10 ms.",
+        Metric::time(utime, "s", Quantity::UserTime).of(in_user).note(
+            "By getrusage. Most kernels separate it from system time by sampling at ticks of 1 to 10 ms.",
         ),
-        less(
-            stime,
-            "s",
-            "Time in the kernel (getrusage); see the time in user mode.",
+        Metric::time(stime, "s", Quantity::SystemTime)
+            .of(in_system)
+            .note("By getrusage; sampled as the user CPU time is."),
+        Metric::found(minflt, "1", minor).note("They needed no device (getrusage)."),
+        Metric::found(majflt, "1", major).note(
+            "By getrusage. The kernel calls a fault major if it reads swap, or if it finds a page of a mapped file not in the page cache. The file made here has \
+                room and was never written, so that nothing is read from a device for it.",
         ),
-        found(
-            minflt,
-            "1",
-            "Page faults that needed no device (getrusage).",
+        Metric::found(maxrss, "KiB", growth).note(
+            "By getrusage, which may be some 100 pages a CPU too low or too high. The initialisation's includes the 16 MiB that flush the caches.",
         ),
-        found(
-            majflt,
-            "1",
-            "Page faults that the kernel calls major (getrusage): those that read swap, and of a mapped file each that finds its page not in the page \
-                cache, although nothing is read from a device for the file made here, which has room and was never written.",
-        ),
-        found(
-            maxrss,
-            "KiB",
-            "Growth of the highest resident set (getrusage), which the kernel may tell some 100 pages a CPU too low or too high; that of the \
-                initialisation holds the 16 MiB flushed.",
-        ),
-        found(
-            inblock,
-            "1",
-            "Blocks of 512 B read from devices (getrusage); null where the kernel does not count them.",
-        ),
-        found(
-            oublock,
-            "1",
-            "Blocks of 512 B to be written, counted when a page becomes dirty (getrusage); null likewise.",
+        Metric::found(inblock, "1", blocks_in)
+            .note("By getrusage. Null where the kernel does not count them."),
+        Metric::found(oublock, "1", blocks_out).note(
+            "They are to be written to devices, and counted by getrusage when a page becomes dirty. Null where the kernel does not count them.",
         ),
     ]
 }
 
 /// What `/proc/vmstat` counts.
 fn reclaimed() -> impl Iterator<Item = Metric> {
-    let docs = [
-        "Pages read from swap during the walk, by the whole machine, the competitor included (pswpin); null where the kernel does not count them, as for the next six.",
-        "Pages written to swap during the walk, by the whole machine (pswpout).",
-        "Pages of anonymous memory that came back soon after they were reclaimed, of the whole machine (workingset_refault_anon).",
-        "Pages of files that came back soon after they were reclaimed, of the whole machine (workingset_refault_file).",
-        "Pages moved to the active list, of the whole machine (pgactivate); the multi-generational LRU does it otherwise, and counts few.",
-        "Pages looked at for reclaim, of the whole machine (pgscan_anon + pgscan_file).",
-        "Pages reclaimed, of the whole machine (pgsteal_anon + pgsteal_file).",
+    let described = [
+        (
+            "pages read from swap during the walk",
+            "Of the whole machine, the competitor included (pswpin). Null where the kernel does not count them.",
+        ),
+        (
+            "pages written to swap during the walk",
+            "Of the whole machine (pswpout). Null where the kernel does not count them.",
+        ),
+        (
+            "anonymous pages that came back soon after their reclaim",
+            "Of the whole machine (workingset_refault_anon). Null where the kernel does not count them.",
+        ),
+        (
+            "file pages that came back soon after their reclaim",
+            "Of the whole machine (workingset_refault_file). Null where the kernel does not count them.",
+        ),
+        (
+            "pages moved to the active list",
+            "Of the whole machine (pgactivate); the multi-generational LRU counts few. Null where the kernel does not count them.",
+        ),
+        (
+            "pages scanned for reclaim",
+            "Of the whole machine (pgscan_anon + pgscan_file). Null where the kernel does not count them.",
+        ),
+        (
+            "pages reclaimed",
+            "Of the whole machine (pgsteal_anon + pgsteal_file). Null where the kernel does not count them.",
+        ),
     ];
     reclaim::NAMES
         .into_iter()
-        .zip(docs)
-        .map(|(name, doc)| found(name, "1", doc))
+        .zip(described)
+        .map(|(name, (what, note))| Metric::found(name, "1", what).note(note))
 }
 
 fn there() -> [Metric; 5] {
     [
-        found(
-            "resident_kib",
-            "KiB",
-            "Resident memory of the mapping after the walk (Rss of smaps), without the zero page.",
-        ),
-        found(
+        Metric::found("resident_kib", "KiB", "resident memory of the mapping after the walk")
+            .note("Rss of smaps, without the zero page."),
+        Metric::found(
             "touched_pages",
             "1",
-            "Base pages of the mapping that were present or swapped out after the walk (pagemap); for a file, those that the kernel mapped \
-                around a fault as well, and not those it took away.",
+            "base pages of the mapping that were present or swapped out after the walk",
+        )
+        .note(
+            "By pagemap. For a file, pages that the kernel mapped around a fault are included, pages that it took away are not.",
         ),
-        found(
-            "accesses",
-            "1",
-            "Loads and stores of the walk: sets x 16 x 512.",
-        ),
-        found("reads", "1", "Loads: seven of eight accesses."),
-        found("writes", "1", "Stores: one of eight accesses."),
+        Metric::found("accesses", "1", "loads and stores of the walk").note("They are sets x 16 x 512."),
+        Metric::found("reads", "1", "loads of the walk").note("Seven of eight accesses."),
+        Metric::found("writes", "1", "stores of the walk").note("One of eight accesses."),
     ]
 }
 
 fn counts() -> [Metric; 5] {
+    const COUNTED: &str = "Counted by the hardware, in user mode. Null without a counter.";
     [
-        found(
-            "l1d_read_access",
-            "1",
-            "Loads in user mode, counted by the hardware; null where it does not.",
+        Metric::found("l1d_read_access", "1", "loads of the walk's process").note(COUNTED),
+        Metric::found("l1d_write_access", "1", "stores of the walk's process").note(COUNTED),
+        Metric::spent("l1d_read_miss", "1", "loads that missed the L1D").note(COUNTED),
+        Metric::spent("dtlb_read_miss", "1", "loads that missed the dTLB").note(
+            "Counted by the hardware, in user mode: AMD counts misses of its first level, Intel of both. Null without a counter.",
         ),
-        found("l1d_write_access", "1", "Stores, likewise."),
-        less("l1d_read_miss", "1", "Loads that missed the L1D, likewise."),
-        less(
-            "dtlb_read_miss",
-            "1",
-            "Loads that missed the dTLB, likewise; AMD counts its first level, Intel both.",
-        ),
-        less(
-            "dtlb_write_miss",
-            "1",
-            "Stores that missed the dTLB, likewise.",
-        ),
+        Metric::spent("dtlb_write_miss", "1", "stores that missed the dTLB").note(COUNTED),
     ]
 }
 
-fn simulated() -> Vec<Metric> {
-    let docs = [
-        "SIMULATED loads that looked into the L1D.",
-        "SIMULATED stores that looked into the L1D.",
-        "SIMULATED loads that missed the L1D.",
-        "SIMULATED stores that missed the L1D.",
-        "SIMULATED misses of the L1D that missed the L2.",
-        "SIMULATED loads that missed the dTLB.",
-        "SIMULATED stores that missed the dTLB.",
-        "SIMULATED misses of the dTLB that missed the second-level TLB.",
-        "Accesses that the model took in a second, when it was last fed.",
+fn simulated() -> impl Iterator<Item = Metric> {
+    let counts = [
+        "SIMULATED loads that looked into the L1D",
+        "SIMULATED stores that looked into the L1D",
+        "SIMULATED loads that missed the L1D",
+        "SIMULATED stores that missed the L1D",
+        "SIMULATED misses of the L1D that missed the L2",
+        "SIMULATED loads that missed the dTLB",
+        "SIMULATED stores that missed the dTLB",
+        "SIMULATED misses of the dTLB that missed the second-level TLB",
     ];
-    let units = ["1", "1", "1", "1", "1", "1", "1", "1", "accesses/s"];
-    simulation::NAMES
-        .into_iter()
-        .zip(units)
-        .zip(docs)
-        .map(|((name, unit), doc)| found(name, unit, doc))
-        .collect()
+    let [names @ .., rate] = simulation::NAMES;
+    let rate = Metric::rate(rate, "accesses/s", "accesses that the model processed")
+        .note("In its last run.")
+        .not_compared();
+    let counted = names.into_iter().zip(counts);
+    counted
+        .map(|(name, what)| Metric::found(name, "1", what))
+        .chain([rate])
 }

@@ -22,7 +22,7 @@ pub enum Policy {
     Asis,
     /// The active and the inactive list, as the kernel has them.
     Own,
-    /// The same, but what would be activated is reclaimed: what the document changed.
+    /// The same, but what would be activated is reclaimed: the change of CS380L lab 2.
     ReclaimActive,
     /// The same, but references do not count.
     ReclaimReferenced,
@@ -133,11 +133,12 @@ mod tests {
         assert_eq!(remedy(&stock, Policy::Own), None);
         assert_eq!(remedy(&stock, Policy::Mglru), None);
         for policy in [Policy::ReclaimActive, Policy::ReclaimReferenced] {
-            let told = remedy(&stock, policy).expect("it cannot be had");
-            assert!(told.contains("kernel.reclaim"), "{told}");
+            let reported = remedy(&stock, policy).expect("it cannot be had");
+            assert!(reported.contains("kernel.reclaim"), "{reported}");
         }
-        let told = remedy(&[(RECLAIM_REFERENCED, "0")], Policy::Mglru).expect("it cannot be had");
-        assert!(told.contains("CONFIG_LRU_GEN"), "{told}");
+        let reported =
+            remedy(&[(RECLAIM_REFERENCED, "0")], Policy::Mglru).expect("it cannot be had");
+        assert!(reported.contains("CONFIG_LRU_GEN"), "{reported}");
         assert_eq!(remedy(&[], Policy::Own), None);
         assert_eq!(remedy(&[], Policy::Asis), None);
     }

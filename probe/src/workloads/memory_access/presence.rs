@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_written_and_pages_read_are_told_apart_from_those_untouched() {
+    fn pages_written_and_pages_read_are_distinguished_from_those_untouched() {
         let page = page_bytes() as usize;
         let mut memory = MmapMut::map_anon(64 * page).expect("it fits");
         // Neither merged with a neighbour nor made of huge pages.
@@ -92,7 +92,7 @@ mod tests {
         memory[5 * page] = 1;
         memory[9 * page] = 1;
         std::hint::black_box(memory[20 * page]);
-        let presence = Presence::of(&memory).expect("it is told");
+        let presence = Presence::of(&memory).expect("the kernel reports it");
         let expected = Presence {
             // The zero page is nobody's.
             resident_kib: 2 * page as u64 / 1024,

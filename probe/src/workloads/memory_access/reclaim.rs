@@ -21,8 +21,8 @@ pub const NAMES: [&str; FIGURES] = [
     "reclaimed",
 ];
 
-/// The kernel's counters whose sum each is. Those that tell kswapd from the others leave out what control groups reclaim
-/// (`shrink_inactive_list`, mm/vmscan.c), those that tell anonymous memory from files do not.
+/// The kernel's counters whose sum each is. Those that count kswapd apart leave out what control groups reclaim
+/// (`shrink_inactive_list`, mm/vmscan.c), those that count anonymous memory and files apart do not.
 const COUNTERS: [&[&str]; FIGURES] = [
     &["pswpin"],
     &["pswpout"],
@@ -102,12 +102,12 @@ mod tests {
             ("activations", 11.0),
             ("scanned", 42.0),
         ];
-        // Of a sum of which a part is not counted, nothing is told.
+        // A sum is not reported if the kernel does not count a part of it.
         assert_eq!(found, expected);
     }
 
     #[test]
-    fn what_was_added_is_told() {
+    fn what_was_added_is_reported() {
         let later = Reclaim::parse(&TEXT.replace("pswpin 7", "pswpin 19"));
         let added: Vec<_> = later.since(Reclaim::parse(TEXT)).metrics().collect();
         assert_eq!(added[0], ("swap_ins", 12.0));
@@ -115,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn this_kernel_tells_some() {
-        let now = Reclaim::now().expect("it is told");
+    fn this_kernel_reports_some() {
+        let now = Reclaim::now().expect("the kernel reports it");
         assert!(now.metrics().any(|(name, _)| name == "activations"));
     }
 }

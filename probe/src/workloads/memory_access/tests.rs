@@ -10,7 +10,7 @@ use crate::workload::Shared;
 
 /// Faults of a measured process on its own stack and data, which it shares with its parent until it writes to them.
 const STRAYS: f64 = 64.0;
-/// What the kernel may tell the resident set too low or too high by, for each CPU and reading: two readings of some 100 pages, doubled.
+/// By how much the kernel may report the resident set too low or too high, for each CPU and reading: two readings of some 100 pages, doubled.
 const SLACK_KIB: f64 = 4.0 * 400.0;
 /// Most of that for all CPUs together: half of the least resident set that is judged.
 const MOST_SLACK_KIB: f64 = 8192.0;
@@ -37,11 +37,12 @@ fn once(workload: &mut MemoryAccess, clock: &Clock) -> Result<Work, Failure> {
 
 /// One repetition with these parameters; `metrics` of it.
 fn walked(given: Value) -> impl Fn(&str) -> Option<f64> {
-    let told = given.to_string();
+    let given_text = given.to_string();
     let mut metrics = Vec::new();
     with(given, |workload, clock| {
         let mut workload = workload.expect("it can be prepared");
-        let work = once(&mut workload, clock).unwrap_or_else(|failure| panic!("{told}: {failure}"));
+        let work =
+            once(&mut workload, clock).unwrap_or_else(|failure| panic!("{given_text}: {failure}"));
         assert_eq!(work.done, work.wanted);
         let declared = parameters::metrics();
         for (name, value) in &work.metrics {
@@ -223,7 +224,7 @@ fn what_cannot_be_is_refused_with_its_field_or_remedy() {
 }
 
 #[test]
-fn what_the_machine_reclaimed_is_told_beside_the_walk() {
+fn what_the_machine_reclaimed_is_reported_beside_the_walk() {
     let metric = walked(json!({"size": 1 << 20, "sets": 50}));
     for name in reclaim::NAMES {
         if let Some(value) = metric(name) {
@@ -231,7 +232,8 @@ fn what_the_machine_reclaimed_is_told_beside_the_walk() {
         }
     }
     assert!(metric("activations").is_some());
-    let cpu = metric("utime_s").expect("it is told") + metric("stime_s").expect("it is told");
+    let cpu = metric("utime_s").expect("the kernel reports it")
+        + metric("stime_s").expect("the kernel reports it");
     assert_eq!(metric("cpu_s"), Some(cpu));
 }
 

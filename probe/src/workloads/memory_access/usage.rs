@@ -1,4 +1,4 @@
-//! What getrusage(2) says of a process: the document's figures.
+//! What getrusage(2) reports of a process: the figures of CS380L lab 2 (docs/sources.md).
 
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -34,16 +34,16 @@ impl Usage {
     /// # Errors
     /// `Failure::Failed` if the kernel does not report it.
     pub fn now() -> Result<Self, Failure> {
-        let told = getrusage(UsageWho::RUSAGE_SELF)
+        let usage = getrusage(UsageWho::RUSAGE_SELF)
             .map_err(|error| Failure::system("getrusage", error))?;
         Ok(Self {
-            utime_s: told.user_time().num_microseconds() as f64 / 1e6,
-            stime_s: told.system_time().num_microseconds() as f64 / 1e6,
-            minflt: told.minor_page_faults() as f64,
-            majflt: told.major_page_faults() as f64,
-            maxrss_kib: told.max_rss() as f64,
-            inblock: Some(told.block_reads() as f64),
-            oublock: Some(told.block_writes() as f64),
+            utime_s: usage.user_time().num_microseconds() as f64 / 1e6,
+            stime_s: usage.system_time().num_microseconds() as f64 / 1e6,
+            minflt: usage.minor_page_faults() as f64,
+            majflt: usage.major_page_faults() as f64,
+            maxrss_kib: usage.max_rss() as f64,
+            inblock: Some(usage.block_reads() as f64),
+            oublock: Some(usage.block_writes() as f64),
         })
     }
 

@@ -1,4 +1,4 @@
-//! The document's `do_mem_access`: working sets of 512 lines, each walked 16 times, one line in 8 written and the others read.
+//! `do_mem_access` of CS380L lab 2 (docs/sources.md): working sets of 512 lines, each walked 16 times, one line in 8 written and the others read.
 
 use std::hint::black_box;
 use std::ptr::{read_volatile, write_volatile};
@@ -8,7 +8,7 @@ use crate::steps::opaque;
 
 use serde::Deserialize;
 
-/// Bytes of a cache line, as the document has it.
+/// Bytes of a cache line, as in CS380L lab 2.
 pub const LINE_BYTES: u64 = 64;
 /// Lines of a working set.
 pub const SET_LINES: u64 = 512;
@@ -35,17 +35,17 @@ pub enum Pattern {
 pub enum Footprint {
     /// All of it.
     Full,
-    /// The document's error: the base, which counts lines, is added as if it counted bytes.
+    /// An error of CS380L lab 2: the base, which counts lines, is added as if it counted bytes.
     First64th,
 }
 
-/// Where the working sets begin, one after the other: the same in the measured walk, in its check, and in its simulation.
+/// Where the working sets begin, in their order: the same in the measured walk, in its check, and in its simulation.
 #[derive(Debug, Clone)]
 pub struct Bases {
     pattern: Pattern,
     /// Bytes that a base of 1 stands for.
     unit: u64,
-    /// Bases lie below, in lines. Of `u32` as the document's `int` and its random numbers are.
+    /// Bases lie below, in lines. Of `u32` as the `int` and the random numbers of CS380L lab 2 are.
     most: u32,
     base: u32,
     random: Xorshift,
@@ -80,7 +80,7 @@ impl Bases {
     /// Where the next working set begins, in bytes.
     #[inline(always)]
     pub fn next(&mut self) -> u64 {
-        // Drawn in both cases, so that they differ by the pattern only.
+        // Generated in both cases, so that they differ by the pattern only.
         let drawn = black_box(self.random.draw() % self.most);
         self.base = match self.pattern {
             Pattern::Random => drawn,

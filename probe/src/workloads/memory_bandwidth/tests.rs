@@ -96,7 +96,7 @@ fn no_rate_comes_from_no_time() {
 }
 
 #[test]
-fn more_threads_than_cpus_are_told() {
+fn more_threads_than_cpus_are_reported() {
     assert_eq!(crowd(3, 2), ["3 threads share 2 CPUs"]);
     assert!(crowd(2, 2).is_empty());
 }

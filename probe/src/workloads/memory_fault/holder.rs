@@ -1,7 +1,7 @@
 //! A child that does nothing but hold the memory it was given by fork.
 
 use crate::error::Failure;
-use crate::workloads::ipc::being::{Child, told};
+use crate::workloads::ipc::being::{Child, describe_exit};
 
 /// The child. It ends with this process, or when dropped, and is reaped.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Holder {
     /// `Failure::Failed` that says how it ended.
     pub fn check(&mut self) -> Result<(), Failure> {
         self.0.ended()?.map_or(Ok(()), |status| {
-            Err(Failure::failed(told(
+            Err(Failure::failed(describe_exit(
                 "the child that held the memory",
                 status,
             )))

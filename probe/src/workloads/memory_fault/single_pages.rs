@@ -126,7 +126,8 @@ mod tests {
 
     #[test]
     fn more_pages_than_mappings_allowed_are_refused_and_given_back() {
-        let allowed = std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("it is told");
+        let allowed =
+            std::fs::read_to_string("/proc/sys/vm/max_map_count").expect("the kernel reports it");
         let allowed: u64 = allowed.trim().parse().expect("it is a number");
         let scratch = Files::default()
             .scratch(Path::new("/var/tmp"), 4096)

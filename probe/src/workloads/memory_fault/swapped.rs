@@ -164,7 +164,7 @@ mod tests {
             room.take(memory).expect("it can be swapped out");
             assert!(
                 in_memory(memory)
-                    .expect("it is told")
+                    .expect("the kernel reports it")
                     .iter()
                     .all(|stays| !stays)
             );
@@ -174,7 +174,7 @@ mod tests {
             }
             assert!(
                 in_memory(memory)
-                    .expect("it is told")
+                    .expect("the kernel reports it")
                     .iter()
                     .all(|&stays| stays)
             );

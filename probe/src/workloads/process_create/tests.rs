@@ -228,9 +228,9 @@ fn every_way_gives_every_metric_in_both_placements() {
 }
 
 #[test]
-fn offsets_are_told_where_they_are_used_and_matter() {
+fn offsets_are_reported_where_they_are_used_and_matter() {
     let clock = clock(ClockKind::Tsc);
-    let told = |cpu, ticks| {
+    let reported = |cpu, ticks| {
         let shared = Shared {
             offsets: OnceCell::from(Offsets {
                 cpus: vec![0, 1],
@@ -244,9 +244,9 @@ fn offsets_are_told_where_they_are_used_and_matter() {
         comparison(Placement::Same, &context, &mut notes);
         notes
     };
-    assert_eq!(told(None, 11.0).len(), 1);
-    assert!(told(None, 9.0).is_empty());
-    assert!(told(Some(0), 11.0).is_empty());
+    assert_eq!(reported(None, 11.0).len(), 1);
+    assert!(reported(None, 9.0).is_empty());
+    assert!(reported(Some(0), 11.0).is_empty());
 }
 
 #[test]

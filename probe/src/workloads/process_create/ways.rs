@@ -88,7 +88,7 @@ pub struct Maker {
     program: Program,
 }
 
-/// What `posix_spawn` starts: this program, told to stamp.
+/// What `posix_spawn` starts: this program, which then stamps.
 struct Program {
     path: CString,
     name: CString,
@@ -169,7 +169,7 @@ fn fork(errand: &Errand) -> io::Result<(Child, Stamp)> {
 
 #[inline(always)]
 fn clone3(errand: &Errand) -> io::Result<(Child, Stamp)> {
-    // SAFETY: all zeroes is a valid `clone_args`: share nothing, tell nobody.
+    // SAFETY: all zeroes is a valid `clone_args`: share nothing, signal nobody.
     let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
     arguments.exit_signal = libc::SIGCHLD as u64;
     // SAFETY: the arguments outlive the call. Without CLONE_VM the child goes on in a copy of this memory, so it may return through these

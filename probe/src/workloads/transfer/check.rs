@@ -45,20 +45,20 @@ fn same(
     let failed =
         |error: io::Error| Failure::failed(format!("{name} as it arrived: {}", words(&error)));
     let mut arrived = File::open(destination.join(&name)).map_err(failed)?;
-    let told = arrived.metadata().map_err(failed)?;
+    let metadata = arrived.metadata().map_err(failed)?;
     let differs = |what: &str, is: &dyn std::fmt::Display, was: &dyn std::fmt::Display| {
         Err(Failure::failed(format!(
             "{name}: {what} is {is} where it arrived, and was {was}"
         )))
     };
-    if told.len() != one.length {
-        return differs("length in bytes", &told.len(), &one.length);
+    if metadata.len() != one.length {
+        return differs("length in bytes", &metadata.len(), &one.length);
     }
-    let mode = told.mode() & 0o7777;
+    let mode = metadata.mode() & 0o7777;
     if mode != one.mode {
         return differs("mode", &format!("{mode:o}"), &format!("{:o}", one.mode));
     }
-    let modified_ns = told.mtime() * 1_000_000_000 + told.mtime_nsec();
+    let modified_ns = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
     if modified_ns != one.modified_ns {
         return differs("time of change in ns", &modified_ns, &one.modified_ns);
     }

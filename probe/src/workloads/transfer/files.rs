@@ -14,11 +14,11 @@ use crate::error::{Failure, words};
 use crate::workloads::disk::content;
 use crate::workloads::disk::scratch::survive_size_limit;
 
-/// Lengths of the document's small files, in its order, in bytes.
+/// Lengths of the small files of OS Project 2 (docs/sources.md), in its order, in bytes.
 const DOCUMENT: [u64; 10] = [4, 107, 167, 207, 255, 383, 351, 507, 457, 577];
-/// Lengths of the document's large inputs, in its order, in bytes.
+/// Lengths of the large inputs of OS Project 2, in its order, in bytes.
 const LARGE: [u64; 5] = [1 << 10, 5 << 10, 1 << 20, 10 << 20, 100 << 20];
-/// Number of files for which the document sent the last ones of its list.
+/// Number of files for which OS Project 2 sent the last ones of its list.
 const LAST: u64 = 5;
 /// Most files of a transfer.
 const MOST: u64 = 100_000;
@@ -37,7 +37,7 @@ const MODES: [u32; 3] = [0o640, 0o444, 0o751];
 pub enum Sizes {
     /// All as long as the request says.
     Equal,
-    /// As long as the small files of the document.
+    /// As long as the small files of OS Project 2.
     Document,
     /// As long as its large inputs.
     Large,
@@ -79,13 +79,13 @@ impl Files {
                 },
                 unit: None,
                 applies: Vec::new(),
-                doc: "Files sent one after the other over one connection.",
+                doc: "Files sent sequentially over one connection.",
             },
             Parameter::choice(
                 "sizes",
                 "equal",
                 &["equal", "document", "large"],
-                "equal: each has `size` bytes; document: the document's small files of 4, 107, 167, 207, 255, 383, 351, 507, 457 and 577 B: with \
+                "equal: each has `size` bytes; document: the small files of OS Project 2, of 4, 107, 167, 207, 255, 383, 351, 507, 457 and 577 B: with \
                     files=1 the first, with files=5 the last five, else all ten in order, again and again; large: its large inputs of 1 KiB, 5 KiB, 1 MiB, 10 MiB and \
                     100 MiB in order, again and again.",
             ),
@@ -98,7 +98,7 @@ impl Files {
                 },
                 unit: Some("B"),
                 applies: Vec::new(),
-                doc: "Length of each file; the document's files have their own.",
+                doc: "Length of each file, with sizes=equal.",
             }
             .only_with("sizes", &["equal"]),
             Parameter::choice(

@@ -141,9 +141,11 @@ pub fn check_room(
     whose: &str,
     remedy: &'static str,
 ) -> Result<(), Failure> {
-    let told = statvfs(place)
+    let found = statvfs(place)
         .map_err(|error| Failure::system(&place.display().to_string(), error.desc()))?;
-    let free = told.blocks_available().saturating_mul(told.fragment_size());
+    let free = found
+        .blocks_available()
+        .saturating_mul(found.fragment_size());
     let short = |what: &str, has: u64| {
         let message = format!("{whose} need {needed} B, and {what} has {has} B");
         Failure::unavailable(message, remedy)
@@ -160,9 +162,9 @@ pub fn check_room(
 
 fn is_in_memory(place: &Path) -> Result<bool, Failure> {
     use nix::sys::statfs::{FsType, TMPFS_MAGIC, statfs};
-    let told = statfs(place)
+    let found = statfs(place)
         .map_err(|error| Failure::system(&place.display().to_string(), error.desc()))?;
     // Of fs/ramfs/inode.c (include/uapi/linux/magic.h).
     const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
-    Ok([TMPFS_MAGIC, RAMFS_MAGIC].contains(&told.filesystem_type()))
+    Ok([TMPFS_MAGIC, RAMFS_MAGIC].contains(&found.filesystem_type()))
 }

@@ -124,7 +124,7 @@ fn reserve(at: Ipv4Addr) -> io::Result<TcpListener> {
     let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
     address.sin_family = libc::AF_INET as libc::sa_family_t;
     address.sin_addr.s_addr = u32::from(at).to_be();
-    // SAFETY: the address is of the length told, and lives during the call.
+    // SAFETY: the address has the length passed, and lives during the call.
     let answer = unsafe {
         libc::bind(
             socket.as_raw_fd(),

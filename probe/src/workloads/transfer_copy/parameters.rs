@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter, only_with};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity, only_with};
 use crate::error::Failure;
 use crate::net::Shape;
 use crate::transfer::{DigestKind, ReceiveMethod, SendMethod};
@@ -106,7 +106,7 @@ impl Parameters {
         Duration::from_secs_f64(self.late)
     }
 
-    /// What is worth telling of them.
+    /// Notes on them, for the record.
     pub fn remarks(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.writes != Writes::Whole {
@@ -124,7 +124,7 @@ pub fn description() -> Description {
     Description {
         name: "transfer.copy",
         version: 1,
-        purpose: "Files from one process to another over TCP: by which system calls, through which network, after which meeting",
+        purpose: "Files from one process to another over TCP: system calls, network, and which side starts first",
         timing_model: "time_ns = raw - correction, at the sender, which is the measured process: from before its first connect(2) until it has the receiver's receipt for \
             all files, each of them whole, verified by its digest and under its name; bytes_per_s = bytes / time_ns. With meeting=retry the refused connects and the sleeps between them are inside, \
             with meeting=receiver-retry the sender's being late and its wait for the receiver's next try. \
@@ -172,13 +172,13 @@ fn methods() -> Vec<Parameter> {
                 "auto",
             ],
             "readwrite: read(2) and send(2); mmap: send(2) from a mapping; sendfile(2); splice(2) by a pipe; zerocopy: send(2) with MSG_ZEROCOPY from a mapping, \
-                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: that which costs its thread the least CPU time, tried within a large transfer.",
+                which loopback copies after all (Documentation/networking/msg_zerocopy.rst); uring: io_uring(7); auto: the one that costs its thread the least CPU time, tried within a large transfer.",
         ),
         Parameter::choice(
             "receiver",
             "readwrite",
             &["readwrite", "mmap", "splice", "uring", "auto"],
-            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: that which costs its thread the least \
+            "readwrite: recv(2) and write(2); mmap: recv(2) into a mapping of the file; splice(2) by a pipe; uring: io_uring(7); auto: the one that costs its thread the least \
                 CPU time, tried within a large transfer.",
         ),
     ]
@@ -235,10 +235,10 @@ fn behaviour() -> Vec<Parameter> {
             "meeting",
             "ready",
             &["ready", "retry", "receiver-retry"],
-            "ready: the receiver listens before the clock starts; retry: it listens `late` after the clock's start, and the sender, refused until then (ECONNREFUSED, connect(2)), \
-                sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s; receiver-retry: the document's roles: the sender listens, `late` after the clock's \
-                start, and the receiver connects to it, from the clock's start on with a sleep of 1 s after each refusal: whatever the lateness below 1 s, the receiver's time has 1 s more. The transfer itself \
-                is the same.",
+            "ready: the receiver listens before the clock starts. retry: it listens `late` after the clock's start; the sender is refused until then (ECONNREFUSED, \
+                connect(2)) and sleeps 1 s after each refusal, as old programs do: being 0.1 s late costs 1 s, of which the receiver sees 0.9 s. receiver-retry: the \
+                roles of OS Project 2: the sender listens `late` after the clock's start; the receiver connects from the clock's start on and sleeps 1 s after each \
+                refusal: any delay below 1 s adds 1 s to the receiver's time. The transfer itself is the same.",
         ),
         Parameter {
             name: "late",
@@ -249,7 +249,7 @@ fn behaviour() -> Vec<Parameter> {
             },
             unit: Some("s"),
             applies: Vec::new(),
-            doc: "How long after the clock's start the receiver listens, with meeting=receiver-retry the sender.",
+            doc: "How long after the clock's start the receiver listens; with meeting=receiver-retry, the sender.",
         },
         Parameter::choice(
             "writes",
@@ -263,61 +263,40 @@ fn behaviour() -> Vec<Parameter> {
 }
 
 fn metrics() -> Vec<Metric> {
-    let told = |name, unit, doc| Metric::new(name, unit, Better::Neither, doc);
-    let less = |name, unit, doc| Metric::new(name, unit, Better::Less, doc);
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
+    let cpu = |name, what| {
+        Metric::time(name, "s/GiB", Quantity::CpuTime)
+            .of(what)
+            .per("GiB of contents")
+    };
     vec![
-        less(
-            "time_ns",
-            "ns",
-            "At the sender: from before its first connect, with meeting=receiver-retry from the receiver's, until the receipt for all files.",
+        time("time_ns", "the transfer at the sender").note(
+            "From before its first connect(2), with meeting=receiver-retry the receiver's, until the sender has the receipt for all files.",
         ),
-        less(
-            "receiver_time_ns",
-            "ns",
-            "At the receiver: from the connection, with meeting=retry and receiver-retry from its own coming, until the last file has its name.",
+        time("receiver_time_ns", "the transfer at the receiver").note(
+            "From the connection, with meeting=retry and receiver-retry from the receiver's first attempt, until the last file has its name.",
         ),
-        told("bytes", "B", "Contents received."),
-        Metric::new(
-            "bytes_per_s",
-            "B/s",
-            Better::More,
-            "Contents received in a second, by the sender's clock.",
+        Metric::found("bytes", "B", "contents received"),
+        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the sender's clock."),
+        Metric::spent("calls", "1", "system calls of the sender").note(
+            "Those that send, receive, read, write, open, close or name, as its code counts them. Setting up the socket is not included.",
         ),
-        less(
-            "calls",
-            "1",
-            "System calls of the sender that send, receive, read, write, open, close or name, as its code counts them; setting up the socket is none of them.",
+        Metric::spent("receiver_calls", "1", "system calls of the receiver")
+            .note("Counted as the sender's are. The call that sends this count is not included."),
+        Metric::spent("switches", "1", "context switches of the sender")
+            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
+        Metric::spent("receiver_switches", "1", "context switches of the receiver")
+            .note("Voluntary and involuntary, of all threads (getrusage(2))."),
+        cpu("cpu_s_per_gib", "the sender").note(
+            "Of all threads; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and wake-ups \
+                within the sender's calls (softirq): they count here.",
         ),
-        less(
-            "receiver_calls",
-            "1",
-            "System calls of the receiver, counted likewise; its last word, which has the count in it, is not counted.",
+        cpu("receiver_cpu_s_per_gib", "the receiver").note(
+            "Of all threads. It excludes the receiver's work that the kernel does within the sender's calls, and includes the sender's work \
+                (acknowledgements) that it does within the receiver's.",
         ),
-        less(
-            "switches",
-            "1",
-            "Times the sender was taken off its CPU or gave it up, all threads (getrusage(2)).",
-        ),
-        less(
-            "receiver_switches",
-            "1",
-            "Times the receiver was taken off its CPU or gave it up, all threads (getrusage(2)).",
-        ),
-        less(
-            "cpu_s_per_gib",
-            "s/GiB",
-            "CPU time of the sender, all threads, for each 2^30 B of contents; null without contents. Where both are on one machine, the kernel does part of the receiver's protocol work and of waking \
-                it within the sender's calls (softirq), whose time this is.",
-        ),
-        less(
-            "receiver_cpu_s_per_gib",
-            "s/GiB",
-            "CPU time of the receiver, all threads, for each 2^30 B of contents; without what the kernel did of its work within the sender's calls, and with what it did of the sender's (acknowledgements) within its own.",
-        ),
-        less(
-            "wait_ns",
-            "ns",
-            "By the sender's clock, until the connection stood: refused connects, sleeps, and its own being late included.",
-        ),
+        Metric::time("wait_ns", "ns", Quantity::WaitingTime)
+            .of("the sender until the connection stands")
+            .note("Refused connects, sleeps and its own delay are included."),
     ]
 }

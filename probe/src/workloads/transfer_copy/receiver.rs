@@ -11,7 +11,7 @@ use super::small;
 use crate::error::{Failure, words};
 use crate::net::Link;
 use crate::transfer::{self, Folder, ReceiveOptions, Tally};
-use crate::workloads::fresh_process::Told;
+use crate::workloads::fresh_process::SerializedError;
 
 /// What the receiver is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum Job {
 #[derive(Clone, Copy)]
 pub struct Answer {
     /// What it received; nothing for [`Job::Settle`].
-    pub received: Result<Side, Told>,
+    pub received: Result<Side, SerializedError>,
     /// Where it will be found the next time, if it is the one to be found.
     pub next: Option<SocketAddr>,
 }
@@ -112,7 +112,7 @@ impl Receiver {
         };
         self.door = door;
         Answer {
-            received: received.map_err(|failure| Told::of(&failure)),
+            received: received.map_err(|failure| SerializedError::of(&failure)),
             next: self.door.as_ref().map(|door| door.address),
         }
     }

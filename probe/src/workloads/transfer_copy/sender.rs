@@ -42,7 +42,7 @@ pub struct Sent {
     pub side: Side,
     /// Until the two had met.
     pub wait_ns: u64,
-    /// What is worth telling.
+    /// Notes for the record.
     pub notes: Vec<String>,
 }
 
@@ -106,7 +106,7 @@ impl Sender {
     }
 }
 
-/// The files of a folder, as the engine is told of them.
+/// The files of a folder, as the engine takes them.
 pub fn sources(folder: &Folder) -> Vec<Source> {
     let source = folder.source();
     let of = |one: &One| Source {

@@ -118,7 +118,7 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 /// What setsockopt(2) answers.
 pub fn delay_acknowledgements(socket: &impl AsRawFd) -> io::Result<()> {
     let off: libc::c_int = 0;
-    // SAFETY: the value is of the length told, and lives during the call.
+    // SAFETY: the value has the length passed, and lives during the call.
     let answer = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_tells_the_file() {
+    fn a_header_describes_the_file() {
         let one = One::of(12, 345);
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
         let address = listener.local_addr().expect("it is bound");

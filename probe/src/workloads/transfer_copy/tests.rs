@@ -20,7 +20,7 @@ fn parameters(given: &Value) -> Parameters {
     serde_json::from_value(Value::Object(all)).expect("they fit")
 }
 
-/// Prepares, and hands `act` the workload and a clock. Where this machine cannot, that is told.
+/// Prepares, and hands `act` the workload and a clock. Where this machine cannot, the test says so.
 fn with(given: &Value, act: impl FnOnce(&mut TransferCopy, &Clock)) {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
     let allowed = affinity::allowed().expect("they can be read");
@@ -136,7 +136,7 @@ fn a_receiver_that_is_refused_sleeps_whatever_the_lateness() {
 }
 
 #[test]
-fn a_repetition_that_failed_tells_why_and_the_next_is_whole() {
+fn a_repetition_that_failed_reports_why_and_the_next_is_whole() {
     for meeting in ["ready", "receiver-retry"] {
         for writes in choices("writes") {
             let given =
@@ -149,8 +149,8 @@ fn a_repetition_that_failed_tells_why_and_the_next_is_whole() {
                     let failure = workload
                         .run(1, &mut Region::new(clock))
                         .expect_err("a file is missing");
-                    let told = failure.to_string();
-                    assert!(told.contains("No such file"), "{given}: {told}");
+                    let reported = failure.to_string();
+                    assert!(reported.contains("No such file"), "{given}: {reported}");
                 }
                 fs::rename(&aside, &file).expect("it is ours");
                 let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
@@ -187,18 +187,18 @@ fn a_folder_that_passes_its_group_on_is_cleared_all_the_same() {
 }
 
 #[test]
-fn what_auto_used_is_told_of_both_sides() {
+fn what_auto_used_is_reported_of_both_sides() {
     let given = json!({"sender": "auto", "receiver": "auto", "size": 1000});
     with(&given, |workload, clock| {
         let work = workload.run(1, &mut Region::new(clock)).expect("it runs");
-        let told = work.notes.join("\n");
-        assert!(told.contains("sender=auto used"), "{told}");
-        assert!(told.contains("receiver=auto used"), "{told}");
+        let reported = work.notes.join("\n");
+        assert!(reported.contains("sender=auto used"), "{reported}");
+        assert!(reported.contains("receiver=auto used"), "{reported}");
     });
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_told() {
+fn what_is_wrong_with_a_file_is_reported() {
     type Spoil = fn(&Path);
     let spoils: [(Spoil, &str); 6] = [
         (|file| change(file, 99_999), "byte at offset 99999"),
@@ -249,19 +249,19 @@ fn open(file: &Path) -> File {
 
 /// Another byte, and the old time.
 fn change(file: &Path, offset: u64) {
-    let modified = fs::metadata(file).and_then(|told| told.modified());
+    let modified = fs::metadata(file).and_then(|metadata| metadata.modified());
     let open = open(file);
     let mut byte = [0];
     File::open(file)
         .and_then(|file| file.read_exact_at(&mut byte, offset))
         .expect("it is that long");
     open.write_all_at(&[!byte[0]], offset).expect("it is ours");
-    let times = FileTimes::new().set_modified(modified.expect("it is told"));
+    let times = FileTimes::new().set_modified(modified.expect("the kernel reports it"));
     open.set_times(times).expect("it is ours");
 }
 
 #[test]
-fn a_receiver_that_dies_is_told_and_nothing_is_left() {
+fn a_receiver_that_dies_is_reported_and_nothing_is_left() {
     let mut root = PathBuf::new();
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
     with(&json!({"writes": "nodelay", "size": 10}), |workload, _| {

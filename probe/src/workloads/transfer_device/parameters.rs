@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use crate::description::{Alone, Better, Description, Kind, Metric, Parameter};
+use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::transfer_device::Method;
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
@@ -31,7 +31,7 @@ pub fn description() -> Description {
         name: "transfer.device",
         version: 1,
         purpose: "Files from one process to another by two character devices that hold the TCP connection in the kernel: read and write, or a mapped area",
-        timing_model: "time_ns = raw - correction, at the receiver, as in the document: from before it connects to the sender, which listens already, until it has written every file, has seen \
+        timing_model: "time_ns = raw - correction, at the receiver, as in OS Project 2: from before it connects to the sender, which listens already, until it has written every file, has seen \
             the end of the stream and has closed its device; bytes_per_s = bytes / time_ns. Inside are the files' open(2), write(2) and close(2) and, with method=mmap, mmap(2), the faults of the area and munmap(2). \
             Outside: loading the modules, making the files, the sender's process (one for all repetitions), opening the devices, and the SHA-512 of every file on both sides, which is compared afterwards. \
             sender_time_ns is the sender's own: from before it accepts until the receiver has closed. Both processes run on any allowed CPU; the connection is over 127.0.0.1.",
@@ -48,7 +48,8 @@ fn parameters() -> Vec<Parameter> {
         "method",
         "fcntl",
         &["fcntl", "mmap"],
-        "fcntl (the document's word): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, and written from it, and an ioctl(2) sends or receives a part of it.",
+        "fcntl (the word of OS Project 2): write(2) to the sender's device, read(2) from the receiver's; mmap: files are read into the mapped area of 2 MiB, \
+            and written from it, and an ioctl(2) sends or receives a part of it.",
     )];
     all.extend(Files::parameters().into_iter().map(fewer));
     all.push(Parameter {
@@ -60,7 +61,7 @@ fn parameters() -> Vec<Parameter> {
         },
         unit: Some("B"),
         applies: Vec::new(),
-        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that the document began with and \
+        doc: "Bytes of a read(2) or write(2) with method=fcntl, on the device and on the file; a page by default, between the 512 B of the programs that OS Project 2 began with and \
             the 2 MiB that method=mmap moves by one ioctl(2).",
     }.only_with("method", &["fcntl"]));
     all.push(Folder::parameter());
@@ -84,48 +85,22 @@ fn fewer(parameter: Parameter) -> Parameter {
 }
 
 fn metrics() -> Vec<Metric> {
+    let time = |name, what| Metric::time(name, "ns", Quantity::Time).of(what);
     vec![
-        Metric {
-            name: "time_ns",
-            unit: "ns",
-            better: Better::Less,
-            doc: "From the receiver's connecting until it has all files and has closed.",
-        },
-        Metric {
-            name: "bytes_per_s",
-            unit: "B/s",
-            better: Better::More,
-            doc: "bytes / time_ns.",
-        },
-        Metric {
-            name: "sender_time_ns",
-            unit: "ns",
-            better: Better::Less,
-            doc: "From the sender's waiting for the receiver until that has closed.",
-        },
-        Metric {
-            name: "bytes",
-            unit: "B",
-            better: Better::Neither,
-            doc: "Contents of all files.",
-        },
-        Metric {
-            name: "calls",
-            unit: "1",
-            better: Better::Less,
-            doc: "System calls that the receiver makes inside the clock: on its device and on the files.",
-        },
-        Metric {
-            name: "sender_calls",
-            unit: "1",
-            better: Better::Less,
-            doc: "System calls that the sender makes for it.",
-        },
-        Metric {
-            name: "minflt",
-            unit: "1",
-            better: Better::Less,
-            doc: "Page faults of the receiver that needed no disk (getrusage(2)): with method=mmap those of the area are among them.",
-        },
+        time("time_ns", "the transfer at the receiver")
+            .note("From its connect until it has all files and has closed its device."),
+        Metric::rate("bytes_per_s", "B/s", "contents received").note("By the receiver's clock."),
+        time("sender_time_ns", "the transfer at the sender")
+            .note("From its accept until the receiver has closed."),
+        Metric::found("bytes", "B", "contents of all files"),
+        Metric::spent("calls", "1", "system calls of the receiver")
+            .note("Those inside the clock, on its device and on the files."),
+        Metric::spent("sender_calls", "1", "system calls of the sender"),
+        Metric::spent(
+            "minflt",
+            "1",
+            "page faults of the receiver without a device",
+        )
+        .note("Counted by getrusage(2). With method=mmap, those of the area are included."),
     ]
 }

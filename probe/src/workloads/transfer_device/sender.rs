@@ -12,7 +12,7 @@ use crate::error::{Failure, words};
 use crate::transfer_device::device::{self, Device};
 use crate::transfer_device::header::Header;
 use crate::transfer_device::{Method, Outgoing};
-use crate::workloads::fresh_process::Told;
+use crate::workloads::fresh_process::SerializedError;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 
@@ -32,7 +32,7 @@ pub enum Job {
 #[derive(Clone, Copy)]
 pub struct Answer {
     /// What it sent; nothing for [`Job::Settle`].
-    pub sent: Result<Side, Told>,
+    pub sent: Result<Side, SerializedError>,
     /// Where it will be found the next time.
     pub next: Option<SocketAddr>,
 }
@@ -93,7 +93,7 @@ impl Sender {
         let next = door.as_ref().map(|(_, address)| *address);
         self.door = door.map(|(door, _)| door);
         Answer {
-            sent: sent.map_err(|failure| Told::of(&failure)),
+            sent: sent.map_err(|failure| SerializedError::of(&failure)),
             next,
         }
     }

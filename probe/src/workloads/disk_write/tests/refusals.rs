@@ -1,4 +1,4 @@
-//! What cannot be written is told, and nothing that was there before is lost.
+//! What cannot be written is reported, and nothing that was there before is lost.
 
 use std::ffi::CString;
 use std::os::unix::process::CommandExt;
