@@ -19,9 +19,11 @@ from oscope.cli.stored import load
 from oscope.figures.analysed import level_text
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.units import parse_bytes, parse_duration
+from oscope.programs.findings import revision_notes
 from oscope.report import terminal
 from oscope.report.comparison import Sides, comparison_table, intervals, print_comparison
 from oscope.report.forms import encode
+from oscope.report.terminal import print_prose
 from oscope.statistics import compare_results, compare_within
 from oscope.storage import record
 
@@ -98,6 +100,8 @@ def compare(
         with paged(terminal.console()) as out:
             for experiment, comparison, sides in compared:
                 print_comparison(experiment, comparison, out, sides)
+                for text in revision_notes(experiment):
+                    print_prose(f"note: {text}", out)
     found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")

@@ -1,4 +1,4 @@
-"""Finds the commit at which a metric changed: both ends first, then commits between, each with both ends beside it.
+"""Finds the commit at which a metric changed: both ends first, then commits between, with both ends beside.
 
 Each step is a run of its own in the store, of one to two commits and both ends, interleaved. What is known is
 computed from these runs alone, so that a bisection resumes from them.
@@ -7,6 +7,7 @@ computed from these runs alone, so that a bisection resumes from them.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.revision import FACTOR, Revision
 from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.model.units import format_duration
 from oscope.programs.worktrees import BuildError
 from oscope.statistics import ComparedMetric
 from oscope.statistics.bisection import (
@@ -33,6 +35,8 @@ _HALF = 1.959964
 """Half of a 95 % interval, in standard errors."""
 SURE = 0.95
 """From this probability on a commit is said to be as one of the ends."""
+MOST_SUSPECTS = 5
+"""Commits that a sentence names."""
 SPARE_STEPS = 8
 """Steps beyond those that a bisection without noise takes."""
 
@@ -86,7 +90,7 @@ class Bisection:
 
     @property
     def expected_steps(self) -> int:
-        """How many runs a search takes in all, if all goes well: the ends, the halvings, both sides of the commit."""
+        """How many runs a search takes if all goes well: the ends, the halvings, both sides of the commit."""
         return 1 + math.ceil(math.log2(self.commits)) + (self.commits > 1)
 
     def next(self) -> tuple[int, ...] | None:
@@ -172,10 +176,15 @@ class Bisection:
             "suspects": [vars(each) for each in suspects],
             "probability": group.probability if self.differ else None,
             "runs": [step.run_id for step in self.steps],
-            "skipped": [{**vars(self.line[at]), "why": why} for at, why in sorted(self.skipped.items())],
-            "posterior": {
-                each.short: float(share) for each, share in zip(self.line[1:], shares, strict=True) if share > 1e-4
-            },
+            "commits": [
+                {
+                    "commit": each.commit,
+                    "subject": each.subject,
+                    "probability": round(float(share), 6) if self.differ else None,
+                    "skipped": self.skipped.get(at),
+                }
+                for at, (each, share) in enumerate(zip(self.line[1:], shares, strict=True), start=1)
+            ],
         }
 
 
@@ -204,11 +213,17 @@ def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) 
 
     Nothing is measured where the ends do not differ.
     """
+    began, before = time.monotonic(), len(bisection.steps)
     while bisection.differ and (chosen := bisection.next()) is not None:
         revisions = [bisection.line[at] for at in chosen]
-        number = len(bisection.steps) + 1
+        done = len(bisection.steps)
+        expected = max(done + 1, bisection.expected_steps)
         names = " and ".join(str(each) for each in revisions)
-        tell(f"step {number} of about {max(number, bisection.expected_steps)}: {names}")
+        left = ""
+        if done > before:
+            left_s = (expected - done) * (time.monotonic() - began) / (done - before)
+            left = f", about {format_duration(max(round(left_s), 1))} left"
+        tell(f"step {done + 1} of about {expected}{left}: {names}")
         try:
             results = measure(revisions)
         except BuildError as error:
@@ -216,8 +231,51 @@ def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) 
             bisection.skip(lost, error.message)
             tell(f"skipped: {error.message}")
             for line in error.lines:
-                tell(f"  {line}")
+                tell(f"its build: {line}")
             continue
         step = bisection.learn(results)
         for at, verdict in zip(step.positions, step.verdicts, strict=True):
             tell(f"{bisection.line[at].short} is {verdict}")
+
+
+def sentences(bisection: Bisection, metric: str) -> list[str]:
+    """Say what was found: whether the ends differ, which commit is the likeliest, and how sure that is."""
+    first, last = bisection.line[0], bisection.line[-1]
+    if not bisection.differ:
+        answer = bisection.ends[0].different
+        sure = "they do not differ" if answer == "no" else "cannot tell whether they differ"
+        return [f"{first.label} and {last.label} were compared in {metric}: {sure}; nothing to bisect"]
+    group = bisection.group
+    suspects = bisection.line[group.before + 1 : group.after + 1]
+    chance = _chance(group.probability)
+    if len(suspects) == 1:
+        told = [f"{suspects[0].short} ({suspects[0].subject}) changed {metric}: {chance}"]
+    else:
+        inner = [bisection.line[at] for at in range(group.before + 1, group.after) if at in bisection.skipped]
+        named = ", ".join(f"{each.short} ({each.subject})" for each in suspects[:MOST_SUSPECTS])
+        more = f" and {len(suspects) - MOST_SUSPECTS} more" if len(suspects) > MOST_SUSPECTS else ""
+        why = f"; {len(inner)} of them could not be measured" if inner else ""
+        told = [f"one of {len(suspects)} commits changed {metric}: {named}{more}: {chance}{why}"]
+    jump, ends = bisection.jump, bisection.ends[-1]
+    if jump is not None and bisection.jumped == (group.before, group.after):
+        told.append(
+            f"there {metric} changes by {_share(jump)}; from {first.name} to {last.name} by {_share(ends)}"
+        )
+        low, high = jump.ci95
+        if not low <= ends.ratio <= high:
+            told.append("other commits of the range change it too: bisect on both sides of this one")
+    if group.probability < ENOUGH:
+        told.append("this is less than 95 %: measure more with --reps, or a quieter machine")
+    return told
+
+
+def _chance(probability: float) -> str:
+    """Write a probability; nothing is certain."""
+    return f"probability {min(math.floor(1000 * probability) / 10, 99.9):.3g} %"
+
+
+def _share(row: ComparedMetric) -> str:
+    """Write a relative change with its interval, such as `+20 % [+19, +21]`."""
+    value, low, high = (100 * (each - 1) for each in (row.ratio, *row.ci95))
+    decimals = 0 if high - low >= 2 else 1 if high - low >= 0.2 else 2
+    return f"{value:+.{decimals}f} % [{low:+.{decimals}f}, {high:+.{decimals}f}]"

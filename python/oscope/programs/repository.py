@@ -1,4 +1,4 @@
-"""The user's repository, as `oscope bench --git` reads it: its commits, and what is not committed. Never written."""
+"""The user's repository, as `oscope bench --git` reads it and never writes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Repository:
 
     @classmethod
     def of(cls, folder: Path) -> Repository:
-        """Return the repository that `folder` is in; UsageError where there is none, with git's own reason."""
+        """Return the repository that `folder` is in; UsageError with git's reason where there is none."""
         try:
             common = git.run(folder, "rev-parse", "--git-common-dir").strip("\n")
         except UsageError:
@@ -118,7 +118,7 @@ class Repository:
         return git.run(self.top, "rev-parse", f"{commit}^@").split()
 
     def uncommitted(self) -> int:
-        """Return how many files of the checkout differ from its commit, files that git does not track aside."""
+        """Return how many files of the checkout differ from its commit, of those that git tracks."""
         told = git.find(self.top, "status", "--porcelain", "--untracked-files=no", "--ignore-submodules=none")
         return len((told or "").splitlines())
 

@@ -52,7 +52,7 @@ class RevisionRequest:
         return cls(repository, sides, build)
 
     def notes(self, commands: Sequence[Command]) -> Iterator[str]:
-        """Yield what one has to know before: what is not measured, and programs that are not of the revisions."""
+        """Yield what one has to know: what is not measured, and programs that are not of the revisions."""
         changed = self.repository.uncommitted()
         if changed:
             files = f"{changed} file{'' if changed == 1 else 's'}"
@@ -88,7 +88,7 @@ def workshop_for(
         shell=surroundings.shell,
         environment=surroundings.environment,
     ) as workshop:
-        workshop.expected = len(request.sides) if request.build is not None else 0
+        workshop.expected = len(request.sides)
         yield workshop
 
 

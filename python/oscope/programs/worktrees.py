@@ -12,6 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,8 +38,10 @@ _COPIED = r"^(filter\..*|core\.(autocrlf|eol|safecrlf|symlinks))$"
 class Watcher(Protocol):
     """Who follows the builds."""
 
-    def building(self, revision: Revision, number: int, expected: int, left_s: float | None) -> None:
-        """Hear that a commit is built: which of how many, and the time left for builds if it is known."""
+    def building(
+        self, doing: str, number: int, expected: int, left_s: float | None
+    ) -> AbstractContextManager[None]:
+        """Return what shows `doing` meanwhile: which of how many, and the time left if it is known."""
 
     def note(self, text: str) -> None:
         """Hear what a person should know."""
@@ -124,10 +127,11 @@ class Workshop:
         if revision.commit not in self._built:
             number = len(self._built) + 1
             self.expected = max(self.expected, number)
-            self.watcher.building(revision, number, self.expected, self._left_s())
             began = time.monotonic()
+            doing = f"{'checking out' if self.build is None else 'building'} {revision}"
             try:
-                self._built[revision.commit] = self._make(revision)
+                with self.watcher.building(doing, number, self.expected, self._left_s()):
+                    self._built[revision.commit] = self._make(revision)
             except BuildError as error:
                 self._built[revision.commit] = error
                 self._discard(revision)

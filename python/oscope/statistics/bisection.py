@@ -1,11 +1,12 @@
 """Where in a line of commits a metric changed, from noisy readings of some: probabilistic bisection.
 
 The line has positions 0 to n: 0 is the end before the change, n the one after it. One of the commits 1 to n
-made the change, each with the same prior probability. A reading of a position says how far the metric lies from
-the middle of both ends, and how sure that is; it gives the probability that the position is after the change,
-and so, by Bayes' rule, a posterior over the commits. The next reading is taken at its median, which is the choice
-that tells most (Horstein, IEEE Trans. Inform. Theory 9, 1963; Waeber, Frazier and Henderson, SIAM J. Control
-Optim. 51, 2013). Their answers are wrong at a known rate; here each reading has a rate of its own.
+made the change, each with the same prior probability. A reading of a position says how far the metric lies
+from the middle of both ends, and how sure that is; it gives the probability that the position is after the
+change, and so, by Bayes' rule, a posterior over the commits. The next reading is taken at its median, which
+is the choice that tells most (Horstein, IEEE Trans. Inform. Theory 9, 1963; Waeber, Frazier and Henderson,
+SIAM J. Control Optim. 51, 2013). There all answers are wrong at one known rate; here each reading has a
+rate of its own.
 
 A position that cannot be read leaves the commits around it indistinguishable: they form a group.
 """
@@ -16,6 +17,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import scipy
@@ -95,7 +97,8 @@ def posterior(commits: int, readings: Iterable[Reading]) -> Floats:
         after = probability_after(found)
         logs += np.where(numbers <= position, math.log(after), math.log1p(-after))
     shares: Floats = np.exp(logs - logs.max())
-    return shares / shares.sum()
+    shares /= shares.sum()
+    return shares
 
 
 def best_group(probabilities: Floats, unreadable: Collection[int]) -> Group:
@@ -103,8 +106,7 @@ def best_group(probabilities: Floats, unreadable: Collection[int]) -> Group:
     commits = len(probabilities)
     bounds = [0, *(at for at in range(1, commits) if at not in unreadable), commits]
     groups = [
-        Group(before, after, float(probabilities[before:after].sum()))
-        for before, after in zip(bounds[:-1], bounds[1:], strict=True)
+        Group(before, after, float(probabilities[before:after].sum())) for before, after in pairwise(bounds)
     ]
     return max(groups, key=lambda group: group.probability)
 

@@ -40,7 +40,7 @@ _KEPT = (
     "GIT_CEILING_DIRECTORIES",
     "GIT_EXEC_PATH",
 )
-"""Variables of git's own that say where its settings are; the others name a repository, as hooks have them."""
+"""Variables of git that say where its settings are; the others name a repository, as hooks have them."""
 
 
 def foreign_variables() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Folders of Oscope's own that a run needs for a while, such as worktrees: gone at its end, even after a kill.
+"""Folders of Oscope's own that a run needs for a while, such as worktrees: gone later, even after a kill.
 
 Each lies in the user's cache, and its lock is held as long as a process uses it: by the kernel, so that a
 process that was killed holds it no more. The next command removes what nobody holds. Nothing else is touched.
@@ -34,7 +34,7 @@ def root() -> Path:
 
 @contextlib.contextmanager
 def own_folder(again: str | None = None) -> Iterator[tuple[Path, int]]:
-    """Give a new folder for this user alone, and its lock's descriptor; remove the folder with all in it at the end.
+    """Give a new folder for this user alone, and its lock's descriptor; remove all of it at the end.
 
     A child that is given the descriptor keeps the folder from being removed by others while it lives. `again`
     is the path that it had before, for a run that resumes. Raises OscopeError where it cannot be made or is
@@ -121,7 +121,7 @@ def remove_left(tell: Callable[[str], None]) -> None:
 
 
 def _remove_unused(path: Path) -> None:
-    """Remove a folder; BlockingIOError where a process uses it, OscopeError where it is not as it was made."""
+    """Remove a folder; BlockingIOError where a process uses it, OscopeError where it is strange."""
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o5777 != 0o700:
         raise OscopeError(f"{path} is not the folder that was made", remedy="look at it, and remove it")
