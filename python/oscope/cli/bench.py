@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -163,6 +164,22 @@ def bench(
         int | None,
         whole_number("--pin", most=MOST_CPU, help="Keep the commands on this CPU. [default: all CPUs]"),
     ] = None,
+    git: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--git",
+            metavar="REV|REV1..REV2",
+            help="Measure at this revision of the repository here; give two or more, or a range.",
+        ),
+    ] = None,
+    build: Annotated[
+        str | None,
+        typer.Option("--build", metavar="CMD", help="Builds a revision, in a worktree of Oscope's own."),
+    ] = None,
+    bisect: Annotated[
+        bool,
+        typer.Option("--bisect", help="Find the commit of the range that changed the metric."),
+    ] = False,
     seed: SeedOption = None,
     json: Annotated[
         Output | None,
@@ -183,7 +200,7 @@ def bench(
         ),
     ] = None,
 ) -> int:
-    r"""Measure programs: how long each takes and what it uses; two or more are compared.
+    """Measure programs: how long each takes and what it uses; two or more are compared.
 
     Commands are measured interleaved, in random order within each block, and compared with the first one,
     paired by block. Nothing is run through a shell unless --shell asks for it.
@@ -192,17 +209,22 @@ def bench(
     oscope bench -- sort big.txt --vs sort --parallel=1 big.txt
     oscope bench 'gzip -1 -k -c f' 'gzip -9 -k -c f' --output /dev/null
     oscope bench --parameter level=1..9 'gzip -{level} -c f'
-    """
-    from oscope.cli import benching  # noqa: PLC0415 - start-up
+    oscope bench --git v1.0 --git HEAD --build 'make -j2' -- ./program
+    """  # noqa: D301 - click reads the character
+    from oscope.cli import bench_revisions, benching  # noqa: PLC0415 - start-up
 
     settings: Settings = context.obj
     files = benching.Files(json, _export(export), hyperfine_json)
     files.check()
+    revisions = bench_revisions.Options(tuple(git or ()), build, bisect)
+    revisions.check()
     words = context.meta.get(AFTER)
     if resume is not None:
-        if lines or words:
-            raise UsageError("--resume and a command contradict each other", remedy="leave the command out")
-        return benching.resume(resume, settings.store, files)
+        if lines or words or revisions.names:
+            raise UsageError(
+                "--resume and a command or --git contradict each other", remedy="leave the others out"
+            )
+        return bench_revisions.resume(resume, settings.store, files)
     from oscope.programs import Parameter, Surroundings  # noqa: PLC0415 - start-up
 
     commands = read_commands(lines or (), words, name or ())
@@ -220,7 +242,8 @@ def bench(
         timeout_s=parse_option("--timeout", parse_duration, timeout),
         ignore_failure=ignore_failure,
     )
-    return benching.start(
+    start = partial(bench_revisions.start, revisions) if revisions.names else benching.start
+    return start(
         commands,
         [Parameter.of(text) for text in parameter or ()],
         surroundings,

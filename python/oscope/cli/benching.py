@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from oscope.cli.errors import DONE, note
 from oscope.cli.progress import display
 from oscope.cli.targets import Output, check_distinct, is_standard_output
 from oscope.cli.views.bench import print_findings
 from oscope.model.errors import OscopeError, UsageError
+from oscope.model.samples import Results
 from oscope.planning.plan import Plan
 from oscope.programs import EXPERIMENT, Amount, Command, Parameter, Surroundings, bench_plan, find
+from oscope.programs.export import Format as Form
 from oscope.programs.export import export, hyperfine_json
 from oscope.report import terminal
 from oscope.runner.execution import Outcome, execute
@@ -25,7 +26,7 @@ class Files:
     """Where the results go, beside the store and the terminal."""
 
     record: Output | None
-    table: tuple[Literal["md", "json", "csv"], Output] | None
+    table: tuple[Form, Output] | None
     hyperfine: Output | None
 
     def named(self) -> dict[str, Output | None]:
@@ -39,6 +40,16 @@ class Files:
     def check(self) -> None:
         """Raise UsageError where two of them are one file."""
         check_distinct(self.named())
+
+    def write(self, results: Results, table: Callable[[Form], bytes]) -> None:
+        """Write those that were asked for; `table` returns the table in a format."""
+        if self.record is not None:
+            self.record.write(record.to_json(results))
+        if self.table is not None:
+            kind, target = self.table
+            target.write(table(kind))
+        if self.hyperfine is not None:
+            self.hyperfine.write(hyperfine_json(find(results)))
 
     @property
     def take_standard_output(self) -> bool:
@@ -63,21 +74,21 @@ def start(
         found = ", ".join(str(trial.warmup) for trial in trials)
         note(f"warm-up found: {found} runs before those of each block")
     with Store.open(place) as store:
-        return _measure_into(store, plan, files)
+        return measure_into(store, plan, files)
 
 
-def resume(run_id: str, place: str | None, files: Files) -> int:
-    """Go on with an interrupted bench; return the exit code."""
+def interrupted_plan(run_id: str, place: str | None) -> tuple[str, Plan]:
+    """Return the whole id of a bench, and its plan; UsageError where the run is none."""
     with Store.read(place) as store:
         full_id = store.resolve(run_id)
         plan = store.plan(full_id)
     if [experiment.name for experiment in plan.experiments] != [EXPERIMENT]:
         raise UsageError(f"run {full_id} is no bench", remedy=f"go on with oscope run --resume {full_id}")
-    with Store.open(place) as store:
-        return _measure_into(store, plan, files, resume=full_id)
+    return full_id, plan
 
 
-def _measure_into(store: Store, plan: Plan, files: Files, *, resume: str | None = None) -> int:
+def measure(store: Store, plan: Plan, *, resume: str | None = None) -> Outcome:
+    """Measure what `plan` asks for, and show the progress; OscopeError where a signal ended it early."""
     shown = display()
     try:
         with shown:
@@ -86,9 +97,15 @@ def _measure_into(store: Store, plan: Plan, files: Files, *, resume: str | None 
         # The second Ctrl-C; the first one ends the run in good order.
         if shown.run_id is None:
             raise
-        raise _interrupted(shown.run_id) from None
+        raise interrupted(shown.run_id) from None
     if outcome.status == "interrupted":
-        raise _interrupted(outcome.run_id)
+        raise interrupted(outcome.run_id)
+    return outcome
+
+
+def measure_into(store: Store, plan: Plan, files: Files, *, resume: str | None = None) -> int:
+    """Measure what `plan` asks for, show what was found, and write the files; return the exit code."""
+    outcome = measure(store, plan, resume=resume)
     _write(store, outcome, files)
     if outcome.failures:
         raise OscopeError(outcome.failures[0], remedy=f"the rest is kept: oscope show {outcome.run_id}")
@@ -102,19 +119,14 @@ def _write(store: Store, outcome: Outcome, files: Files) -> None:
     out = terminal.console(to_standard_error=files.take_standard_output)
     print_findings(findings, out)
     terminal.print_stored(outcome.run_id, out)
-    if files.record is not None:
-        files.record.write(record.to_json(results))
-    if files.table is not None:
-        kind, target = files.table
-        target.write(export(findings, kind))
-    if files.hyperfine is not None:
-        files.hyperfine.write(hyperfine_json(findings))
+    files.write(results, lambda kind: export(findings, kind))
     given_up = [row for row in findings.rows if row.point.skipped is not None]
     if given_up:
         raise OscopeError(f"{given_up[0].name}: {given_up[0].point.skipped}", remedy=given_up[0].point.remedy)
 
 
-def _interrupted(run_id: str) -> OscopeError:
+def interrupted(run_id: str) -> OscopeError:
+    """Return the error that says how a run goes on which a signal ended."""
     return OscopeError(
         f"interrupted: run {run_id} keeps what was measured",
         remedy=f"go on with oscope bench --resume {run_id}",

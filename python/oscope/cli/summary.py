@@ -21,6 +21,7 @@ from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
 from oscope.model.document import Table
 from oscope.model.samples import ExperimentResults, Inspected, PointSamples, Results
 from oscope.planning import interference
+from oscope.programs.findings import revision_notes
 from oscope.report.build import answers
 from oscope.report.terminal import (
     aligned,
@@ -253,6 +254,8 @@ def shape(summary: Summary) -> str:
 
 def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = False) -> Iterator[str]:
     """Yield a line for each distinct note, with the points that it is about; technical ones if `verbose`."""
+    for text in revision_notes(experiment):
+        yield f"note: {text}"
     about: dict[str, list[PointSamples]] = defaultdict(list)
     for point in experiment.points:
         for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):

@@ -12,6 +12,7 @@ from oscope.model.experiment import Design, Experiment, Inspection
 from oscope.model.factors import Factors, Level, Profile
 from oscope.model.guest import Guest
 from oscope.model.program import Program
+from oscope.model.revision import Revisions
 from oscope.planning.points import check_meaning, check_names, plan_points
 from oscope.probe import instructions
 from oscope.probe.catalogue import Catalogue, Covariate, Workload, nearest
@@ -95,6 +96,8 @@ class PlannedExperiment:
     workload; none: the factors."""
     program: Program | None = None
     """The user's own program that measures it; None: the probe."""
+    revisions: Revisions | None = None
+    """The commits that its points measure; None: it measures no revisions of a repository."""
 
     def block_reps(self, block: int) -> int:
         """Return how many samples each point gets in `block`, counted from 0."""
@@ -156,6 +159,7 @@ class Plan:
                     **({} if e.order == "seeded" else {"order": e.order}),
                     **({"params": [dict(p) for p in e.params]} if e.params else {}),
                     **({} if e.program is None else {"program": e.program.to_object()}),
+                    **({} if e.revisions is None else {"revisions": e.revisions.to_object()}),
                 }
                 for e in self.experiments
             ],
@@ -187,6 +191,7 @@ class Plan:
                 order=e.get("order", "seeded"),
                 params=tuple(e.get("params", ())),
                 program=Program.from_object(e["program"]) if e.get("program") else None,
+                revisions=Revisions.from_object(e["revisions"]) if e.get("revisions") else None,
             )
             for e in data["experiments"]
         )

@@ -18,7 +18,7 @@ MOST_VALUES = 1000
 """Values of a parameter: each is measured on its own."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom")
 """Files that are no regular ones and may be read, the first one also written to."""
-RESERVED = ("command", "tracer")
+RESERVED = ("command", "tracer", "revision")
 """Names of factors that a bench has itself."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -138,6 +138,8 @@ class Surroundings:
     cpu: int | None = None
     timeout_s: float = 600.0
     ignore_failure: bool = False
+    programs: str | None = None
+    """The folder in which a relative path of a program is looked up; None: this process's."""
 
     def check(self) -> None:
         """Raise UsageError for what is missing or cannot be used, before anything is started."""
@@ -242,12 +244,15 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{([A-Za-z_][A-Za-z0-9_]*)\}", lambda found: values.get(found[1], found[0]), text)
 
 
-def locate(word: str, path: str) -> str:
-    """Return the absolute path of the program that `word` names; UsageError that says what is wrong."""
+def locate(word: str, path: str, folder: str | None = None) -> str:
+    """Return the absolute path of the program that `word` names; UsageError that says what is wrong.
+
+    A relative path is one in `folder`; None: in this process's.
+    """
     if not word:
         raise UsageError("the command is empty", remedy="name a program")
     if "/" in word:
-        place = Path(word).absolute()
+        place = Path(folder or "", word).absolute()
         if place.is_dir():
             raise UsageError(f"{word} is a folder, not a program", remedy="name the program in it")
         if not place.exists():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from oscope.model.errors import UsageError
 from oscope.model.factors import Factors, Level
+from oscope.model.revision import FACTOR as REVISION
 from oscope.planning import plan as planning
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
@@ -64,8 +65,11 @@ def bench_plan(
     *,
     metric: str | None = None,
     seed: int | None = None,
+    checkouts: Mapping[str, str] | None = None,
 ) -> tuple[Plan, tuple[Trial, ...]]:
     """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials found.
+
+    `checkouts` are folders by the level of the factor `revision`: the commands are measured in each of them.
 
     Raises UsageError for what is missing or wrong, OscopeError where a command fails in its trial.
     """
@@ -76,7 +80,7 @@ def bench_plan(
     described = catalogue.load()
     workload = described.workload(EXPERIMENT)
     metrics = _order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"))
-    points = _points(commands, parameters, surroundings)
+    points = _points_of(commands, parameters, surroundings, checkouts)
     trials = try_out(
         EXPERIMENT,
         [point.params for point in points],
@@ -166,6 +170,24 @@ def _points(
     return list(points.values())
 
 
+def _points_of(
+    commands: Sequence[Command],
+    parameters: Sequence[Parameter],
+    surroundings: Surroundings,
+    checkouts: Mapping[str, str] | None,
+) -> list[BenchPoint]:
+    """Return the points in every checkout, those of one command together; without checkouts the points."""
+    if checkouts is None:
+        return _points(commands, parameters, surroundings)
+    found = []
+    for level, folder in checkouts.items():
+        inside = replace(surroundings, folder=folder, programs=folder)
+        for point in _points(commands, parameters, inside):
+            found.append(BenchPoint({**point.factors, REVISION: level}, point.params))
+    count = len(found) // len(checkouts)
+    return [found[number] for first in range(count) for number in range(first, len(found), count)]
+
+
 def _check_names(
     commands: Sequence[Command], parameters: Sequence[Parameter], surroundings: Surroundings
 ) -> None:
@@ -188,7 +210,7 @@ def _params(command: Command, values: Mapping[str, str], surroundings: Surroundi
     words = [fill(word, values) for word in command.words]
     params: dict[str, Any] = {"reference": _reference(path)}
     if surroundings.shell is None:
-        params |= {"program": locate(words[0], path), "arguments": words}
+        params |= {"program": locate(words[0], path, surroundings.programs), "arguments": words}
     else:
         shell = list(split(surroundings.shell))
         program = locate(shell[0], path)
@@ -229,7 +251,7 @@ def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
             shell = split(surroundings.shell)
             return [locate(shell[0], surroundings.path), *shell[1:], "-c", text]
         words = split(text) or ("",)
-        return [locate(words[0], surroundings.path), *words[1:]]
+        return [locate(words[0], surroundings.path, surroundings.programs), *words[1:]]
     except UsageError as error:
         raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
-from oscope.programs.findings import TABLE, Findings, Row
+from oscope.programs.findings import TABLE, Findings, Row, revisions
 
 Format = Literal["md", "json", "csv"]
 
@@ -33,6 +34,7 @@ def _row(findings: Findings, row: Row) -> dict[str, Any]:
     return {
         "command": row.command,
         **row.parameters,
+        **_revision(findings, row),
         "metric": findings.metric,
         "median": summary.median if summary else None,
         "low95": low,
@@ -41,6 +43,15 @@ def _row(findings: Findings, row: Row) -> dict[str, Any]:
         "n": summary.n if summary else 0,
         "skipped": row.point.skipped,
     }
+
+
+def _revision(findings: Findings, row: Row) -> dict[str, Any]:
+    """Return what is known of the row's commit; nothing where no revisions were measured."""
+    known = revisions(findings.experiment)
+    if known is None or row.revision is None:
+        return {}
+    side = row.revision
+    return {"commit": side.commit, "subject": side.subject, "named": side.name, "build": known.build}
 
 
 def _markdown(findings: Findings) -> str:
@@ -137,3 +148,22 @@ def _hyperfine(row: Row, metric: str) -> dict[str, Any]:
     if row.parameters:
         found["parameters"] = {name: str(level) for name, level in row.parameters.items()}
     return found
+
+
+def bisection_export(found: Mapping[str, Any], kind: Format) -> bytes:
+    """Return what a bisection found (see `Bisection.to_object`), in this format: a row for each commit."""
+    if kind == "json":
+        return (json.dumps(found, indent=2, ensure_ascii=False) + "\n").encode()
+    names = ("commit", "subject", "probability", "skipped")
+    if kind == "csv":
+        out = io.StringIO()
+        writer = csv.DictWriter(out, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found["commits"])
+        return out.getvalue().encode()
+    lines = [*(f"{sentence}.  " for sentence in found["sentences"]), ""]
+    lines += [_line(list(names)), _line(["---"] * len(names))]
+    lines += [
+        _line([str("" if row[name] is None else row[name]) for name in names]) for row in found["commits"]
+    ]
+    return ("\n".join(lines) + "\n").encode()

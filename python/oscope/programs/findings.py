@@ -12,9 +12,10 @@ from oscope.figures.analysed import Analysed, measured
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
 from oscope.model.formatting import format_interval, format_share, format_value
+from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import EXPERIMENT
-from oscope.statistics import ComparedMetric, Comparison, Summary, compare_with
+from oscope.statistics import ComparedMetric, Comparison, Summary, compare_pairs
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
@@ -36,6 +37,8 @@ class Row:
     """Of the metric that is judged; None where no run counts."""
     medians: Mapping[str, float | None]
     """Medians of `TABLE`."""
+    revision: Revision | None = None
+    """The commit that it measures, in a bench of revisions."""
 
     @property
     def parameters(self) -> dict[str, Level]:
@@ -69,13 +72,13 @@ class Findings:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, a sentence for each comparison; for one command its time."""
-        measured_rows = [row for row in self.rows if row.summary is not None]
         if self.comparison is not None:
-            names = {tuple(row.point.factors.items()): row.name for row in self.rows}
-            first = measured_rows[0].name
+            rows = {tuple(row.point.factors.items()): row for row in self.rows}
+            measured_rows = [row for row in self.rows if row.summary is not None]
+            others = [rows[tuple(each.factors.items())] for each in self.comparison.rows]
             return tuple(
-                verdict(each, first, names[tuple(each.factors.items())], self.comparison.threshold)
-                for each in self.comparison.rows
+                verdict(each, reference(other, measured_rows).name, other.name, self.comparison.threshold)
+                for each, other in zip(self.comparison.rows, others, strict=True)
             )
         return tuple(
             _alone(row, row.summary, self.metric, self.experiment)
@@ -86,7 +89,11 @@ class Findings:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
-        return (*self._starts(), *(self.comparison.caveats if self.comparison else ()))
+        return (
+            *revision_notes(self.experiment),
+            *self._starts(),
+            *(self.comparison.caveats if self.comparison else ()),
+        )
 
     def _starts(self) -> list[str]:
         told = []
@@ -133,14 +140,61 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
 
 
 def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> Row:
-    parameters = ", ".join(f"{name}={level}" for name, level in point.factors.items() if name != "command")
+    own = {name: level for name, level in point.factors.items() if name not in ("command", FACTOR)}
+    parameters = ", ".join(f"{name}={level}" for name, level in own.items())
     command = str(point.factors["command"])
+    name = f"{command} ({parameters})" if parameters else command
+    known = revisions(experiment)
+    revision = None if known is None else known.of(point.factors)
+    if revision is not None:
+        # Of one command alone the revisions say all.
+        alone = len(experiment.levels("command")) == 1 and not parameters
+        name = revision.label if alone else f"{name} at {revision.label}"
     return Row(
         point,
-        f"{command} ({parameters})" if parameters else command,
+        name,
         results.summary(experiment, point, experiment.headline),
         {name: _median([point], name) for name in TABLE},
+        revision,
     )
+
+
+def revisions(experiment: ExperimentResults) -> Revisions | None:
+    """Return the revisions that a run measured; None where it measured none."""
+    found = experiment.settings.get("revisions")
+    return None if found is None else Revisions.from_object(found)
+
+
+def revision_notes(experiment: ExperimentResults) -> tuple[str, ...]:
+    """Return a line for each revision of a run, how they were built, and what a bisection found.
+
+    None for a run of something else.
+    """
+    known = revisions(experiment)
+    if known is None:
+        return ()
+    how = "built by " + known.build if known.build is not None else "nothing was built"
+    found = (experiment.settings.get("bisection") or {}).get("sentences", ())
+    return (
+        *(f"{side.short}: {_called(side)}{side.subject}" for side in known.sides),
+        how,
+        *(f"bisection: {sentence}" for sentence in found),
+    )
+
+
+def _called(side: Revision) -> str:
+    return "" if side.commit.startswith(side.name) else f"{side.name}, "
+
+
+def reference(row: Row, measured_rows: Sequence[Row]) -> Row:
+    """Return the row that another is compared with: the first; of revisions the first of the same command."""
+    if row.revision is None:
+        return measured_rows[0]
+    return next(each for each in measured_rows if _without_revision(each) == _without_revision(row))
+
+
+def _without_revision(row: Row) -> dict[str, Level]:
+    return {name: level for name, level in row.point.factors.items() if name != FACTOR}
 
 
 def _median(points: Sequence[PointSamples], metric: str) -> float | None:
@@ -149,16 +203,11 @@ def _median(points: Sequence[PointSamples], metric: str) -> float | None:
 
 
 def _compare(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> Comparison | None:
-    if len(rows) < 2:
+    pairs = [(first.point, row.point) for row in rows if (first := reference(row, rows)) is not row]
+    if not pairs:
         return None
     try:
-        return compare_with(
-            experiment,
-            rows[0].point,
-            [row.point for row in rows[1:]],
-            experiment.headline,
-            threshold=threshold,
-        )
+        return compare_pairs(experiment, pairs, experiment.headline, threshold=threshold)
     except UsageError:
         # A metric that is 0 everywhere, such as major faults, has no ratio.
         return None

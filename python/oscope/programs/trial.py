@@ -51,6 +51,12 @@ def try_out(
         return tuple(_try(asker, each, label, find=find) for each, label in zip(params, labels, strict=True))
 
 
+def run_once(workload: str, params: Mapping[str, Any], label: str) -> float:
+    """Run a command once, and return how long it took in seconds; OscopeError with the label if it fails."""
+    with Placement() as placement, Local(find_probe(), placement).start() as probe:
+        return _Asker(probe, workload).times_s(params, label, 1)[0]
+
+
 @dataclass
 class _Asker:
     probe: Probe

@@ -1,7 +1,8 @@
-"""Undoes what measurements that were killed left behind, such as swap files and memory cgroups.
+"""Undoes what measurements that were killed left behind, such as swap files, memory cgroups and worktrees.
 
 The probe writes down what it makes outside its own process before it makes it, in a journal for each process,
-and takes it off when it is undone. A journal whose process is dead reports what is left.
+and takes it off when it is undone. A journal whose process is dead reports what is left. Folders of this
+laboratory's own, such as worktrees, have locks instead (`oscope.targets.own_folders`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oscope.model.errors import OscopeError
+from oscope.targets import own_folders
 
 if TYPE_CHECKING:
     import subprocess
@@ -42,8 +44,9 @@ def journals() -> Path:
 def restore(tell: Callable[[str], None]) -> None:
     """Undo what processes that are dead left behind; `tell` hears a line on each thing. Never raises.
 
-    Where nothing was left, this costs the reading of one directory.
+    Where nothing was left, this costs the reading of two directories.
     """
+    own_folders.remove_left(tell)
     left = _left_behind(journals())
     if not left:
         return

@@ -3,9 +3,9 @@
 from oscope.statistics.attribution import Attribution, Cause, attribute
 from oscope.statistics.compare import (
     Comparison,
+    compare_pairs,
     compare_points,
     compare_results,
-    compare_with,
     compare_within,
 )
 from oscope.statistics.compared import ComparedMetric
@@ -23,9 +23,9 @@ __all__ = [
     "SlowSample",
     "Summary",
     "attribute",
+    "compare_pairs",
     "compare_points",
     "compare_results",
-    "compare_with",
     "compare_within",
     "summarise",
     "summarise_point",

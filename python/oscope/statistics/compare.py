@@ -137,20 +137,19 @@ def compare_within(
     return _compare(matches, metrics, labels, threshold, [], same_run=True, headline=results.headline)
 
 
-def compare_with(
+def compare_pairs(
     results: ExperimentResults,
-    reference: PointSamples,
-    others: Sequence[PointSamples],
+    pairs: Sequence[tuple[PointSamples, PointSamples]],
     metric: str,
     *,
     threshold: float = THRESHOLD,
 ) -> Comparison:
-    """Compare one metric of points of a run with a reference point, paired by block, as one family of tests.
+    """Compare one metric of points of a run with reference points, paired by block, as one family of tests.
 
-    The rows are in the order of `others`, each with its factors; a pair without values has none. Raises
-    UsageError where no pair has a value.
+    `pairs` are a reference and the point that is compared with it. The rows are in their order, each with the
+    factors of its point; a pair without values has none. Raises UsageError where no pair has a value.
     """
-    matches = [Match(other.factors, reference, other) for other in others]
+    matches = [Match(other.factors, reference, other) for reference, other in pairs]
     column = results.metrics[metric]
     return _compare(matches, [column], ("A", "B"), threshold, [], same_run=True, headline=metric)
 

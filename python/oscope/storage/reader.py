@@ -145,6 +145,9 @@ def _assemble(
             **({} if experiment.order == "seeded" else {"order": experiment.order}),
             "interleaved": events["interleaved"][-1] if events.get("interleaved") else None,
             **duet,
+            # Only of runs that measured commits of a repository.
+            **({} if experiment.revisions is None else {"revisions": experiment.revisions.to_object()}),
+            **({"bisection": events["bisection"][-1]} if events.get("bisection") else {}),
             "calibrated": events["calibrated"][-1] if events.get("calibrated") else None,
             **({"tuned": events["tuned"][-1]} if events.get("tuned") else {}),
             # Only of runs with injected interference.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 
 from oscope.cli.views.columns import measurement_columns
 from oscope.model import formatting
+from oscope.programs.bisection import Bisection
 from oscope.programs.export import about
 from oscope.programs.findings import TABLE, Findings
-from oscope.report.terminal import aligned, grid, print_prose, table_width
+from oscope.report.terminal import aligned, grid, print_columns, print_prose, table_width
 
 MOST_SENTENCES = 12
 LONGEST_NAME = 40
@@ -33,6 +36,24 @@ def print_findings(findings: Findings, out: Console) -> None:
             print_prose(f"not measured: {row.name}: {row.point.skipped}", out)
     for note in findings.notes:
         print_prose(f"note: {note}", out)
+
+
+def print_bisection(bisection: Bisection, sentences: Sequence[str], out: Console) -> None:
+    """Print what a bisection found, a row for each commit that was measured or skipped, and what they are."""
+    for sentence in sentences[:1]:
+        print_prose(sentence, out, style="bold")
+    for sentence in sentences[1:]:
+        print_prose(sentence, out)
+    out.print()
+    verdicts = {at: bisection.verdict(at) for at in {each.position for each in bisection.readings}}
+    verdicts |= {0: "first end", bisection.commits: "last end"} | dict.fromkeys(bisection.skipped, "skipped")
+    rows = [(bisection.line[at], verdict) for at, verdict in sorted(verdicts.items())]
+    columns = [
+        ["commit", *(each.short for each, _ in rows)],
+        ["measured", *(verdict for _, verdict in rows)],
+        ["subject", *(each.subject for each, _ in rows)],
+    ]
+    print_columns(columns, out, wrap_last=True)
 
 
 def _columns(findings: Findings) -> list[list[str]]:
