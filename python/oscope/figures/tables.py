@@ -14,21 +14,22 @@ from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import Summary
+from oscope.statistics.summary import Middle
 
 
-def doubt(summary: Summary) -> float | None:
+def doubt(summary: Summary | Middle) -> float | None:
     """Return what decides the digits: half the median's interval, or the deviation where there is none."""
     if summary.ci95 is not None and summary.ci95[1] > summary.ci95[0]:
         return (summary.ci95[1] - summary.ci95[0]) / 2
     return summary.std or None
 
 
-def shared_scale(summaries: Sequence[Summary], unit: str) -> Scale:
+def shared_scale(summaries: Sequence[Summary | Middle], unit: str) -> Scale:
     """Return the unit that the figures of a column or an axis share."""
     return Scale.choose([each.median for each in summaries], [doubt(each) for each in summaries], unit)
 
 
-def row_scale(column: Scale, summary: Summary) -> Scale:
+def row_scale(column: Scale, summary: Summary | Middle) -> Scale:
     """Return the column's unit with the decimals that the row's own spread allows."""
     return column.row(summary.median, doubt(summary))
 
