@@ -33,6 +33,8 @@ TURN_S = 0.1
 """With a budget: what the repetitions of a command in a block take at least, where there is time for more
 blocks than `BLOCKS`. The shorter it is, the more alike is the machine to all commands of a block."""
 MOST_BLOCKS = 100
+BLOCK_SHARE = 0.15
+"""Share of a budget that more blocks than `BLOCKS` may take beside their repetitions."""
 BLOCK_S, TURN_OVERHEAD_S = 0.02, 0.005
 """What a block takes beside its repetitions for its process, and a turn in it for the start of `true`."""
 
@@ -146,13 +148,12 @@ def _fill_budget(
     budget_s: float, trials: Sequence[Trial], warmups: Sequence[int], least: int
 ) -> tuple[int, int]:
     """Return repetitions and blocks that take the budget: many short blocks rather than few long ones."""
-    blocks = min(max(BLOCKS, int(budget_s / (TURN_S * len(trials)))), MOST_BLOCKS)
     block_s = BLOCK_S + sum(
-        TURN_OVERHEAD_S + warmup * (trial.duration_s + OVERHEAD_S)
-        for trial, warmup in zip(trials, warmups, strict=True)
+        TURN_OVERHEAD_S + warmup * trial.each_s for trial, warmup in zip(trials, warmups, strict=True)
     )
-    left_s = budget_s - blocks * block_s
-    reps = int(left_s / sum(trial.duration_s + OVERHEAD_S for trial in trials))
+    affordable = int(BLOCK_SHARE * budget_s / block_s)
+    blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), MOST_BLOCKS)
+    reps = int((budget_s - blocks * block_s) / sum(trial.each_s for trial in trials))
     reps = min(max(reps, least), planning.MOST_REPS)
     blocks = min(reps, blocks)
     return reps // blocks * blocks, blocks

@@ -97,8 +97,8 @@ class Findings:
         shares = [share for row in self.rows if (share := _waiting(row.point)) > MOST_WAITING]
         if not shares:
             return []
-        share = format_share(max(shares))
-        text = f"other processes used the CPUs: commands did not run for up to {share} of their time"
+        most = format_share(max(shares))
+        text = f"other processes used the CPUs: commands did not run for up to {most} of their time"
         return [f"{text}; --metric cpu_ns judges what they use themselves"]
 
     def _starts(self) -> list[str]:
