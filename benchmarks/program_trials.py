@@ -134,9 +134,15 @@ def _by_oscope(commands: Sequence[Sequence[str]], seconds: float) -> tuple[Side,
 
 
 def findings(commands: Sequence[Sequence[str]], **options: Any) -> Findings:
-    """Have Oscope measure programs with these options of `oscope.bench`; nothing of it is kept."""
+    """Have Oscope measure programs with these options of `oscope.bench`; nothing of it is kept.
+
+    KeyboardInterrupt where a signal ended it.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        return oscope.bench(commands, store=Path(folder) / "bench.db", **options).findings
+        found = oscope.bench(commands, store=Path(folder) / "bench.db", **options).findings
+    if found.experiment.status != "done":
+        raise KeyboardInterrupt
+    return found
 
 
 def _by_hyperfine(commands: Sequence[Sequence[str]], seconds: float) -> tuple[Side, Side]:
