@@ -153,10 +153,16 @@ def _fill_budget(
     )
     affordable = int(BLOCK_SHARE * budget_s / block_s)
     blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), MOST_BLOCKS)
-    reps = int((budget_s - blocks * block_s) / sum(trial.each_s for trial in trials))
-    reps = min(max(reps, least), planning.MOST_REPS)
-    blocks = min(reps, blocks)
-    return reps // blocks * blocks, blocks
+    run_s = sum(trial.each_s for trial in trials)
+    reps = min(int((budget_s - blocks * block_s) / run_s), planning.MOST_REPS)
+    if reps < blocks:
+        reps = max(reps, least)
+        blocks = min(reps, blocks)
+        return reps // blocks * blocks, blocks
+    in_a_block = reps // blocks
+    # What the division leaves over is enough for further blocks where a block is short.
+    blocks = min(int(budget_s / (block_s + in_a_block * run_s)), MOST_BLOCKS)
+    return in_a_block * blocks, blocks
 
 
 def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:
