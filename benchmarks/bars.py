@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -45,6 +46,8 @@ PACKAGES = {
     "valgrind": "valgrind",
 }
 """The Debian package of each program that a bar needs."""
+BUILT = ("hyperfine",)
+"""Programs that `tools/setup.sh bench` builds, since Debian has them older or not at all."""
 
 
 class Effort(Enum):
@@ -109,9 +112,17 @@ class Bar:
 
 def lacking(programs: Sequence[str]) -> str:
     """Return what to install so that all `programs` are there; empty where they are."""
-    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
-    missing = [PACKAGES.get(name, name) for name in programs if shutil.which(name, path=path) is None]
-    return f"install {' '.join(missing)}: apt-get install {' '.join(missing)}" if missing else ""
+    path = f"{searching()['PATH']}:/usr/sbin:/sbin"
+    missing = [name for name in programs if shutil.which(name, path=path) is None]
+    if built := [name for name in missing if name in BUILT]:
+        return f"install {' '.join(built)}: tools/setup.sh bench"
+    packages = " ".join(PACKAGES.get(name, name) for name in missing)
+    return f"install {packages}: apt-get install {packages}" if missing else ""
+
+
+def searching() -> dict[str, str]:
+    """Return the environment in which programs are also found where `tools/setup.sh bench` builds them."""
+    return {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:{Path(sys.executable).parent}"}
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ MODULES = (
     "recording",
     "causes",
     "trust",
+    "programs",
 )
 SHORT_MINUTES = 40.0
 WIDTH = 160

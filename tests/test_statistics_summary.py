@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from oscope.model.samples import Floats
 from oscope.statistics import interval, replication, summarise
+from oscope.statistics.replication import Clusters
 
 
 def clustered(random: np.random.Generator, clusters: int, spreads: tuple[float, float], noise: str) -> Floats:
@@ -208,3 +209,15 @@ def test_the_interval_of_counts_that_are_zero_at_times_covers_their_median() -> 
         ends = summarise(generator.poisson(2, 5), range(5)).ci95
         held += ends is not None and ends[0] <= 2 <= ends[1]
     assert held / 400 >= 0.92
+
+
+def test_resampled_medians_are_those_of_the_samples_themselves() -> None:
+    """Each cluster as often as its weight says, against `np.median` of samples repeated that often."""
+    random = np.random.default_rng(5)
+    for values in (random.normal(size=60), random.integers(0, 4, 60).astype(float)):
+        code = random.permutation(np.repeat(np.arange(6), 10))
+        bins = interval.binned(values, Clusters(code, 6, "process", 6))
+        weights = random.multinomial(6, np.full(6, 1 / 6), size=200)
+        found = interval._weighted_medians(bins, weights.astype(float))
+        expected = [np.median(np.repeat(values, row[code])) for row in weights]
+        assert np.array_equal(found, expected)

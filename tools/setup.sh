@@ -100,6 +100,11 @@ build "the probe"
 .venv/bin/oscope-probe describe >/dev/null || fail "the probe does not start" "run .venv/bin/oscope-probe describe"
 build "the file system" --manifest-path fs/Cargo.toml
 .venv/bin/oscope-fs operations >/dev/null || fail "the file system does not start" "run .venv/bin/oscope-fs operations"
+if [ "$purpose" = bench ] && ! PATH="$PATH:$PWD/.venv/bin" command -v hyperfine >/dev/null; then
+  # What oscope bench is compared with; later versions need a later Rust.
+  say "building hyperfine"
+  cargo install hyperfine --locked --version 1.20.0 --root .venv --quiet >"$log" 2>&1 || { cat "$log" >&2; fail "hyperfine does not build" "see above"; }
+fi
 if [ "$purpose" = test ]; then
   say "building the Rust tests"
   .venv/bin/python tools/rust_tests.py --build >"$log" 2>&1 || { cat "$log" >&2; fail "the Rust tests do not build" "see above"; }

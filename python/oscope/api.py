@@ -178,7 +178,7 @@ class Run:
         mine = {e.experiment: e for e in self.results.experiments}
         theirs = {e.experiment: e for e in other.results.experiments}
         name = _shared(mine, theirs, experiment)
-        known = earlier_runs(self._place, mine[name])
+        known = earlier_runs(self._place, mine[name], theirs[name])
         found = compare_results(mine[name], theirs[name], allow=allow, earlier=known)
         return RunComparison.of(found, mine[name])
 

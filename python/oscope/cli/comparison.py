@@ -144,7 +144,7 @@ def _between(
         )
     compared = []
     for e, other in pairs:
-        known = earlier_runs(store, e)
+        known = earlier_runs(store, e, other)
         comparison = compare_results(e, other, threshold=threshold, allow=allow, earlier=known)
         compared.append((e, comparison, intervals(e, other, comparison)))
     return compared

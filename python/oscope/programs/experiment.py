@@ -30,6 +30,14 @@ LEAST_REPS, QUICK_LEAST_REPS = 10, 5
 MOST_REPS = 1000
 OVERHEAD_S = 0.002
 """What a repetition takes beside the program: a process is made for it."""
+TURN_S = 0.1
+"""With a budget: what the repetitions of a command in a block take at least, where there is time for more
+blocks than `BLOCKS`. The shorter it is, the more alike is the machine to all commands of a block."""
+MOST_BLOCKS = 100
+BLOCK_SHARE = 0.15
+"""Share of a budget that more blocks than `BLOCKS` may take beside their repetitions."""
+BLOCK_S, TURN_OVERHEAD_S = 0.02, 0.005
+"""What a block takes beside its repetitions for its process, and a turn in it for the start of `true`."""
 
 
 @dataclass(frozen=True)
@@ -130,13 +138,35 @@ def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
         return max(1, min(10, math.floor(0.1 / longest_s))), None
     if amount.reps is not None:
         return amount.reps, min(amount.reps, blocks)
-    time_s = QUICK_TIME_S if amount.quick else TIME_S
-    if amount.budget_s is not None:
-        time_s = amount.budget_s / len(trials)
     least = QUICK_LEAST_REPS if amount.quick else LEAST_REPS
+    if amount.budget_s is not None:
+        warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
+        return _fill_budget(amount.budget_s, trials, warmups, least)
+    time_s = QUICK_TIME_S if amount.quick else TIME_S
     reps = min(max(math.ceil(time_s / longest_s), least), MOST_REPS)
     blocks = min(reps, blocks)
     return math.ceil(reps / blocks) * blocks, blocks
+
+
+def _fill_budget(
+    budget_s: float, trials: Sequence[Trial], warmups: Sequence[int], least: int
+) -> tuple[int, int]:
+    """Return repetitions and blocks that take the budget: many short blocks rather than few long ones."""
+    block_s = BLOCK_S + sum(
+        TURN_OVERHEAD_S + warmup * trial.each_s for trial, warmup in zip(trials, warmups, strict=True)
+    )
+    affordable = int(BLOCK_SHARE * budget_s / block_s)
+    blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), MOST_BLOCKS)
+    run_s = sum(trial.each_s for trial in trials)
+    reps = min(int((budget_s - blocks * block_s) / run_s), planning.MOST_REPS)
+    if reps < blocks:
+        reps = max(reps, least)
+        blocks = min(reps, blocks)
+        return reps // blocks * blocks, blocks
+    in_a_block = reps // blocks
+    # What the division leaves over is enough for further blocks where a block is short.
+    blocks = min(int(budget_s / (block_s + in_a_block * run_s)), MOST_BLOCKS)
+    return in_a_block * blocks, blocks
 
 
 def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:

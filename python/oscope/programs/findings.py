@@ -22,6 +22,8 @@ TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
+MOST_WAITING = 0.1
+"""Share of a command's time that it may wait for a CPU without a word."""
 LARGE = 2.0
 """From this ratio on, a difference is written as a multiple."""
 
@@ -92,8 +94,20 @@ class Findings:
         return (
             *revision_notes(self.experiment),
             *self._starts(),
+            *self._waits(),
             *(self.comparison.caveats if self.comparison else ()),
         )
+
+    def _waits(self) -> list[str]:
+        """Say that the commands had to wait for a CPU, so that their times are also others'."""
+        if self.metric not in ("time_ns", "net_ns"):
+            return []
+        shares = [share for row in self.rows if (share := _waiting(row.point)) > MOST_WAITING]
+        if not shares:
+            return []
+        most = format_share(max(shares))
+        text = f"other processes used the CPUs: commands did not run for up to {most} of their time"
+        return [f"{text}; --metric cpu_ns judges what they use themselves"]
 
     def _starts(self) -> list[str]:
         told = []
@@ -200,6 +214,19 @@ def _without_revision(row: Row) -> dict[str, Level]:
 def _median(points: Sequence[PointSamples], metric: str) -> float | None:
     values = np.concatenate([np.zeros(0), *(measured(point, metric)[0] for point in points)])
     return float(np.median(values)) if len(values) else None
+
+
+def _waiting(point: PointSamples) -> float:
+    """Return which share of its time a command waited for a CPU; 0 where it waited for something else, too.
+
+    One that is taken off its CPU at least as often as it gives it up is not on one because others are.
+    """
+    time_ns, cpu_ns, involuntary, voluntary = (
+        _median([point], name) for name in ("time_ns", "cpu_ns", "involuntary_switches", "voluntary_switches")
+    )
+    if not time_ns or cpu_ns is None or not involuntary or involuntary < (voluntary or 0.0):
+        return 0.0
+    return max(0.0, 1 - cpu_ns / time_ns)
 
 
 def _compare(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> Comparison | None:

@@ -6,6 +6,7 @@ Its figures are kept nowhere: they only size the run.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +36,8 @@ class Trial:
 
     duration_s: float
     """Median time of a run, after the first."""
+    each_s: float
+    """What a run takes in all, with what is outside the clock."""
     warmup: int
     """Runs from the start of a process that take longer than the others; 1 where none do."""
 
@@ -67,7 +70,7 @@ class _Asker:
         request = Request(
             id=secrets.randbelow(2**30),
             workload=self.workload,
-            params={**params, "warmup": 0},
+            params={**params, "warmup": 0, "reference": []},
             reps=reps,
             min_time_ns=1,
         )
@@ -91,9 +94,11 @@ def _try(asker: _Asker, params: Mapping[str, Any], label: str, *, find: bool) ->
     reps = min(most, int(allowed_s / max(first, 1e-6)))
     if find:
         reps = max(reps, FEWEST_WARMUP_RUNS)
+    begin = time.monotonic()
     times = [first, *(asker.times_s(params, label, reps) if reps else ())]
+    each_s = (time.monotonic() - begin) / reps if reps else first
     duration_s = float(np.median(times[1:] or times))
-    return Trial(duration_s, _warmup(times) if find else 1)
+    return Trial(duration_s, each_s, _warmup(times) if find else 1)
 
 
 def _warmup(times: Sequence[float]) -> int:

@@ -133,10 +133,13 @@ class PointState:
                 "iterations": sample.iterations,
                 "correction": sample.correction,
                 "failed": sample.failed,
-                # map and dict.get run without the interpreter: this line is the store's bottleneck.
+                # map and dict.get run without the interpreter: this line is the store's bottleneck. Whole
+                # numbers are as exact without their ".0", which takes a tenth of the room.
                 "values": orjson.dumps(
                     [*map(sample.metrics.get, metrics), *map(sample.covariates.get, covariates)]
-                ).decode(),
+                )
+                .replace(b".0,", b",")
+                .decode(),
             }
             for rep, sample in enumerate(samples, first)
         ]

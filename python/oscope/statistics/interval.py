@@ -19,6 +19,7 @@ clusters on (`tests/test_statistics_summary.py`):
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -167,8 +168,25 @@ def _bootstrap(bins: Binned, seed: int) -> Interval | None:
 
 def _weighted_medians(bins: Binned, weights: Floats) -> Floats:
     """Median of the samples, each cluster counted as often as its weight; one for each row of `weights`."""
-    below = weights @ bins.below
-    half = below[:, -1:] / 2
-    lower = (below < half).sum(axis=1)
-    upper = (below <= half).sum(axis=1)
+    half = weights @ bins.below[:, -1] / 2
+    below = np.ascontiguousarray(bins.below.T)
+    lower = _first_edge(below, weights, lambda count: count >= half)
+    upper = _first_edge(below, weights, lambda count: count > half)
     return np.asarray((bins.edges[lower] + bins.edges[upper]) / 2, dtype=float)
+
+
+def _first_edge(
+    below: Floats, weights: Floats, enough: Callable[[Floats], npt.NDArray[np.bool_]]
+) -> npt.NDArray[np.int64]:
+    """Return for each row of `weights` the first edge at or below which there are samples enough.
+
+    `below` has a row for each edge. The counts rise from edge to edge, so that bisection finds it.
+    """
+    low = np.zeros(len(weights), dtype=np.int64)
+    high = np.full(len(weights), len(below) - 1)
+    while (low < high).any():
+        middle = (low + high) // 2
+        found = enough(np.einsum("rk,rk->r", weights, below[middle]))
+        high = np.where(found, middle, high)
+        low = np.where(found, low, np.minimum(middle + 1, high))
+    return low

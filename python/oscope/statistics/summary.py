@@ -88,6 +88,17 @@ class Summary:
         return relative_half_width(self.median, self.ci95)
 
 
+@dataclass(frozen=True)
+class Middle:
+    """The part of a summary that a column of medians shows, in the metric's unit."""
+
+    median: float
+    std: float | None
+    """Sample standard deviation (n - 1); None below two samples."""
+    ci95: tuple[float, float] | None
+    """95 % interval of the median; None where nothing was repeated."""
+
+
 def relative_half_width(median: float, ci95: interval.Interval | None) -> float | None:
     """Return half the interval's width over the median, or None where there is none."""
     if ci95 is None or not np.isfinite(median) or median == 0:
@@ -114,16 +125,26 @@ def median_of_point(
     experiment: ExperimentResults, point: PointSamples, metric: str
 ) -> tuple[int, float, interval.Interval | None]:
     """Return n, the median and its 95 % interval as `summarise_point` has them, in a tenth of the time."""
+    data, middle = _middle(experiment, point, metric)
+    return len(data), middle.median, middle.ci95
+
+
+def middle_of_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Middle:
+    """Return what a column of medians shows, as `summarise_point` has it, in a tenth of the time."""
+    return _middle(experiment, point, metric)[1]
+
+
+def _middle(experiment: ExperimentResults, point: PointSamples, metric: str) -> tuple[Floats, Middle]:
     column = experiment.metrics[metric]
     [(kept, _)] = undisturbed(column, point)
     finite = np.isfinite(kept.metrics[metric])
     data = kept.metrics[metric][finite]
     if not len(data):
-        return 0, float("nan"), None
+        return data, Middle(float("nan"), None, None)
     found = replication.clusters(data, replication.codes(kept.block[finite]), kept.boot[finite])
     step = 0.0 if counted(column.unit) else experiment.resolution(point, metric)
-    middle = interval.median_interval(interval.binned(data, found), experiment.seed)
-    return len(data), float(np.median(data)), interval.widened(middle, step / 2)
+    ci95 = interval.median_interval(interval.binned(data, found), experiment.seed)
+    return data, Middle(float(np.median(data)), _deviation(data), interval.widened(ci95, step / 2))
 
 
 def summarise(

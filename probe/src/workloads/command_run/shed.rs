@@ -6,10 +6,9 @@
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
 
-/// What this process can give back. It is looked for first, since looking brings pages into memory.
+/// What this process, or a fork of it, can give back.
 pub struct Surplus {
     ranges: Vec<(usize, usize)>,
-    peak: Option<File>,
 }
 
 impl Surplus {
@@ -19,10 +18,6 @@ impl Surplus {
         let smaps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
         Self {
             ranges: shared_files(&smaps),
-            peak: OpenOptions::new()
-                .write(true)
-                .open("/proc/self/clear_refs")
-                .ok(),
         }
     }
 
@@ -33,11 +28,26 @@ impl Surplus {
             unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_DONTNEED) };
         }
     }
+}
+
+/// How large this process was at most.
+pub struct Peak(Option<File>);
+
+impl Peak {
+    /// Open it; before surplus is given back, since this brings pages into memory.
+    pub fn of_this_process() -> Self {
+        Self(
+            OpenOptions::new()
+                .write(true)
+                .open("/proc/self/clear_refs")
+                .ok(),
+        )
+    }
 
     /// Have the kernel forget how large this process was before (`5` to `/proc/PID/clear_refs`, proc_pid_clear_refs(5)). Where it cannot, its
     /// figure of a smaller program is this process' own.
-    pub fn forget_peak(&self) {
-        if let Some(peak) = &self.peak {
+    pub fn forget(&self) {
+        if let Some(peak) = &self.0 {
             // SAFETY: one byte of a constant is read.
             unsafe { libc::write(peak.as_raw_fd(), c"5".as_ptr().cast(), 1) };
         }
@@ -99,9 +109,8 @@ mod tests {
 
     #[test]
     fn this_program_goes_on_after_it() {
-        let surplus = Surplus::find();
-        surplus.shed();
-        surplus.forget_peak();
+        Surplus::find().shed();
+        Peak::of_this_process().forget();
         let smaps = fs::read_to_string("/proc/self/smaps").expect("it is there");
         assert!(!shared_files(&smaps).is_empty());
     }

@@ -94,7 +94,7 @@ def _compare(
 ) -> Compared:
     try:
         found = compare_results(
-            a, b, threshold=threshold, allow=request.allow, earlier=earlier_runs_in(store, a)
+            a, b, threshold=threshold, allow=request.allow, earlier=earlier_runs_in(store, a, b)
         )
     except UsageError as error:
         is_allowable = "--allow" in (error.remedy or "")

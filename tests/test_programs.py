@@ -1,0 +1,139 @@
+"""Programs without measuring them: how much fits a budget, what is noted, and trials that are judged anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import program_trials
+from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from oscope.programs import find
+from oscope.programs.experiment import (
+    BLOCK_S,
+    BLOCKS,
+    LEAST_REPS,
+    MOST_BLOCKS,
+    TURN_OVERHEAD_S,
+    Amount,
+    _size,
+)
+from oscope.programs.trial import Trial
+
+
+def planned(budget_s: float, each_s: float, commands: int = 2) -> tuple[int, int, float]:
+    """Return repetitions, blocks and the seconds that they take, of commands that take `each_s` each."""
+    reps, blocks = _size(Amount(budget_s=budget_s), [Trial(0.9 * each_s, each_s, 1)] * commands)
+    assert blocks is not None
+    took_s = commands * each_s * reps + blocks * (BLOCK_S + commands * (TURN_OVERHEAD_S + each_s))
+    return reps, blocks, took_s
+
+
+@pytest.mark.parametrize("each_s", [0.0015, 0.006, 0.03])
+@pytest.mark.parametrize("budget_s", [5, 10, 60])
+def test_a_budget_is_used_up_and_not_exceeded(budget_s: float, each_s: float) -> None:
+    reps, blocks, took_s = planned(budget_s, each_s)
+    assert 0.85 * budget_s < took_s <= budget_s
+    assert BLOCKS <= blocks <= MOST_BLOCKS
+    assert reps % blocks == 0
+
+
+def test_more_time_gives_more_blocks_of_quick_commands_alone() -> None:
+    assert planned(10, 0.006)[1] > BLOCKS
+    assert planned(10, 0.006)[1] > planned(10, 0.03)[1]
+    assert planned(10, 0.006)[1] > planned(2, 0.006)[1]
+
+
+def test_what_takes_longer_than_the_budget_is_planned_all_the_same() -> None:
+    assert planned(10, 2.0)[:2] == (LEAST_REPS, LEAST_REPS)
+
+
+def results(time_ns: float, cpu_ns: float, involuntary: float, voluntary: float) -> Results:
+    """Return a bench of one command whose runs are all alike."""
+    count = 20
+    block = np.arange(count)
+    values = {
+        "time_ns": time_ns,
+        "cpu_ns": cpu_ns,
+        "involuntary_switches": involuntary,
+        "voluntary_switches": voluntary,
+    }
+    whole = np.zeros(count, dtype=np.int64)
+    point = PointSamples(
+        factors={"command": "work"},
+        block=block,
+        process=block,
+        boot=whole,
+        rep=whole,
+        started_ns=block * 10**9,
+        raw=np.full(count, time_ns),
+        iterations=whole + 1,
+        correction=np.zeros(count),
+        metrics={name: np.full(count, value) for name, value in values.items()},
+        covariates={},
+    )
+    metrics = {name: Column(name, "ns" if name.endswith("_ns") else "1", better="less") for name in values}
+    found = ExperimentResults(
+        "run", "command.run", "command.run", 1, "", 0, (point,), metrics, {}, {"clock": {"hz": 1e9}}
+    )
+    return Results((found,))
+
+
+@pytest.mark.parametrize(
+    ("time_ns", "cpu_ns", "involuntary", "voluntary", "noted"),
+    [
+        pytest.param(10e6, 6e6, 2, 1, True, id="others had the CPU for 40 % of the time"),
+        pytest.param(10e6, 9.5e6, 1, 1, False, id="they had it for 5 %"),
+        pytest.param(10e6, 6e6, 1, 5, False, id="it waited for something else"),
+        pytest.param(10e6, 6e6, 0, 0, False, id="it was never taken off"),
+        pytest.param(10e6, 18e6, 3, 1, False, id="it used two CPUs"),
+    ],
+)
+def test_a_note_says_that_others_had_the_cpu(
+    time_ns: float, cpu_ns: float, involuntary: float, voluntary: float, noted: bool
+) -> None:
+    notes = find(results(time_ns, cpu_ns, involuntary, voluntary)).notes
+    ours = [note for note in notes if "--metric cpu_ns" in note]
+    assert len(ours) == noted
+    assert all("commands did not run for up to 40 % of their time" in note for note in ours)
+
+
+def trial(tool: str, effect: float, found: float, seed: int) -> program_trials.Trial:
+    """Return a trial in which the second program takes `found` longer: 5 ms, give or take 0.3 %."""
+    random = np.random.default_rng(seed)
+    a, b = (
+        program_trials.Side(
+            np.round(random.normal(5000 * (1 + more), 15, 400)).astype(np.uint32),
+            np.round(random.normal(4500 * (1 + more), 15, 400 if tool == "oscope" else 0)).astype(np.uint32),
+            np.repeat(np.arange(40), 10 if tool == "oscope" else 0).astype(np.uint32),
+        )
+        for more in (0.0, found)
+    )
+    return program_trials.Trial(tool, effect, 1.5, 10.0, (a, b))
+
+
+def test_trials_that_are_written_and_read_are_judged_alike(tmp_path: Path) -> None:
+    tools = ("oscope", "hyperfine")
+    trials = [
+        trial(tool, effect, effect, seed) for seed in range(3) for tool in tools for effect in (0.0, 0.02)
+    ]
+    program_trials.write(tmp_path / "trials.npz", trials)
+    again = program_trials.read(tmp_path / "trials.npz")
+    assert list(program_trials.lines(again)) == list(program_trials.lines(trials))
+    assert [(each.tool, each.effect, each.load, each.seconds) for each in again] == [
+        (each.tool, each.effect, each.load, each.seconds) for each in trials
+    ]
+    for one, other in zip(again, trials, strict=True):
+        for mine, theirs in zip(one.sides, other.sides, strict=True):
+            for name in ("wall", "cpu", "block"):
+                assert np.array_equal(getattr(mine, name), getattr(theirs, name))
+    for method in program_trials.METHODS:
+        assert program_trials.rate(again, method, 0.02).share == 1
+
+
+def test_a_difference_in_the_wrong_direction_is_not_found() -> None:
+    backwards = trial("oscope", 0.02, -0.02, 1)
+    assert not program_trials.finds(backwards, program_trials.OSCOPE)
+    assert program_trials.finds(replace(backwards, effect=0.0), program_trials.OSCOPE)
