@@ -24,6 +24,8 @@ if [ "$purpose" != run ]; then
   want strace strace
   # Tests that make histories of sources.
   want git git
+  # Shells whose completion is tested.
+  for tool in zsh fish; do want "$tool" "$tool"; done
   want perf linux-perf
   want valgrind valgrind
   # Kernels for guests, what boots them, and what loads their modules.
