@@ -94,7 +94,7 @@ fi
 log=.venv/.build.log
 # build WHAT [OPTION]...: a program goes into .venv/bin; maturin makes a wheel of each.
 build() {
-  say "building $1"
+  say "building $1: some minutes the first time"
   PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet "${@:2}" >"$log" 2>&1 ||
     { cat "$log" >&2; fail "$1 does not build" "see above"; }
 }

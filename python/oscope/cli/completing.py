@@ -11,7 +11,7 @@ LOADING_IN_ZSH = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _oscope_compl
 
 
 def complete_zsh_script() -> None:
-    """Have the script that typer writes for zsh complete at the first Tab too; typer has no setting for it."""
+    """Have the script that typer writes for zsh complete at the first Tab too: typer has no setting."""
     from typer import _completion_shared  # noqa: PLC0415 - start-up
 
     scripts = _completion_shared._completion_scripts

@@ -11,7 +11,7 @@ from oscope.analysis.calibration.certificate import from_object
 from oscope.figures import reach
 from oscope.figures.analysed import label
 from oscope.figures.words import counted
-from oscope.model.document import Table
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.model.units import format_share
@@ -35,6 +35,10 @@ class Badge:
     calibrated: bool
     failed: bool = False
     """Whether the probe's self-check failed: then nothing holds."""
+    curve: Figure | None = None
+    """The smallest difference found, by measuring time; None where nothing was calibrated for it."""
+    reach: Table | None = None
+    """The same at some measuring times."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,13 @@ def badge(results: Results) -> Badge | None:
         f"Calibrated {date(str(found['ended']))}.",
     ]
     text = ", ".join(parts) or f"false positives {alarms['count']} of {alarms['of']}"
-    return Badge(text, " ".join(filter(None, detail)), calibrated=True)
+    return Badge(
+        text,
+        " ".join(filter(None, detail)),
+        calibrated=True,
+        curve=reach.worst_figure(entries) if entries else None,
+        reach=reach.worst_table(entries) if entries else None,
+    )
 
 
 def unmeasured(results: Results) -> Unmeasured | None:
