@@ -29,7 +29,7 @@ class Progress:
 class Listener(Protocol):
     """Receives what a run does, on the thread that runs it; it must return at once.
 
-    A listener may have a method `remark(text)` as well: it then hears the notes on points, in place of `note`.
+    A listener may have a method `remark(text)` as well, which then hears the notes on points.
     """
 
     def begin(self, run_id: str, plan: Plan) -> None:
