@@ -21,7 +21,7 @@ FOUND = 0.02
 CALIBRATE = "oscope calibrate --quick"
 UNKNOWN = (
     "How often intervals hold and how small a change is found here is not known: "
-    f"`{CALIBRATE}` measures it in a few minutes."
+    f"`{CALIBRATE}` measures it in two minutes."
 )
 _HYPERVISORS = {"kvm": "KVM", "xen": "Xen", "vmware": "VMware", "microsoft": "Hyper-V"}
 
@@ -45,8 +45,14 @@ class Badge:
 class Unmeasured:
     """What could not be measured."""
 
-    sentence: str
+    counts: str
+    """How many of how many, such as `6 of 357 points`."""
     table: Table
+
+    @property
+    def sentence(self) -> str:
+        """What is missing, in a sentence without its full stop."""
+        return f"{self.counts} could not be measured"
 
 
 def machine_line(environment: Mapping[str, Any]) -> str:
@@ -108,19 +114,27 @@ def badge(results: Results) -> Badge | None:
 
 def unmeasured(results: Results) -> Unmeasured | None:
     """Return what could not be measured, why, and how to get it; None where nothing is missing."""
-    points = [point for each in results.experiments for point in each.points]
     rows = list(_missing(results))
     if not rows:
         return None
-    count = sum(number for number, _ in rows)
-    total = format_count(len(points) + len(results.inspections))
+    points = sum(len(each.points) for each in results.experiments)
+    unseen = sum(each.result is None for each in results.inspections)
+    lacking = sum(number for number, _ in rows) - unseen
+    counts = [
+        f"{format_count(number)} of {format_count(whole)} {noun}"
+        for number, whole, noun in (
+            (lacking, points, "points"),
+            (unseen, len(results.inspections), "inspections"),
+        )
+        if number
+    ]
     table = Table(
         "",
         ["what", "points", "why", "how to get it"],
         [row for _, row in rows],
         numeric=frozenset({1}),
     )
-    return Unmeasured(f"{format_count(count)} of {total} points could not be measured", table)
+    return Unmeasured(" and ".join(counts), table)
 
 
 def _missing(results: Results) -> Iterator[tuple[int, list[str]]]:
