@@ -24,6 +24,8 @@ if [ "$purpose" != run ]; then
   want strace strace
   # Tests that make histories of sources.
   want git git
+  # What a printed report says.
+  want pdftotext poppler-utils
   # Shells whose completion is tested.
   for tool in zsh fish; do want "$tool" "$tool"; done
   want perf linux-perf
