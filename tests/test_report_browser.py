@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -260,6 +262,70 @@ def test_on_paper_all_figures_are_light_and_as_wide_as_it(browser: webdriver.Chr
     browser.execute_script(look % "afterprint")
     _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
     assert browser.execute_script("return document.documentElement.dataset.theme") is None
+
+
+PAPER_WIDTH = 717
+"""A4 less Chromium's margins, in CSS pixels."""
+
+
+def _printed(browser: webdriver.Chrome, folder: Path) -> list[str]:
+    """Return the text of each page of the report on paper, in A4."""
+    program = shutil.which("pdftotext")
+    if program is None:
+        pytest.fail("pdftotext is missing: run `make setup`")
+    made = browser.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    (folder / "report.pdf").write_bytes(base64.b64decode(made["data"]))
+    subprocess.run([program, "-layout", "report.pdf", "report.txt"], cwd=folder, check=True, timeout=60)
+    return (folder / "report.txt").read_text().split("\f")[:-1]
+
+
+def test_the_report_prints_its_labs_without_what_repeats_them(
+    browser: webdriver.Chrome, survey_path: Path, tmp_path: Path
+) -> None:
+    _open(browser, survey_path)
+    labs, sections = (
+        [" ".join(each.text.split()) for each in browser.find_elements("css selector", selector)]
+        for selector in ("section[id^=lab-] > h2", "section[id^=lab-] h3")
+    )
+    unfolded = browser.execute_script(
+        "return [...document.querySelectorAll('section[id^=lab-] figure > h4')].map(h => h.textContent)"
+    )
+    pages = _printed(browser, tmp_path)
+    text = " ".join(" ".join(pages).split())
+    lines = [line.strip() for page in pages for line in page.splitlines()]
+    assert len(labs) == 3
+    assert [line for line in lines if line in labs] == labs
+    assert [title for title in sections if title not in text] == []
+    assert len(unfolded) >= 5
+    assert [title for title in unfolded if " ".join(title.split()) not in text] == []
+    # A page holds two or three of them; what repeats a measurement would be many pages more.
+    assert len(unfolded) / 3 < len(pages) < 3 * len(unfolded)
+    assert "Command to repeat it" not in text
+    assert "are in the HTML file" in text
+
+
+def test_nothing_on_paper_is_wider_than_it(browser: webdriver.Chrome, path: Path) -> None:
+    _open(browser, path, width=PAPER_WIDTH)
+    try:
+        browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        wide = browser.execute_script(
+            "const wide = [...document.querySelectorAll('main *')].filter(e =>"
+            f" e.checkVisibility() && !e.closest('svg') && e.getBoundingClientRect().right > {PAPER_WIDTH});"
+            "return wide.map(e => e.outerHTML.slice(0, 80))"
+        )
+        figures = browser.execute_script(
+            "return [...document.querySelectorAll('figure')].filter(f => f.checkVisibility()).map(f => {"
+            "const outer = f.getBoundingClientRect(), svg = f.querySelector('svg.main-svg');"
+            "const box = svg.getBoundingClientRect();"
+            "return [box.width, box.right <= outer.right + 1, getComputedStyle(f).breakInside]})"
+        )
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert wide == []
+    assert len(figures) >= 5
+    assert all(found == [660, True, "avoid"] for found in figures), figures
 
 
 def test_without_scripts_the_tables_are_there(browser: webdriver.Chrome, path: Path) -> None:

@@ -14,13 +14,15 @@ import synthetic_ipc
 import synthetic_memory
 import synthetic_transfer
 from oscope.analysis.calibration.certificate import INTERLEAVED, Entry, to_object
+from oscope.analysis.calibration.spec import DUET
 from oscope.figures import reach
 from oscope.figures.analysed import Analysed
 from oscope.figures.ladder import ladder
 from oscope.figures.tables import row_scale
 from oscope.labs import LABS
-from oscope.model.formatting import Scale
+from oscope.model.formatting import MISSING, Scale
 from oscope.model.samples import Results
+from oscope.model.units import format_share
 from oscope.report import elsewhere, page
 from oscope.report.build import answers, build
 from oscope.report.machine import badge, machine_line, unmeasured
@@ -134,6 +136,31 @@ def test_the_badge_is_that_of_the_certificate() -> None:
     seconds = reach.seconds_to_find([ENTRY], 0.02)
     assert seconds is not None
     assert ENTRY.interleaved(seconds * 1.01) <= 0.02 < ENTRY.interleaved(seconds * 0.8)
+
+
+def test_the_curve_of_the_certificate_is_that_of_the_worst_class_of_work() -> None:
+    entries = [ENTRY, replace(ENTRY, subject="noisy", pair_error=0.5, runs=2), replace(ENTRY, way=DUET)]
+    known = {**CALIBRATED, "certificate": to_object(entries)}
+    experiment = synthetic.survey().experiments[0]
+    experiment = replace(experiment, settings={**experiment.settings, "calibrated": known})
+    found = badge(Results((experiment,)))
+    assert found is not None
+    assert found.curve is not None
+    assert found.reach is not None
+    curves = {trace["name"]: dict(zip(trace["x"], trace["y"], strict=True)) for trace in found.curve.traces}
+    # In one class too few runs were made to say anything of separate ones.
+    assert list(curves) == ["interleaved", "duet"]
+    for seconds in (10.0, 60.0, 600.0):
+        (near,) = (x for x in curves["interleaved"] if x == pytest.approx(seconds))
+        assert curves["interleaved"][near] == pytest.approx(100 * entries[1].interleaved(seconds), rel=0.01)
+        assert curves["duet"][near] == pytest.approx(100 * entries[2].interleaved(seconds), rel=0.01)
+    assert [row[0] for row in found.reach.rows] == [
+        "interleaved",
+        "duet, 1 of 2 classes of work",
+        "separate runs",
+    ]
+    assert found.reach.rows[2][1:] == [MISSING] * 4
+    assert found.reach.rows[1][2] == format_share(float(f"{entries[2].interleaved(10.0):.2g}"))
 
 
 def test_a_failed_self_check_is_the_badge() -> None:

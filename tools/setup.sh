@@ -24,6 +24,10 @@ if [ "$purpose" != run ]; then
   want strace strace
   # Tests that make histories of sources.
   want git git
+  # What a printed report says.
+  want pdftotext poppler-utils
+  # Shells whose completion is tested.
+  for tool in zsh fish; do want "$tool" "$tool"; done
   want perf linux-perf
   want valgrind valgrind
   # Kernels for guests, what boots them, and what loads their modules.
@@ -92,7 +96,7 @@ fi
 log=.venv/.build.log
 # build WHAT [OPTION]...: a program goes into .venv/bin; maturin makes a wheel of each.
 build() {
-  say "building $1"
+  say "building $1: some minutes the first time"
   PATH="$PWD/.venv/bin:$PATH" VIRTUAL_ENV="$PWD/.venv" maturin develop --release --quiet "${@:2}" >"$log" 2>&1 ||
     { cat "$log" >&2; fail "$1 does not build" "see above"; }
 }

@@ -238,6 +238,9 @@ fn refused(error: io::Error) -> Failure {
     Failure::unavailable(format!("the kernel makes no child: {error}"), remedy)
 }
 
+/// Greatest error of a span, as a share of it. On a busy machine the offset of two CPUs may be known only within milliseconds.
+const MOST_ERROR: f64 = 0.1;
+
 /// What lies between the moments of a child's life; `None` where the clocks of two CPUs do not compare.
 struct Spans {
     child: Option<Span>,
@@ -264,7 +267,9 @@ impl Spans {
         ];
         let mut metrics = Vec::new();
         for (time, cycles, span, readings) in spans {
-            let Some(span) = span else { continue };
+            let Some(span) = span.filter(is_known) else {
+                continue;
+            };
             let ticks = span.ticks - readings * clock.overhead;
             metrics.push((time, clock.nanoseconds(ticks)));
             metrics.extend(clock.cycles(ticks).map(|count| (cycles, count)));
@@ -273,11 +278,18 @@ impl Spans {
     }
 
     fn remark(&self) -> Option<String> {
-        let known = self.child.is_some() && self.parent.is_some() && self.total.is_some();
-        (!known).then(|| {
-            "some times lie between two CPUs whose offset is not known, and are left out".to_owned()
+        let known = |span: Option<Span>| span.as_ref().is_some_and(is_known);
+        let every = [self.child, self.parent, self.total].into_iter().all(known);
+        (!every).then(|| {
+            "some times lie between two CPUs whose offset is not known well enough, and are left out"
+                .to_owned()
         })
     }
+}
+
+/// Whether a span is known well enough to be a figure.
+fn is_known(span: &Span) -> bool {
+    span.error <= MOST_ERROR * span.ticks
 }
 
 /// The child ended well, left its stamp, and its moments follow each other.

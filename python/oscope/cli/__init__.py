@@ -16,6 +16,7 @@ import typer
 import typer.core
 
 from oscope import __version__
+from oscope.cli import completing
 from oscope.cli.errors import DONE, FAILED, flush_standard_output, note, tell
 from oscope.cli.options import EVERYWHERE, Settings, class_of, part
 from oscope.model import address_space, streams
@@ -37,6 +38,7 @@ standard error.
 
 COMPLETION = "_OSCOPE_COMPLETE"
 """Variable of the environment by which a shell asks for completions."""
+SHELL_OPTIONS = ("--install-completion", "--show-completion")
 COMMANDS = {
     "run": ("run:run", "Measure: the whole survey, or what is named."),
     "bench": ("bench:bench", "Measure any program, and compare it with others."),
@@ -187,6 +189,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command line (default: this process's) and end the process with its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     streams.secure()
+    if given and given[0] in SHELL_OPTIONS:
+        completing.complete_zsh_script()
     if COMPLETION in os.environ:
         # Ends the process; the words to be completed stand in the environment.
         typer.main.get_command(application()).main([], "oscope")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from oscope import assignments
+from oscope.cli.completing import document_keys
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_amount
 from oscope.cli.seed import SeedOption
@@ -27,7 +28,9 @@ def assignment(
     document: Annotated[
         str,
         typer.Argument(
-            metavar="DOCUMENT", help="memory, syscall, disk, transfer or ipc (see oscope sources)."
+            metavar="DOCUMENT",
+            help="memory, syscall, disk, transfer or ipc (see oscope sources).",
+            autocompletion=document_keys,
         ),
     ],
     quick: Annotated[

@@ -10,6 +10,7 @@ import typer
 from oscope.analysis import probe_ab
 from oscope.analysis.calibration.detection import size_interleaved
 from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+from oscope.cli.completing import part_names
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
@@ -47,7 +48,10 @@ def ab(
     a: Annotated[str, typer.Argument(metavar="PROBE_A", help="A build of oscope-probe.")],
     b: Annotated[str, typer.Argument(metavar="PROBE_B", help="The build to compare with it.")],
     names: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT|LAB", help="What to measure by both builds.")
+        list[str],
+        typer.Argument(
+            metavar="EXPERIMENT|LAB", help="What to measure by both builds.", autocompletion=part_names
+        ),
     ],
     settings: Annotated[
         list[str] | None,

@@ -12,6 +12,7 @@ from oscope.analysis.calibration import spec as designs
 from oscope.analysis.calibration.result import INSPECTION
 from oscope.analysis.calibration.spec import DUET, SUBJECTS, WAYS, Subject
 from oscope.analysis.calibration.storing import calibrate_and_store
+from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
 from oscope.cli.request import parse_settings, parse_share
@@ -45,6 +46,7 @@ def calibrate(
         typer.Argument(
             metavar="EXPERIMENT",
             help="What is measured, at one point each. [default: five fast ones]",
+            autocompletion=part_names,
             show_default=False,
         ),
     ] = None,

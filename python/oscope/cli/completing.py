@@ -1,10 +1,22 @@
-"""What a shell completes beside options: names of experiments and labs, ids of runs. Nothing raises here."""
+"""What a shell completes beside options: experiments, labs, runs, documents. Nothing raises here."""
 
 from __future__ import annotations
 
 import os
 
 from oscope import labs
+
+LOADING_IN_ZSH = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _oscope_completion "$@"\n'
+"""zsh runs the script as the completion itself at the first Tab; without this line that Tab has no effect."""
+
+
+def complete_zsh_script() -> None:
+    """Have the script that typer writes for zsh complete at the first Tab too: typer has no setting."""
+    from typer import _completion_shared  # noqa: PLC0415 - start-up
+
+    scripts = _completion_shared._completion_scripts
+    if not scripts["zsh"].endswith(LOADING_IN_ZSH):
+        scripts["zsh"] = scripts["zsh"].rstrip() + LOADING_IN_ZSH
 
 
 def part_names(incomplete: str) -> list[tuple[str, str]]:
@@ -26,3 +38,10 @@ def run_ids(incomplete: str) -> list[tuple[str, str]]:
         entries = ()
     found = [("last", "the newest run"), *((e.id, ", ".join(e.experiments[:3])) for e in reversed(entries))]
     return [each for each in found if each[0].startswith(incomplete)]
+
+
+def document_keys(incomplete: str) -> list[tuple[str, str]]:
+    """Return the keys of the original documents that begin so, each with its title."""
+    from oscope import assignments  # noqa: PLC0415 - start-up
+
+    return [(each.key, each.title) for each in assignments.DOCUMENTS if each.key.startswith(incomplete)]

@@ -12,6 +12,7 @@ from oscope.analysis.earlier_runs import earlier_runs
 from oscope.analysis.gate import judge, to_object
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.comparison import allowed, read_results
+from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings
 from oscope.cli.request import parse_share
@@ -41,11 +42,16 @@ def gate(
             metavar="BASELINE",
             help="A run (id, its start, or last), or a record file. "
             "[default: with RUN, the last two runs that may be compared]",
+            autocompletion=run_ids,
         ),
     ] = None,
     run: Annotated[
         str | None,
-        typer.Argument(metavar="RUN", help="What is judged. [default: the newest run with its experiments]"),
+        typer.Argument(
+            metavar="RUN",
+            help="What is judged. [default: the newest run with its experiments]",
+            autocompletion=run_ids,
+        ),
     ] = None,
     limit: Annotated[
         str, typer.Option("--max-regression", metavar="P", help="By how much anything may be worse.")

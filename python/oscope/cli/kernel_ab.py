@@ -8,6 +8,7 @@ import typer
 
 from oscope.analysis.kernel_ab import Amount, judge, make_plans, make_sides, to_object
 from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
+from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE
 from oscope.cli.kernel_progress import watching
 from oscope.cli.options import Settings, whole_number
@@ -45,7 +46,10 @@ MOST_REPS = 1_000_000
 def ab(
     context: typer.Context,
     names: Annotated[
-        list[str], typer.Argument(metavar="EXPERIMENT|LAB", help="What to measure on both kernels.")
+        list[str],
+        typer.Argument(
+            metavar="EXPERIMENT|LAB", help="What to measure on both kernels.", autocompletion=part_names
+        ),
     ],
     patch: Annotated[
         list[str],

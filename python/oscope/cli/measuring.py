@@ -52,7 +52,8 @@ def _measure_into(
     verbose: bool = False,
 ) -> int:
     """Measure with a progress display, then write the results out; return the exit code."""
-    shown = display()
+    # The summary has the notes on points, each once with its points.
+    shown = display(remarks=verbose)
     for text in selection.left_out:
         shown.note(text)
     try:

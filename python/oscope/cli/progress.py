@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import ProgressColumn, TaskID
 
+MOST_NAMED = 4
+"""Of more experiments only their number is printed: with them, the line would not fit a terminal."""
 LINE_INTERVAL_S = 15.0
 """Between two plain lines; a log of a three-minute survey stays readable."""
 
@@ -44,11 +47,11 @@ class Display(Listener, Protocol):
         ...
 
 
-def display() -> Display:
-    """Return the display that suits standard error."""
-    if os.environ.get("CI"):
-        return Notes()
-    return Bar() if sys.stderr.isatty() else Lines()
+def display(*, remarks: bool = True) -> Display:
+    """Return the display that suits standard error; without `remarks` it leaves out the notes on points."""
+    shown = Notes() if os.environ.get("CI") else Bar() if sys.stderr.isatty() else Lines()
+    shown.remarks = remarks
+    return shown
 
 
 class Notes:
@@ -56,6 +59,8 @@ class Notes:
 
     def __init__(self) -> None:
         self.run_id: str | None = None
+        self.remarks = True
+        """Whether notes on points are written."""
         self._said: set[str] = set()
 
     def __enter__(self) -> Display:
@@ -84,6 +89,11 @@ class Notes:
         if said not in self._said:
             self._said.add(said)
             self._write(f"oscope: {one_line(text)}")
+
+    def remark(self, text: str) -> None:
+        """Write a note on a point, if that is wanted."""
+        if self.remarks:
+            self.note(text)
 
     def _write(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -186,10 +196,10 @@ def _make_bar(plan: Plan, console: Console) -> RichProgress:
 
 def size(plan: Plan) -> str:
     """Tell how much will be measured, and what is looked at."""
-    looked = ", ".join(plan.inspections)
+    looked = _named(plan.inspections, "inspection")
     if not plan.experiments:
         return looked
-    names = ", ".join(experiment.name for experiment in plan.experiments)
+    names = _named([experiment.name for experiment in plan.experiments], "experiment")
     points = sum(len(experiment.points) for experiment in plan.experiments)
     if plan.total is not None:
         until = f"{plan.total} sample{'' if plan.total == 1 else 's'}"
@@ -199,6 +209,11 @@ def size(plan: Plan) -> str:
         until = f"for {format_duration(plan.budget_s or 0)}"
     measured = f"{names}: {points} point{'' if points == 1 else 's'}, {until}"
     return f"{looked}; {measured}" if looked else measured
+
+
+def _named(names: Sequence[str], noun: str) -> str:
+    """Name them; of many, say how many."""
+    return ", ".join(names) if len(names) <= MOST_NAMED else f"{len(names)} {noun}s"
 
 
 def counted(progress: Progress) -> str:

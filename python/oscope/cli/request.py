@@ -45,15 +45,19 @@ def select(names: Sequence[str], profile: Profile, known: Labs | None = None) ->
         for one in by_lab.get(name) or (known.named(name),):
             own = isinstance(one, Experiment) and one.program is not None
             if profile == "quick" and not one.quick and not own and one.name not in named:
-                left_out.append(f"{one.name} is not in the quick profile: {one.quick_share}")
+                reason = one.quick_share.removeprefix("not in it: ").removeprefix("not in the survey: ")
+                left_out.append(f"{one.name} is not in the quick profile: {reason}")
             else:
                 chosen[one.name] = one
+    told = dict.fromkeys(left_out)
+    if not names and told:
+        told = {f"not in the survey: {len(told)} of oscope list, which take long or need a guest": None}
     if not chosen:
         raise UsageError("nothing is left to run", remedy="use --profile full, or name the experiment itself")
     return Selection(
         tuple(one for one in chosen.values() if isinstance(one, Experiment)),
         named,
-        tuple(dict.fromkeys(left_out)),
+        tuple(told),
         tuple(one for one in chosen.values() if isinstance(one, Inspection)),
     )
 

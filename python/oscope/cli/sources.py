@@ -9,6 +9,7 @@ import typer
 
 from oscope import assignments
 from oscope.assignments import sources as listing
+from oscope.cli.completing import document_keys
 from oscope.cli.targets import TO_STANDARD_OUTPUT, Output, output_file
 from oscope.report import terminal
 
@@ -16,7 +17,11 @@ from oscope.report import terminal
 def sources(
     document: Annotated[
         str | None,
-        typer.Argument(metavar="DOCUMENT", help="memory, syscall, disk, transfer or ipc. [default: all]"),
+        typer.Argument(
+            metavar="DOCUMENT",
+            help="memory, syscall, disk, transfer or ipc. [default: all]",
+            autocompletion=document_keys,
+        ),
     ] = None,
     form: Annotated[
         Literal["text", "md"],

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
 from oscope.model.document import Table
@@ -33,7 +34,11 @@ def view(
     context: typer.Context,
     run: Annotated[
         str | None,
-        typer.Argument(metavar="[RUN]", help="Begin with this run: its id, the start of its id, or last."),
+        typer.Argument(
+            metavar="[RUN]",
+            help="Begin with this run: its id, the start of its id, or last.",
+            autocompletion=run_ids,
+        ),
     ] = None,
     port: Annotated[
         int, whole_number("--port", least=0, most=65535, help="The port; 0: any that is free.")

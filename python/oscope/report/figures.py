@@ -185,7 +185,7 @@ def _scatter(axes: Axes, trace: Mapping[str, Any], categories: Sequence[str]) ->
         axes.step(trace["x"], y, where="post", color=colour, label=trace["name"], linewidth=1.4)
     else:
         line = (
-            {"solid": "-", "dash": "--"}[trace.get("line", {}).get("dash", "solid")]
+            {"solid": "-", "dash": "--", "dot": ":"}[trace.get("line", {}).get("dash", "solid")]
             if "lines" in trace["mode"]
             else ""
         )

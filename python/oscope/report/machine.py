@@ -11,7 +11,7 @@ from oscope.analysis.calibration.certificate import from_object
 from oscope.figures import reach
 from oscope.figures.analysed import label
 from oscope.figures.words import counted
-from oscope.model.document import Table
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.model.units import format_share
@@ -21,7 +21,7 @@ FOUND = 0.02
 CALIBRATE = "oscope calibrate --quick"
 UNKNOWN = (
     "How often intervals hold and how small a change is found here is not known: "
-    f"`{CALIBRATE}` measures it in a few minutes."
+    f"`{CALIBRATE}` measures it in two minutes."
 )
 _HYPERVISORS = {"kvm": "KVM", "xen": "Xen", "vmware": "VMware", "microsoft": "Hyper-V"}
 
@@ -35,14 +35,24 @@ class Badge:
     calibrated: bool
     failed: bool = False
     """Whether the probe's self-check failed: then nothing holds."""
+    curve: Figure | None = None
+    """The smallest difference found, by measuring time; None where nothing was calibrated for it."""
+    reach: Table | None = None
+    """The same at some measuring times."""
 
 
 @dataclass(frozen=True)
 class Unmeasured:
     """What could not be measured."""
 
-    sentence: str
+    counts: str
+    """How many of how many, such as `6 of 357 points`."""
     table: Table
+
+    @property
+    def sentence(self) -> str:
+        """What is missing, in a sentence without its full stop."""
+        return f"{self.counts} could not be measured"
 
 
 def machine_line(environment: Mapping[str, Any]) -> str:
@@ -93,24 +103,38 @@ def badge(results: Results) -> Badge | None:
         f"Calibrated {date(str(found['ended']))}.",
     ]
     text = ", ".join(parts) or f"false positives {alarms['count']} of {alarms['of']}"
-    return Badge(text, " ".join(filter(None, detail)), calibrated=True)
+    return Badge(
+        text,
+        " ".join(filter(None, detail)),
+        calibrated=True,
+        curve=reach.worst_figure(entries) if entries else None,
+        reach=reach.worst_table(entries) if entries else None,
+    )
 
 
 def unmeasured(results: Results) -> Unmeasured | None:
     """Return what could not be measured, why, and how to get it; None where nothing is missing."""
-    points = [point for each in results.experiments for point in each.points]
     rows = list(_missing(results))
     if not rows:
         return None
-    count = sum(number for number, _ in rows)
-    total = format_count(len(points) + len(results.inspections))
+    points = sum(len(each.points) for each in results.experiments)
+    unseen = sum(each.result is None for each in results.inspections)
+    lacking = sum(number for number, _ in rows) - unseen
+    counts = [
+        f"{format_count(number)} of {format_count(whole)} {noun}"
+        for number, whole, noun in (
+            (lacking, points, "points"),
+            (unseen, len(results.inspections), "inspections"),
+        )
+        if number
+    ]
     table = Table(
         "",
         ["what", "points", "why", "how to get it"],
         [row for _, row in rows],
         numeric=frozenset({1}),
     )
-    return Unmeasured(f"{format_count(count)} of {total} points could not be measured", table)
+    return Unmeasured(" and ".join(counts), table)
 
 
 def _missing(results: Results) -> Iterator[tuple[int, list[str]]]:

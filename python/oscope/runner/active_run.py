@@ -34,7 +34,13 @@ class ActiveRun:
             case Happened(shown=str(text)):
                 if event.failure:
                     self.failures.append(text)
-                self.listener.note(text)
+                about_point = event.kind == "note" and event.point is not None and not event.failure
+                hear = (
+                    getattr(self.listener, "remark", self.listener.note)
+                    if about_point
+                    else self.listener.note
+                )
+                hear(text)
 
     def store(self, events: Iterable[RunEvent]) -> None:
         """Store each event before the next is asked for."""

@@ -27,7 +27,10 @@ class Progress:
 
 
 class Listener(Protocol):
-    """Receives what a run does, on the thread that runs it; it must return at once."""
+    """Receives what a run does, on the thread that runs it; it must return at once.
+
+    A listener may have a method `remark(text)` as well, which then hears the notes on points.
+    """
 
     def begin(self, run_id: str, plan: Plan) -> None:
         """Hear that the run is in the store under `run_id`, and that measuring begins."""

@@ -123,6 +123,39 @@ fn the_error_of_the_offset_is_allowed_for() {
 }
 
 #[test]
+fn a_time_within_its_own_error_is_left_out() {
+    let offsets = |ticks, error| {
+        Comparison::Measured(Offsets {
+            cpus: vec![0, 1],
+            ticks: vec![0.0, ticks],
+            error_ticks: vec![0.0, error],
+        })
+    };
+    let elsewhere = Life {
+        began: Some(Stamp {
+            ticks: 51_000,
+            cpu: 1,
+        }),
+        ..life()
+    };
+    // A round of the offset that waited for a CPU: 12 million ticks, and as many of error.
+    for (ticks, error, left) in [
+        (0.0, 150.0, true),
+        (0.0, 5001.0, false),
+        (12_000_000.0, 12_500_000.0, false),
+    ] {
+        let spans = Spans::of(&elsewhere, &offsets(ticks, error));
+        let metrics = spans.metrics(&clock(ClockKind::Tsc));
+        assert_eq!(
+            metrics.iter().any(|(name, _)| *name == "child_ns"),
+            left,
+            "{metrics:?}"
+        );
+        assert_eq!(spans.remark().is_none(), left);
+    }
+}
+
+#[test]
 fn metrics_are_the_spans_less_the_readings_they_hold() {
     let metrics = Spans::of(&life(), &Comparison::Unknown).metrics(&clock(ClockKind::Tsc));
     let expected = [

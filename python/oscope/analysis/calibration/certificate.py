@@ -83,8 +83,7 @@ class Entry:
         if self.runs < FEWEST_RUNS or blocks < FEWEST_PAIRS:
             return inf
         within, between = self.block_error / sqrt(blocks), self.run_deviation
-        freedom = blocks - 1 if within > between else self.runs - 1
-        return _reach(sqrt(2) * max(within, between), freedom)
+        return max(_reach(sqrt(2) * within, blocks - 1), _reach(sqrt(2) * between, self.runs - 1))
 
     def pairs_for(self, wanted: float) -> int | None:
         """Return how many pairs find an effect of `wanted`; None: more than days hold."""

@@ -23,6 +23,7 @@ from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.model.units import format_duration
 from oscope.report.build import labs_run
+from oscope.report.machine import unmeasured
 from oscope.report.terminal import LEAST_WIDTH, prose
 
 LINES = 23
@@ -148,12 +149,9 @@ def _trust(results: Analysed, width: int) -> list[Text]:
     """Return how sure the figures are, and how much could not be measured."""
     lines = _labelled("How sure", _certainty(results), width)
     points = [point for each in results.experiments for point in each.points]
-    empty = sum(len(point) == 0 for point in points) + sum(
-        each.result is None for each in results.inspections
-    )
+    empty = unmeasured(results)
     failed, samples = sum(len(point.failed) for point in points), sum(map(len, points))
-    total = len(points) + len(results.inspections)
-    missed = [f"{format_count(empty)} of {format_count(total)} points"] if empty else []
+    missed = [empty.counts] if empty else []
     missed += [f"{format_count(failed)} of {format_count(samples)} samples failed"] if failed else []
     if missed:
         text = f"{', '.join(missed)}: oscope doctor says why and how to fix it"

@@ -178,7 +178,8 @@
   const label = () => { button.textContent = isDark() ? "Light" : "Dark"; };
   button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); draw(); });
   prefersDark.addEventListener("change", () => { label(); draw(); });
-  const closed = () => [...document.querySelectorAll("main details:not(.data):not([open])")];
+  // On paper: prose, figures and tables of the labs. Tables of many rows stay closed, and what repeats a measurement.
+  const closed = () => [...document.querySelectorAll("main details:not(.data):not(.repeat):not(.clock):not([open])")].filter((found) => !found.matches(".table > details"));
   let before, opened = [];
   // The page is printed when the listener returns, so nothing may be left for later; the paper's width is not known yet.
   window.addEventListener("beforeprint", () => {
