@@ -114,7 +114,10 @@ def _no_inspection(name: str) -> Inspection:
 
 
 def make_runner(placement: Placement, path: Path, machine: Machine | None = None) -> PointRunner:
-    """Return who measures on `machine` (None: this one) and in guests here. ProbeError where no probe starts."""
+    """Return who measures on `machine` (None: this one) and in guests of this one.
+
+    Raises ProbeError where no probe starts.
+    """
     runner = PointRunner(
         path,
         placement,

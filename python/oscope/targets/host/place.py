@@ -29,7 +29,8 @@ _PROGRAM = "${XDG_CACHE_HOME:-$HOME/.cache}/oscope/probe/%s/oscope-probe"
 """As sh reads it in double quotes; `%s` is the digest."""
 _LOOK = 'uname -s; uname -m; if [ -f "{program}" ]; then sha256sum < "{program}"; fi'
 _COPY = (
-    'umask 077; p="{program}"; mkdir -p "${{p%/*}}" && cat > "$p.$$" && chmod 700 "$p.$$" && mv -f "$p.$$" "$p"'
+    'umask 077; p="{program}"; mkdir -p "${{p%/*}}" && cat > "$p.$$" && chmod 700 "$p.$$" '
+    '&& mv -f "$p.$$" "$p"'
     ' || {{ rm -f "$p.$$"; exit 1; }}'
 )
 _CALL = 'exec "{program}" {verb}'
