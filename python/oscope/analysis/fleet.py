@@ -91,7 +91,7 @@ class Suspect:
     others: str
     """On the ordinary hosts, with how many have it."""
     score: float
-    """Symmetric uncertainty of the setting and being odd: 1 where each tells the other, 0 where nothing."""
+    """Symmetric uncertainty of the setting and being odd: 1 where each determines the other, 0 where nothing."""
     command: str | None
     """Shows the setting on a host; None for a label of the fleet's file."""
 
@@ -104,7 +104,7 @@ class HostFinding:
     run_id: str
     verdict: Verdict
     reason: str
-    """Why it cannot be told; empty otherwise."""
+    """Why it cannot be judged; empty otherwise."""
     odd: tuple[tuple[MetricKey, Cell], ...]
     """By which it is odd, the surest first."""
     suspects: tuple[Suspect, ...] = ()
@@ -118,7 +118,7 @@ class FleetFindings:
     threshold: float
     metrics: tuple[FleetMetric, ...]
     hosts: tuple[HostFinding, ...]
-    """Odd ones first, then those that cannot be told, then ordinary ones."""
+    """Odd ones first, then those that cannot be judged, then ordinary ones."""
 
     @property
     def odd(self) -> tuple[HostFinding, ...]:
@@ -195,7 +195,7 @@ def _run_id(results: Results) -> str:
 
 
 def _verdict(cells: Sequence[Cell]) -> tuple[Verdict, str]:
-    """Return what a host is by all its metrics, and why that cannot be told."""
+    """Return what a host is by all its metrics, and why it cannot be judged."""
     if any(cell.verdict == "odd" for cell in cells):
         return "odd", ""
     unsure = [cell for cell in cells if cell.verdict == "cannot tell"]
@@ -245,13 +245,13 @@ def find_suspects(
             continue
         score = _symmetric_uncertainty(values, [True, *[False] * len(others)])
         if score >= _LEAST_SCORE:
-            told = [f"{_told(value)} ({others.count(value)})" for value in dict.fromkeys(others)]
-            value = _told(values[0])
-            found.append(Suspect(name, value, ", ".join(told[:4]), score, _command(name)))
+            each_other = [f"{_shown(value)} ({others.count(value)})" for value in dict.fromkeys(others)]
+            value = _shown(values[0])
+            found.append(Suspect(name, value, ", ".join(each_other[:4]), score, _command(name)))
     return tuple(sorted(found, key=lambda each: -each.score)[:_MOST_SUSPECTS])
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as json_module
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +21,7 @@ from oscope.cli.targets import Output, default_output, output_file
 from oscope.model import units
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Profile
-from oscope.planning.plan import MOST_REPS, Amount, make_plan
+from oscope.planning.plan import MOST_REPS, Amount, Plan, make_plan
 from oscope.probe import catalogue
 from oscope.runner.fleet import hosts as fleet_file
 
@@ -196,6 +197,7 @@ def run(
     from oscope.runner.fleet.engine import Engine, carry_out, create  # noqa: PLC0415 - start-up
     from oscope.storage.store import Store  # noqa: PLC0415 - start-up
 
+    plan = None
     if resume is not None:
         given = {"a name": names, "--set": settings, "--reps": reps, "--quick": quick, "--seed": seed}
         for option, value in {**given, "--hosts": hosts}.items():
@@ -208,28 +210,35 @@ def run(
             fleet = store.fleet(resume).id
     elif not names:
         raise UsageError("nothing is named to measure", remedy="name an experiment or a lab: see oscope list")
+    else:
+        plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
+        chosen = fleet_file.read(file).choose(hosts)
     with Store.open(call.store) as store:
-        if resume is None:
-            profile: Profile = "quick" if quick else "full"
-            selection = without_inspections(select(names or (), profile, labs.built_in()))
-            for text in selection.left_out:
-                note(text)
-            plan = make_plan(
-                selection.experiments,
-                catalogue.load(),
-                profile=profile,
-                settings=parse_settings(settings or ()),
-                amount=Amount(reps=reps),
-                seed=seed,
-                inspections=selection.inspections,
-            )
-            fleet = create(plan, fleet_file.read(file).choose(hosts), rounds, store)
+        if plan is not None:
+            fleet = create(plan, chosen, rounds, store)
         entry = store.fleet(fleet)
         note(f"{fleet}: {len(entry.runs)} hosts, {entry.rounds} round{'' if entry.rounds == 1 else 's'}")
         outcome = carry_out(entry, store, _place(call.store), Engine(parallel, retries, scheduler), note)
     print_outcome(outcome)
     _judge(outcome)
     return DONE
+
+
+def _plan(
+    names: Sequence[str], settings: Sequence[str], reps: int | None, seed: int | None, profile: Profile
+) -> Plan:
+    selection = without_inspections(select(names, profile, labs.built_in()))
+    for text in selection.left_out:
+        note(text)
+    return make_plan(
+        selection.experiments,
+        catalogue.load(),
+        profile=profile,
+        settings=parse_settings(settings),
+        amount=Amount(reps=reps),
+        seed=seed,
+        inspections=selection.inspections,
+    )
 
 
 @app.command("outliers", short_help="Name the odd hosts, and what goes with that.", epilog=EVERYWHERE)

@@ -35,7 +35,7 @@ class Host:
             )
 
     def __hash__(self) -> int:
-        """Return the hash of what tells hosts apart."""
+        """Return the hash of what distinguishes hosts."""
         return hash((self.address, self.name))
 
     def to_object(self) -> dict[str, Any]:

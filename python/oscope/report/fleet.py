@@ -47,7 +47,7 @@ def headline(findings: FleetFindings) -> str:
     names = ", ".join(host.host for host in findings.odd)
     total = len(findings.hosts)
     first = f"{names} {'is' if counts['odd'] == 1 else 'are'} odd" if names else "No host is proven odd"
-    doubt = f"; of {counts['cannot tell']} it cannot be told" if counts["cannot tell"] else ""
+    doubt = f"; of {counts['cannot tell']} it cannot be judged" if counts["cannot tell"] else ""
     return (
         f"{first} among {total} hosts, by more than {100 * findings.threshold:g} % of the fleet's median; "
         f"{counts['ordinary']} {'is' if counts['ordinary'] == 1 else 'are'} ordinary{doubt}."
@@ -99,7 +99,10 @@ def tables(findings: FleetFindings) -> list[Table]:
     ]
     found = [
         Table(
-            "Hosts", ("host", "verdict", "odd metrics", "run", "why it cannot be told"), hosts, frozenset({2})
+            "Hosts",
+            ("host", "verdict", "odd metrics", "run", "why it cannot be judged"),
+            hosts,
+            frozenset({2}),
         )
     ]
     if odd:

@@ -1,16 +1,18 @@
 """Which hosts of a fleet are odd: a hierarchical model of each metric, and one family of tests over all.
 
 A host is a level of replication above the boot. What a host has of a metric is the median over its blocks of
-the blocks' medians, relative to the fleet's median. Hosts are taken for a sample of a population with a
+the blocks' medians. Amounts above zero are compared by their logarithms, since times and speeds vary by
+factors; others by their shares of the fleet's median. Hosts are taken for a sample of a population with a
 spread of its own, to which each host's uncertainty comes:
 
 - Each host is compared with the mean of the others (externally studentised deviation). The others' standard
   deviation holds both the spread between hosts and their uncertainty, so that Student's t with their degrees
-  of freedom is exact for normal host effects. Tested is whether the host is beyond the mean by more than the
-  threshold, the minimum effect that matters (an interval null hypothesis).
+  of freedom is exact for normal host effects. A host that is less certain than that has its own error, with
+  the degrees of freedom of Welch and Satterthwaite. Tested is whether the host is beyond the mean by more
+  than the threshold, the minimum effect that matters (an interval null hypothesis).
 - *By distribution*: the same is asked of the blocks' 10 % and 90 % quantiles, which finds hosts whose median
   is ordinary, and whose fast or slow samples are not (in the sense of SuperBench, arXiv 2402.06194). A median
-  over blocks does not follow a single block that was disturbed. Bonferroni over the three.
+  over blocks does not follow a single block with interference. Bonferroni over the three.
 - Several odd hosts would hide each other. They are taken off one by one, a fifth of the hosts at most
   (generalised extreme studentised deviate, Rosner, Technometrics 25, 1983).
 - All hosts x metrics are one family: of those that are named odd, 5 % are not (Benjamini and Hochberg, JRSS B
@@ -84,7 +86,7 @@ class Cell:
     blocks: int
     verdict: Verdict
     reason: str
-    """Why it cannot be told; empty otherwise."""
+    """Why it cannot be judged; empty otherwise."""
 
 
 @dataclass(frozen=True)
@@ -121,11 +123,11 @@ class _Deviation:
     criterion: Criterion
     effect: float
     error: float
-    degrees: int
+    degrees: float
     p: float
 
 
-_UNKNOWN = _Deviation("median", np.nan, np.nan, 0, np.nan)
+_UNKNOWN = _Deviation("median", np.nan, np.nan, 0.0, np.nan)
 
 
 def judge(series: Sequence[Series], threshold: float = THRESHOLD) -> tuple[FleetMetric, ...]:
@@ -153,21 +155,40 @@ class _Judged:
     median: float
     deviations: tuple[_Deviation, ...]
     """By the criterion with the smallest p, which is corrected for their number."""
+    logarithmic: bool
+    """Whether all that is known of the hosts is in logarithms."""
+
+    @property
+    def scale(self) -> float:
+        """What deviations are shares of: 1 for logarithms, whose differences are shares."""
+        return 1.0 if self.logarithmic else abs(self.median)
+
+    def _share(self, deviation: float) -> float:
+        return float(np.expm1(deviation)) if self.logarithmic else deviation
+
+    def _amount(self, value: float) -> float:
+        return float(np.exp(value)) if self.logarithmic else value
 
     @classmethod
     def of(cls, series: Series, threshold: float) -> _Judged:
-        located = {name: _locate(samples) for name, samples in series.hosts.items()}
+        logarithmic = _above_zero(series)
+        located = {name: _locate(samples, logarithmic) for name, samples in series.hosts.items()}
         hosts = {name: one for name, one in located.items() if one is not None}
         found = [_UNKNOWN] * len(hosts)
         if len(hosts) >= LEAST_HOSTS:
-            by_criterion = [_compare_hosts(list(hosts.values()), each, threshold) for each in QUANTILES]
+            limit = float(np.log1p(threshold)) if logarithmic else threshold
+            by_criterion = [
+                _compare_hosts(list(hosts.values()), each, limit, logarithmic) for each in QUANTILES
+            ]
             found = [min(each, key=lambda one: one.p) for each in zip(*by_criterion, strict=True)]
         deviations = tuple(
             replace(one, p=min(1.0, len(QUANTILES) * one.p) if host.blocks >= LEAST_BLOCKS else np.nan)
             for host, one in zip(hosts.values(), found, strict=True)
         )
         median = float(np.median([one.value for one in hosts.values()])) if hosts else np.nan
-        return cls(series.key, threshold, tuple(hosts), tuple(hosts.values()), median, deviations)
+        return cls(
+            series.key, threshold, tuple(hosts), tuple(hosts.values()), median, deviations, logarithmic
+        )
 
     def metric(self, q: Sequence[float]) -> FleetMetric:
         """Return what came of it, with the corrected p of each host."""
@@ -175,9 +196,11 @@ class _Judged:
         kept = [index for index, cell in enumerate(cells) if cell.verdict != "odd"]
         values = np.array([self.hosts[index].value for index in kept])
         variances = np.array([self.hosts[index].variances["median"] for index in kept])
-        scale = abs(self.median) or 1.0
+        scale = self.scale or 1.0
         spread, limits = _spread(values / scale, np.nan_to_num(variances) / scale**2)
-        return FleetMetric(self.key, self.median, _mean_interval(values), spread, limits, cells)
+        low, high = _mean_interval(values)
+        centre = (self._amount(low), self._amount(high))
+        return FleetMetric(self.key, self._amount(self.median), centre, spread, limits, cells)
 
     def _cell(self, index: int, q: float) -> Cell:
         host, found = self.hosts[index], self.deviations[index]
@@ -188,9 +211,9 @@ class _Judged:
             verdict, reason = "odd", ""
         return Cell(
             host=self.names[index],
-            value=host.value,
-            effect=found.effect,
-            interval=(found.effect - half, found.effect + half),
+            value=self._amount(host.value),
+            effect=self._share(found.effect),
+            interval=(self._share(found.effect - half), self._share(found.effect + half)),
             criterion=found.criterion,
             p=found.p,
             q=q,
@@ -204,22 +227,29 @@ class _Judged:
         host = self.hosts[index]
         if len(self.hosts) < LEAST_HOSTS:
             return f"only {len(self.hosts)} hosts were measured, {LEAST_HOSTS} are needed"
-        if not np.isfinite(self.median) or self.median == 0:
+        if not np.isfinite(self.median) or self.scale == 0:
             return "the fleet's median is 0: there is no share of it"
         if host.blocks < LEAST_BLOCKS:
             return f"only {host.blocks} blocks were measured, {LEAST_BLOCKS} are needed"
-        own = _t(host.blocks - 1) * np.sqrt(host.variances["median"]) / abs(self.median)
+        own = self._share(_t(host.blocks - 1) * np.sqrt(host.variances["median"]) / self.scale)
         others = np.array([one.value for i, one in enumerate(self.hosts) if i != index])
-        usual = 3 * float(np.std(others, ddof=1)) / abs(self.median)
+        usual = self._share(3 * float(np.std(others, ddof=1)) / self.scale)
         if own > max(self.threshold, usual):
             return f"its own uncertainty, {100 * own:.2g} %, is larger than what matters"
         return ""
 
 
-def _locate(samples: HostSamples) -> _Location | None:
-    """Return what a host has of a metric; None where nothing was measured."""
+def _above_zero(series: Series) -> bool:
+    """Say whether no value of any host is 0 or below."""
+    return all(not np.any(samples.values <= 0) for samples in series.hosts.values())
+
+
+def _locate(samples: HostSamples, logarithmic: bool) -> _Location | None:
+    """Return what a host has of a metric, in logarithms or not; None where nothing was measured."""
     finite = np.isfinite(samples.values)
     values = samples.values[finite]
+    if logarithmic:
+        values = np.log(values)
     if not len(values):
         return None
     code = codes(samples.block[finite])
@@ -235,8 +265,8 @@ def _locate(samples: HostSamples) -> _Location | None:
     middle = np.median(found, axis=1)
     variance = np.full(len(levels), np.nan)
     if count > 1:
-        # Of normal values: the quartiles are 1.349 standard deviations apart, and the median has pi / 2 of the
-        # mean's variance. One disturbed block of many changes neither.
+        # Of normal values: the quartiles are 1.349 standard deviations apart, and the median has pi / 2 of
+        # the mean's variance. One block with interference changes neither.
         deviation = np.subtract(*np.quantile(found, [0.75, 0.25], axis=1)) / 1.349
         variance = np.square(deviation) / count * np.pi / 2
     return _Location(
@@ -246,13 +276,18 @@ def _locate(samples: HostSamples) -> _Location | None:
     )
 
 
-def _compare_hosts(hosts: Sequence[_Location], criterion: Criterion, threshold: float) -> list[_Deviation]:
+def _compare_hosts(
+    hosts: Sequence[_Location],
+    criterion: Criterion,
+    threshold: float,
+    logarithmic: bool,
+) -> list[_Deviation]:
     """Compare each host with the others by one criterion, and the most extreme again with what is left.
 
     One that is taken off is as odd as the oddest that is taken off after it.
     """
     values = np.array([host.values[criterion] for host in hosts])
-    scale = abs(float(np.median(values)))
+    scale = 1.0 if logarithmic else abs(float(np.median(values)))
     if scale == 0 or not np.isfinite(scale):
         return [_UNKNOWN] * len(hosts)
     values = values / scale
@@ -272,7 +307,7 @@ def _compare_hosts(hosts: Sequence[_Location], criterion: Criterion, threshold: 
         kept = np.delete(kept, at)
     p[taken[::-1]] = np.minimum.accumulate(p[taken[::-1]])
     rows = zip(effect.tolist(), error.tolist(), degrees.tolist(), p.tolist(), strict=True)
-    return [_Deviation(criterion, a, b, int(c), d) for a, b, c, d in rows]
+    return [_Deviation(criterion, a, b, c, d) for a, b, c, d in rows]
 
 
 def _beside_others(
@@ -288,16 +323,20 @@ def _beside_others(
     between[between < (1e-12 * np.abs(values).max()) ** 2] = 0.0
     # A host that is less certain than the spread of the others shows deviates by more.
     error = np.sqrt(np.maximum(between, own) + between / others)
-    degrees = np.where(own > between, np.minimum(others - 1, blocks - 1), others - 1)
     effect = centred - mean
     beyond = np.abs(effect) - threshold
     with np.errstate(divide="ignore", invalid="ignore"):
+        two = np.square(own + between / others)
+        welch = two / (
+            np.square(own) / np.maximum(blocks - 1, 1) + np.square(between / others) / (others - 1)
+        )
+        degrees = np.where(own > between, welch, others - 1)
         p = 2 * scipy.stats.t.sf(beyond / error, np.maximum(degrees, 1))
     p = np.where(beyond <= 0, 1.0, np.where(error == 0, 0.0, p))
-    return effect, error, degrees.astype(float), np.minimum(p, 1.0)
+    return effect, error, degrees, np.minimum(p, 1.0)
 
 
-def _t(degrees: int) -> float:
+def _t(degrees: float) -> float:
     """Return the limit of Student's t that 95 % lie within."""
     return float(scipy.stats.t.ppf(0.975, degrees)) if degrees > 0 else np.nan
 

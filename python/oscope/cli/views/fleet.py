@@ -74,7 +74,7 @@ def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> N
     tables = [Table("Hosts", columns, rows, frozenset({4, 6, 7}), _unlike(found))]
     if verbose:
         reasons = [[each.host, name, why] for each in found for name, why in each.unavailable.items()]
-        tables.append(Table("What cannot be told, and how to fix it", ("host", "what", "why"), reasons))
+        tables.append(Table("What cannot be judged, and how to fix it", ("host", "what", "why"), reasons))
     _print_tables(tables, form)
 
 

@@ -16,7 +16,7 @@ from oscope.probe.wire import Sample
 from oscope.targets.host.place import HostPlace
 
 _NULL = "null"
-"""The workload that does nothing: its sample tells what time it is there."""
+"""The workload that does nothing: its sample has the time of the host."""
 _PATIENCE_S = 60.0
 
 

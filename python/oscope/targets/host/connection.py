@@ -2,7 +2,7 @@
 
 The connection is a master of ssh's multiplexing (ssh_config(5), ControlMaster) whose socket lies in a folder
 of this user alone. It is no other program's, and the kernel ends it with this process. Its end is the end of
-all that runs over it: sshd ends with the connection, and the kernel tells the probe of its parent's end.
+all that runs over it: sshd ends with the connection, and the kernel signals to the probe its parent's end.
 """
 
 from __future__ import annotations

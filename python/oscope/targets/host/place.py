@@ -1,7 +1,7 @@
 """A host as a place to measure at: nothing runs there but the probe and the sshd that started it.
 
 The probe is copied once into `~/.cache/oscope/probe/SHA256/` of the user there (or below `$XDG_CACHE_HOME`).
-The host tells the digest of the copy each time, and the copy describes itself, before anything is measured.
+The host reports the digest of the copy each time, and the copy describes itself, before anything is measured.
 """
 
 from __future__ import annotations
