@@ -60,7 +60,7 @@ FREE_TEXT = {
     "transfer receive --stall",
     "transfer send --stall",
 }
-"""Options whose help speaks of a file or store that another option or argument names, or leaves something out."""
+"""Options whose help speaks of a file that another option or argument names, or of what it leaves out."""
 
 
 def is_output(parameter: Parameter) -> bool:
@@ -97,8 +97,9 @@ def test_outputs_are_found_in_the_commands_that_have_some() -> None:
         "run --json", "run --report", "run --figures", "report --output", "export --output", "trace --json",
         "gate --json", "history --json", "history --figure", "explain-variation --json", "ipc --json",
         "explain -o", "explain --json", "inject --json", "calibrate --json", "calibrate --report",
-        "calibrate --keep", "fleet init --output", "fleet report --output", "kernel ab --json", "kernel ab --report", "transfer send --json",
+        "calibrate --keep", "kernel ab --json", "kernel ab --report", "transfer send --json",
         "transfer receive --into", "session clean --output", "session record OUT", "dhcp lab --output",
+        "fleet init --output", "fleet report --output",
     }  # fmt: skip
 
 

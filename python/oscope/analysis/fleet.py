@@ -91,7 +91,7 @@ class Suspect:
     others: str
     """On the ordinary hosts, with how many have it."""
     score: float
-    """Symmetric uncertainty of the setting and being odd: 1 where each determines the other, 0 where nothing."""
+    """Symmetric uncertainty of the setting and being odd: 1 where each determines the other."""
     command: str | None
     """Shows the setting on a host; None for a label of the fleet's file."""
 
