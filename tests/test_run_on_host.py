@@ -132,6 +132,18 @@ def test_a_host_of_another_architecture_is_refused_in_one_line(
     assert "OSCOPE_PROBE_AARCH64" in line
 
 
+def test_a_host_whose_key_has_changed_is_not_measured(network: Fleet, real_probe: Path) -> None:
+    known = network.folder / "known"
+    right = known.read_text()
+    other = (network.folder / "user.pub").read_text()
+    known.write_text(f"{network.hosts[0].address} {other}")
+    try:
+        answer = network.call(real_probe, *COST, "--on", "ssh:there", "--reps", "2")
+    finally:
+        known.write_text(right)
+    assert "its host key has changed" in error_line(answer, 1)
+
+
 @pytest.mark.parametrize(
     "words",
     [
