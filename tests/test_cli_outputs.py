@@ -30,6 +30,10 @@ INPUTS = {
     "disk fast FILE",
     "disk read FILE",
     "explain --strace",
+    "fleet doctor --file",
+    "fleet init --inventory",
+    "fleet init --ssh-config",
+    "fleet run --file",
     "gate BASELINE",
     "import FILE",
     "report --beside",
@@ -48,8 +52,15 @@ INPUTS = {
 """What commands read."""
 BY_THE_PROBE = {"bench --export", "bench --output", "disk write FILE", "disk size FILE"}
 """Files that a command is there to write: see their own tests below, and in `test_bench_command`."""
-FREE_TEXT = {"disk read --count", "transfer receive --stall", "transfer send --stall"}
-"""Options whose help speaks of a file that another option or argument names."""
+FREE_TEXT = {
+    "disk read --count",
+    "fleet doctor --hosts",
+    "fleet run --hosts",
+    "fleet run --scheduler",
+    "transfer receive --stall",
+    "transfer send --stall",
+}
+"""Options whose help speaks of a file that another option or argument names, or of what it leaves out."""
 
 
 def is_output(parameter: Parameter) -> bool:
@@ -88,6 +99,7 @@ def test_outputs_are_found_in_the_commands_that_have_some() -> None:
         "explain -o", "explain --json", "inject --json", "calibrate --json", "calibrate --report",
         "calibrate --keep", "kernel ab --json", "kernel ab --report", "transfer send --json",
         "transfer receive --into", "session clean --output", "session record OUT", "dhcp lab --output",
+        "fleet init --output", "fleet report --output",
     }  # fmt: skip
 
 

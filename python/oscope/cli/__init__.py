@@ -74,6 +74,7 @@ COMMANDS = {
     "transfer": ("transfer:app", "Send files to another host, or receive them."),
     "kernel": ("kernel:app", "Build kernels with patches, boot them, and compare them."),
     "session": ("session:app", "Clean a recorded terminal session, or record one."),
+    "fleet": ("fleet:app", "Measure many hosts by one plan over ssh, and name the odd one."),
     "fs": ("fs:run", "Mount a folder of another host: whole files over SSH, cached, copied back on close."),
     "devices": ("devices:devices", "List the device files that processes hold open."),
     "inject": ("inject:inject", "Disturb this machine on purpose, and print when."),

@@ -62,6 +62,22 @@ def select(names: Sequence[str], profile: Profile, known: Labs | None = None) ->
     )
 
 
+def without_inspections(selection: Selection) -> Selection:
+    """Return what can be measured on another host: inspections are made on this machine.
+
+    One that is named stays, to be refused.
+    """
+    dropped = [one for one in selection.inspections if one.name not in selection.named]
+    return replace(
+        selection,
+        inspections=tuple(one for one in selection.inspections if one not in dropped),
+        left_out=(
+            *selection.left_out,
+            *(f"{one.name} is left out: it looks at this machine" for one in dropped),
+        ),
+    )
+
+
 def parse_settings(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Read `--set factor=a,b,c`, given any number of times, as the levels of each factor."""
     settings: dict[str, tuple[str, ...]] = {}

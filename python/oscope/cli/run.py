@@ -19,13 +19,14 @@ from oscope.cli.request import (
     parse_trace,
     parse_where,
     select,
+    without_inspections,
 )
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import REPORT, Output, Targets, default_output, output_file, output_folder
 from oscope.labs import with_own
 from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
-from oscope.planning.plan import MOST_REPS, make_plan
+from oscope.planning.plan import MOST_REPS, make_plan, on_host
 from oscope.probe import catalogue
 from oscope.probe.own_program import with_programs
 from oscope.runner import tuning
@@ -109,9 +110,9 @@ def run(
         str | None,
         typer.Option(
             "--on",
-            metavar="local|guest[:KERNEL]",
-            help="Where to measure: here, or in a guest under a kernel of oscope kernel build. "
-            "[default: where the experiment says, else local]",
+            metavar="local|guest[:KERNEL]|ssh:HOST",
+            help="Where to measure: here, in a guest under a kernel of oscope kernel build, or on another "
+            "host by ssh. [default: where the experiment says, else local]",
         ),
     ] = None,
     clock: Annotated[
@@ -225,9 +226,10 @@ def run(
     known, chosen = with_own(names or (), workload)
     selection = select(chosen, chosen_profile, known)
 
-    placed = place(
-        selection.experiments, selection.named, parse_where(on, clock, cpus, memory), chosen_profile
-    )
+    where = parse_where(on, clock, cpus, memory)
+    if where.host is not None:
+        selection = without_inspections(selection)
+    placed = place(selection.experiments, selection.named, where, chosen_profile)
     plan = make_plan(
         placed.experiments,
         with_programs(catalogue.load(), (each.program for each in placed.experiments)),
@@ -251,6 +253,8 @@ def run(
         selection = replace(selection, left_out=(*selection.left_out, *notes))
     if tune:
         plan = replace(plan, tuned=tuning.parse(tune))
+    if where.host is not None:
+        plan = on_host(plan, where.host)
     # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
     from oscope.cli import measuring  # noqa: PLC0415 - start-up
 

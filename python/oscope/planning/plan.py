@@ -11,6 +11,7 @@ from oscope.model.errors import UsageError
 from oscope.model.experiment import Design, Experiment, Inspection
 from oscope.model.factors import Factors, Level, Profile
 from oscope.model.guest import Guest
+from oscope.model.host import Host
 from oscope.model.program import Program
 from oscope.model.revision import Revisions
 from oscope.planning.points import check_meaning, check_names, plan_points
@@ -128,6 +129,8 @@ class Plan:
     """Whether points are repeated after interference (see `oscope.planning.interference`)."""
     spread_s: float | None = None
     """Time over which the blocks are spread, with pauses; None: they follow each other."""
+    host: Host | None = None
+    """The host that is measured; None: this machine."""
 
     @property
     def total(self) -> int | None:
@@ -169,6 +172,7 @@ class Plan:
             **({"tuned": dict(self.tuned)} if self.tuned else {}),
             **({"again": True} if self.again else {}),
             **({} if self.spread_s is None else {"spread_s": self.spread_s}),
+            **({} if self.host is None else {"host": self.host.to_object()}),
         }
 
     @classmethod
@@ -210,6 +214,7 @@ class Plan:
             data.get("tuned", {}),
             data.get("again", False),
             data.get("spread_s"),
+            Host.from_object(data["host"]) if data.get("host") else None,
         )
 
 
@@ -289,6 +294,26 @@ def _with_tracer(design: Design, workload: Workload, settings: Mapping[str, Sequ
     if TRACER.name not in design.factors and TRACER.name not in settings:
         return workload
     return replace(workload, parameters=(*workload.parameters, TRACER))
+
+
+def on_host(plan: Plan, host: Host) -> Plan:
+    """Return `plan` to be carried out on another host. Raises UsageError for what is only of this machine."""
+    here = f"leave out --on ssh:{host.address}, or measure it with --on local"
+    for experiment in plan.experiments:
+        if experiment.guest is not None or experiment.program is not None:
+            what = "in a guest" if experiment.guest is not None else "by a program of your own"
+            raise UsageError(f"{experiment.name} is measured {what}, on this machine only", remedy=here)
+        if any(tracer_of(point) != UNTRACED for point in experiment.points):
+            raise UsageError(
+                f"{experiment.name}: a tracer of this machine sees nothing of another host",
+                remedy="leave out --trace and the factor tracer",
+            )
+    if plan.inspections:
+        raise UsageError(f"{plan.inspections[0]}: an inspection is made on this machine", remedy=here)
+    if plan.injection is not None or plan.tuned:
+        what = "--inject disturbs" if plan.injection is not None else "--tune sets"
+        raise UsageError(f"{what} this machine, not another host", remedy="leave it out")
+    return replace(plan, host=host, place=f"ssh:{host.name}")
 
 
 def draw_seed() -> int:

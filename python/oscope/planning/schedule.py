@@ -14,6 +14,27 @@ from oscope.trace.factor import UNTRACED, tracer_of
 
 
 @dataclass(frozen=True)
+class Share:
+    """How far a run is measured by now: after one of several rounds."""
+
+    number: int
+    """Of the round, counted from 1."""
+    rounds: int
+
+    def blocks(self, total: int) -> int:
+        """Return how many of `total` blocks there are after this round."""
+        return -(-self.number * total // self.rounds)
+
+    @property
+    def last(self) -> bool:
+        """Whether all is measured after this round."""
+        return self.number >= self.rounds
+
+
+WHOLE = Share(1, 1)
+
+
+@dataclass(frozen=True)
 class Turn:
     """A point's turn in a block."""
 

@@ -18,7 +18,7 @@ from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.planning.precision import IN_A_ROW, Look, look, reached
-from oscope.planning.schedule import passes
+from oscope.planning.schedule import WHOLE, Share, passes
 from oscope.probe import catalogue
 from oscope.probe.locate import find_probe
 from oscope.probe.own_program import with_programs
@@ -38,7 +38,8 @@ from oscope.statistics import summary
 from oscope.storage.store import Happening, Store
 from oscope.targets.affinity import Placement
 from oscope.targets.guest.place import GuestPlace
-from oscope.targets.target import Place
+from oscope.targets.host.place import HostPlace
+from oscope.targets.target import Machine, Place
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Outcome:
     """How a run ended."""
 
     run_id: str
-    status: Literal["done", "interrupted"]
+    status: Literal["done", "interrupted", "unfinished"]
+    """Unfinished is a run of which a share was asked for, and all of that is there."""
     samples: int
     """Samples of the run in the store."""
     failures: tuple[str, ...]
@@ -63,10 +65,14 @@ def execute(
     *,
     resume: str | None = None,
     find_inspection: Callable[[str], Inspection] | None = None,
+    share: Share = WHOLE,
+    started: Callable[[PointRunner], None] | None = None,
 ) -> Outcome:
     """Measure what `plan` asks for into `store`; `resume` is the id of the run of this plan that is to go on.
 
-    `find_inspection` returns an inspection of the plan by its name; None: the plan has none.
+    `find_inspection` returns an inspection of the plan by its name; None: the plan has none. Of a plan with a
+    number of blocks, those of `share` that are missing are measured. `started` is given who measures, to
+    interrupt it.
 
     The first SIGINT or SIGTERM ends it early, with everything measured kept. Raises UsageError where the
     probe refuses a request or the run cannot go on here, ProbeError where no probe starts, StoreError where
@@ -76,20 +82,29 @@ def execute(
         # Loaded now, since it takes as long as measuring a fast point.
         summary.load_library()
     # Before the first probe, which describes the machine as it is measured.
-    with tuned(plan.tuned) as held, Placement() as placement:
-        runner = make_runner(placement, find_probe())
+    with contextlib.ExitStack() as stack:
+        held = stack.enter_context(tuned(plan.tuned))
+        placement = Placement()
+        machine = None if plan.host is None else stack.enter_context(contextlib.closing(HostPlace(plan.host)))
+        if machine is None:
+            stack.enter_context(placement)
+        runner = make_runner(placement, machine.program if machine else find_probe(), machine)
+        if started is not None:
+            started(runner)
         try:
             with Interruption(runner.interrupt), Disturbing(plan.injection, placement) as disturbing:
                 check_places(plan, runner)
                 run = begin(plan, store, runner, listener or Silence(), resume)
                 if held:
                     run.append(Happened("tuned", [asdict(one) for one in held]))
+                for line in machine.restored if machine else ():
+                    run.note(f"left on the host by a measurement that was killed: {line}")
                 with recording_failure(run), disturbing.of(run):
                     end = None if plan.budget_s is None else time.monotonic() + plan.budget_s
                     inspect_all(plan, run, end, find_inspection or _no_inspection)
-                    for event in measure(plan, runner, end, run.recorder.results):
+                    for event in measure(plan, runner, end, run.recorder.results, share):
                         run.append(event)
-                outcome = finish(run)
+                outcome = finish(run, share)
         finally:
             runner.kill()
     return replace(outcome, stopped=runner.interrupted)
@@ -99,14 +114,18 @@ def _no_inspection(name: str) -> Inspection:
     raise UsageError(f"the run does not know the inspection {name}", remedy="measure with oscope run")
 
 
-def make_runner(placement: Placement, path: Path) -> PointRunner:
-    """Return who measures on this machine and in its guests. Raises ProbeError where no probe starts."""
+def make_runner(placement: Placement, path: Path, machine: Machine | None = None) -> PointRunner:
+    """Return who measures on `machine` (None: this one) and in guests of this one.
+
+    Raises ProbeError where no probe starts.
+    """
     runner = PointRunner(
         path,
         placement,
         lambda guest, programs: guest_place(
             guest, programs, path, placement, runner.chain.environment.get("machine")
         ),
+        machine,
     )
     return runner
 
@@ -148,10 +167,12 @@ def begin(
     return run
 
 
-def finish(run: ActiveRun) -> Outcome:
-    """Record how the run ended."""
+def finish(run: ActiveRun, share: Share = WHOLE) -> Outcome:
+    """Record how the run ended, or its share."""
     recorder = run.recorder
-    status: Literal["done", "interrupted"] = "interrupted" if run.runner.interrupted else "done"
+    status: Literal["done", "interrupted", "unfinished"] = "done" if share.last else "unfinished"
+    if run.runner.interrupted:
+        status = "interrupted"
     _record_environment_after(run)
     run.append(Happened("status", status))
     failed = [
@@ -175,9 +196,11 @@ def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) ->
         return Recorder(store, store.create_run(plan, surroundings), plan)
     recorder = Recorder(store, resume, plan)
     former = recorder.restore()
-    known = with_programs(catalogue.load(runner.path), (each.program for each in plan.experiments))
-    check_resumable(plan, known, former, environment)
-    if former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
+    # A run that was made for a host before the host was reached has none.
+    if former["laboratory"] is not None:
+        known = with_programs(catalogue.load(find_probe()), (each.program for each in plan.experiments))
+        check_resumable(plan, known, former, environment)
+    if former["laboratory"] and former["laboratory"]["probe_sha256"] != made_of["probe_sha256"]:
         text = "resumed with another build of the probe: its samples may differ for that alone"
         surroundings.append(Happening("note", text))
     store.add(resume, (), [*surroundings, Happening("status", "unfinished")])
@@ -197,9 +220,13 @@ def _record_environment_after(run: ActiveRun) -> None:
 
 
 def measure(
-    plan: Plan, runner: PointRunner, end: float | None, results: Callable[[str], ExperimentResults]
+    plan: Plan,
+    runner: PointRunner,
+    end: float | None,
+    results: Callable[[str], ExperimentResults],
+    share: Share = WHOLE,
 ) -> Iterator[RunEvent]:
-    """Measure every experiment, each with an equal share of what is left until `end`.
+    """Measure the `share` of every experiment, each with an equal part of the time left until `end`.
 
     `results` returns what is stored of an experiment so far.
     """
@@ -215,20 +242,25 @@ def measure(
             deadline = time.monotonic() + left / (len(plan.experiments) - index)
         if plan.precision is None:
             spread_s = (plan.spread_s or 0.0) / len(plan.experiments)
-            yield from _measure_blocks(plan, experiment, runner, deadline, spread_s)
+            yield from _measure_blocks(plan, experiment, runner, deadline, spread_s, share)
         else:
             yield from _measure_to_precision(plan, experiment, runner, deadline, results)
         yield from runner.end()
 
 
 def _measure_blocks(
-    plan: Plan, experiment: PlannedExperiment, runner: PointRunner, deadline: float, spread_s: float
+    plan: Plan,
+    experiment: PlannedExperiment,
+    runner: PointRunner,
+    deadline: float,
+    spread_s: float,
+    share: Share,
 ) -> Iterator[RunEvent]:
-    """Measure all blocks, or those begun before the budget ran out: none is left half done for it.
+    """Measure all blocks of `share`, or those begun before the budget ran out: none is left half done for it.
 
     They are spread over `spread_s` seconds, or follow each other if they take longer.
     """
-    blocks = experiment.blocks or 0
+    blocks = share.blocks(experiment.blocks or 0)
     begun: set[int] = set()
     late = _passed(deadline)
     pauses = Pauses(blocks, spread_s)

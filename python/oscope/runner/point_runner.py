@@ -11,7 +11,6 @@ from oscope.model.guest import Guest
 from oscope.model.program import Program
 from oscope.planning.plan import PlannedExperiment, counts_instructions
 from oscope.planning.schedule import Pass
-from oscope.probe.locate import ask
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Done, Event, Note, Refusal, Sample
 from oscope.runner import losses
@@ -21,7 +20,7 @@ from oscope.runner.point_state import PointState
 from oscope.runner.process_chain import ProcessChain
 from oscope.targets.affinity import Placement
 from oscope.targets.own import OwnProgram
-from oscope.targets.target import Place
+from oscope.targets.target import Machine, Place
 
 PATIENCE_S = 60.0
 """How long a probe may prepare a point without a word, beyond the time that the point itself asks for."""
@@ -36,14 +35,19 @@ class PointRunner:
     """One side of a run: its processes, its tracer, and where its points stand."""
 
     def __init__(
-        self, path: Path, placement: Placement, make_place: Callable[[Guest, Collection[str]], Place]
+        self,
+        path: Path,
+        placement: Placement,
+        make_place: Callable[[Guest, Collection[str]], Place],
+        machine: Machine | None = None,
     ) -> None:
         """Start the first process, whose greeting shows where the run takes place. Raises ProbeError.
 
-        `make_place` makes the place of the guests that have the programs of those names.
+        `make_place` makes the place of the guests that have the programs of those names. `machine` is where
+        else is measured; None: here.
         """
         self.path = path
-        self.chain = ProcessChain(path, placement)
+        self.chain = ProcessChain(path, placement, machine)
         self.tracing = PassTracing(path, self.chain)
         self._placement = placement
         self._make_place = make_place
@@ -214,9 +218,8 @@ class PointRunner:
         self.chain.end()
 
     def survey(self) -> Mapping[str, Any]:
-        """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
-        with self._placement.starting():
-            found = ask(self.path, "environment")
+        """Return all the probe can tell of the machine now, clock offsets included. Raises ProbeError."""
+        found = self.chain.local.survey()
         # The clock that the samples are read with is that of the process which takes them.
         return {**found, "clock": self.chain.environment["clock"]}
 

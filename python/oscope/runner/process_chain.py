@@ -12,7 +12,7 @@ from oscope.planning.plan import PlannedExperiment
 from oscope.probe.process import Probe
 from oscope.runner.events import GuestBooted, Happened, ProcessBegan, RunEvent, note
 from oscope.targets.affinity import Placement
-from oscope.targets.target import Local, Place
+from oscope.targets.target import Local, Machine, Place
 
 _MOST_NUMBERS = 2**30
 
@@ -29,12 +29,15 @@ class Held:
 
 
 class ProcessChain:
-    """A chain of probe processes, on this machine or in guests."""
+    """A chain of probe processes, on one machine or in guests."""
 
-    def __init__(self, path: Path, placement: Placement) -> None:
-        """Start the first process, whose greeting shows where the run takes place. Raises ProbeError."""
+    def __init__(self, path: Path, placement: Placement, machine: Machine | None = None) -> None:
+        """Start the first process, whose greeting shows where the run takes place. Raises ProbeError.
+
+        `machine` is what is not measured in guests; None: this one.
+        """
         self.path = path
-        self.local = Local(path, placement)
+        self.local: Machine = machine or Local(path, placement)
         self.place: Place = self.local
         self.interrupted = False
         self.successor = path

@@ -15,6 +15,9 @@ Rows are only added. What happens to a run after it was made is an *event*: its 
   `oscope.analysis.calibration.result.in_brief`); `calibrated`: those of the machine's newest one before the
   run, or null;
 - `tuned`: the settings that the run held, each with `name`, `path`, `before`, `now` or why it was `left`;
+- `fleet`: `{"fleet", "host", "rounds"}`, of a run that is one host's part of a fleet's: the fleet's id, the
+  host (see `oscope.model.host`) and in how many rounds it is measured; `fleet_round`: the number of a round,
+  from 1, that is measured whole;
 - `note`: text (of a point, or of the run); `death`, `failure`: text, of a point;
 - `skipped`: `{"reason", "remedy"}`, of a point; `iterations`: the calibrated loop count, of a point;
 - `again`: `{"block", "first_rep", "count", "disturbed"}`, of a point: so many samples more are taken of this
@@ -33,7 +36,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -51,6 +54,8 @@ from oscope.storage.database import check_folder, connect, explain, locate, make
 from oscope.storage.reader import load_results
 
 _LOCK_LIMIT_S = 10.0
+FLEET = "fleet"
+"""Kind of the event by which a run belongs to a fleet's."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,24 @@ class RunEntry:
     experiments: tuple[str, ...]
     """Their names, then those of the inspections."""
     samples: int
+
+
+@dataclass(frozen=True)
+class FleetRun:
+    """The run of one host of a fleet."""
+
+    run_id: str
+    host: str
+    rounds_done: int
+
+
+@dataclass(frozen=True)
+class FleetEntry:
+    """A fleet's measurement: a run for each host."""
+
+    id: str
+    rounds: int
+    runs: tuple[FleetRun, ...]
 
 
 @dataclass(frozen=True)
@@ -255,6 +278,44 @@ class Store:
         raise UsageError(
             f"{len(found)} runs begin with {text!r}", remedy=f"give more of the id, such as {found[0]}"
         )
+
+    def fleets(self) -> tuple[FleetEntry, ...]:
+        """Return the measurements of fleets, the oldest first."""
+        table = schema.event
+        query = (
+            sa.select(table.c.run_id, table.c.kind, table.c.data)
+            .where(table.c.kind.in_((FLEET, f"{FLEET}_round")))
+            .order_by(table.c.id)
+        )
+        members: dict[str, dict[str, Any]] = {}
+        rounds: dict[str, int] = {}
+        with self.reading() as connection:
+            for run_id, kind, data in connection.execute(query):
+                if kind == FLEET:
+                    members[run_id] = orjson.loads(data)
+                else:
+                    rounds[run_id] = max(rounds.get(run_id, 0), orjson.loads(data))
+        found: dict[str, FleetEntry] = {}
+        for run_id, member in members.items():
+            run = FleetRun(run_id, member["host"]["name"], rounds.get(run_id, 0))
+            entry = found.get(member["fleet"], FleetEntry(member["fleet"], member["rounds"], ()))
+            found[entry.id] = replace(entry, runs=(*entry.runs, run))
+        return tuple(found.values())
+
+    def fleet(self, text: str) -> FleetEntry:
+        """Return the fleet's measurement that `text` means: an id, the start of one, or `last`."""
+        entries = self.fleets()
+        if text == "last":
+            matches = list(entries[-1:])
+        else:
+            matches = [entry for entry in entries if entry.id.startswith(text)]
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            raise UsageError(f"{len(matches)} fleets begin with {text!r}", remedy="give more of the id")
+        what = f"the store has no fleet {text!r}" if entries else "the store has no fleet's measurement yet"
+        known = ", ".join(entry.id for entry in entries[-3:])
+        raise UsageError(what, remedy=f"there is {known}" if known else "make one with oscope fleet run")
 
     def plan(self, run_id: str) -> Plan:
         """Return the plan of a run."""

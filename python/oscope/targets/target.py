@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from oscope.probe.locate import ask
 from oscope.probe.process import Probe
 from oscope.probe.wire import Sample
 from oscope.targets.affinity import Placement
@@ -33,6 +34,22 @@ class Place(Protocol):
         """Return `sample`, which the probe's `workload` gave, with the metrics that a plan has for it."""
 
 
+class Machine(Place, Protocol):
+    """A real machine, whose probes renew themselves: this one, or another host."""
+
+    def begin_renewal(self, probe: Probe, program: Path | None = None) -> None:
+        """Begin to put a fresh process in the probe's place. Raises ProbeError.
+
+        It executes `program`; None: the same again.
+        """
+
+    def survey(self) -> Mapping[str, Any]:
+        """Return all the probe can tell of the machine now, clock offsets included. Raises ProbeError."""
+
+    def close(self) -> None:
+        """Release what is held of the machine, such as a connection."""
+
+
 class Local:
     """The machine that the laboratory runs on."""
 
@@ -57,6 +74,14 @@ class Local:
         """
         self._placement.release(probe.pid)
         probe.begin_renewal(program)
+
+    def survey(self) -> Mapping[str, Any]:
+        """Return all the probe can tell of this machine now, clock offsets included. Raises ProbeError."""
+        with self._placement.starting():
+            return ask(self._path, "environment")
+
+    def close(self) -> None:
+        """Nothing is held."""
 
     def environment(self, probe: Probe) -> Mapping[str, Any]:
         """Return what the probe says of this machine."""

@@ -10,11 +10,13 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.experiment import Experiment, GuestSpec
 from oscope.model.factors import Profile
 from oscope.model.guest import CPUS, MEMORY_BYTES, Guest
+from oscope.model.host import Host
 from oscope.targets import kernel
 from oscope.targets.target import LOCAL
 from oscope.trace.factor import TRACER
 
 GUEST = "guest"
+SSH = "ssh"
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Where:
     """Where to measure, as asked for."""
 
     on: str | None = None
-    """`local`, `guest`, `guest:KERNEL`; None: where each experiment says."""
+    """`local`, `guest`, `guest:KERNEL`, `ssh:HOST`; None: where each experiment says."""
     clock: Clock | None = None
     """None: `wall`, or what the experiment says."""
     cpus: int | None = None
@@ -31,19 +33,31 @@ class Where:
     def check(self) -> None:
         """Raise UsageError where the parts contradict each other."""
         place = (self.on or GUEST).partition(":")[0]
-        if place not in (LOCAL, GUEST) or (self.on or "").startswith(f"{LOCAL}:"):
+        if place not in (LOCAL, GUEST, SSH) or (self.on or "").startswith(f"{LOCAL}:"):
             raise UsageError(
-                f"--on {self.on}: there is no such place", remedy="give local, guest or guest:KERNEL"
+                f"--on {self.on}: there is no such place",
+                remedy="give local, guest, guest:KERNEL or ssh:HOST",
             )
+        host = self.host
         if (self.on or "").startswith(f"{GUEST}:") and not (self.on or "").partition(":")[2]:
             raise UsageError(f"--on {self.on} names no kernel", remedy="give guest, or guest:KERNEL")
-        if self.on == LOCAL:
+        if self.on == LOCAL or host is not None:
             given = {"--clock": self.clock, "--cpus": self.cpus, "--memory": self.memory_bytes}
             for option, value in given.items():
                 if value is not None:
                     raise UsageError(
                         f"{option} is of a guest", remedy=f"leave out {option}, or add --on guest"
                     )
+
+    @property
+    def host(self) -> Host | None:
+        """The other host that is meant, if one is. Raises UsageError where it cannot be one."""
+        place, _, address = (self.on or "").partition(":")
+        if place != SSH:
+            return None
+        if not address:
+            raise UsageError(f"--on {self.on} names no host", remedy="give ssh:HOST, as HOST is for ssh")
+        return Host(address, address)
 
 
 @dataclass(frozen=True)
@@ -94,7 +108,12 @@ def resolve(text: str | None) -> str:
 
 def _guest(experiment: Experiment, where: Where, profile: Profile) -> Guest | None:
     wanted = experiment.guest
-    if where.on == LOCAL or (where.on is None and wanted is None):
+    if where.host is not None and wanted is not None:
+        raise OscopeError(
+            f"{experiment.name} is measured in a guest, and guests are booted on this machine",
+            remedy="leave out --on",
+        )
+    if where.on == LOCAL or where.host is not None or (where.on is None and wanted is None):
         return None
     if TRACER.name in experiment.design(profile).factors:
         raise UsageError(

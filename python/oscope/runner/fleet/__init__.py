@@ -1,0 +1,1 @@
+"""A fleet: one plan on many hosts, in randomised rounds, by Dask."""

@@ -1,0 +1,125 @@
+"""One host's measurement of one round: what a worker of the engine does."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from oscope.model.errors import OscopeError, StoreError, UsageError
+from oscope.planning.schedule import Share
+from oscope.runner.execution import execute
+from oscope.runner.point_runner import PointRunner
+from oscope.storage.store import Happening, Store
+
+ROUND = "fleet_round"
+"""Event of a run: a round that is measured whole."""
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What is asked of a worker. All of it is plain, since it may go to another machine."""
+
+    store: str
+    """Place of the store, which the worker reaches as well."""
+    run_id: str
+    host: str
+    number: int
+    """Of the round, from 1."""
+    rounds: int
+    stop: str
+    """Name of the engine's event that ends all turns."""
+
+
+@dataclass(frozen=True)
+class TurnOutcome:
+    """What came of a turn."""
+
+    turn: Turn
+    samples: int
+    """Samples of the run in the store."""
+    failures: tuple[str, ...] = ()
+    """What was lost in the turn, a line each."""
+    error: str | None = None
+    """Why the turn ended before its round was measured."""
+    retry: bool = False
+    """Whether another try may do better."""
+    interrupted: bool = False
+
+
+def take(turn: Turn) -> TurnOutcome:
+    """Measure what the host's run misses up to this round. Samples are stored as they come.
+
+    It may be called again for the same turn, as where its worker died: what is stored is not repeated.
+    """
+    try:
+        with Store.open(turn.store) as store, _stopping(turn.stop) as stopping:
+            plan = store.plan(turn.run_id)
+            outcome = execute(
+                plan,
+                store,
+                resume=turn.run_id,
+                share=Share(turn.number, turn.rounds),
+                started=stopping.hold,
+            )
+            if outcome.status == "interrupted":
+                return TurnOutcome(turn, outcome.samples, outcome.failures, interrupted=True)
+            store.add(turn.run_id, (), [Happening(ROUND, turn.number)])
+            return TurnOutcome(turn, outcome.samples, outcome.failures)
+    except OscopeError as error:
+        final = isinstance(error, UsageError | StoreError)
+        return TurnOutcome(turn, 0, error=str(error), retry=not final)
+
+
+class _Stopping:
+    """Interrupts who measures once all turns are to end."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._runner: PointRunner | None = None
+        self._asked = False
+        self.over = threading.Event()
+
+    def hold(self, runner: PointRunner) -> None:
+        """Interrupt this one."""
+        with self._lock:
+            self._runner = runner
+            if self._asked:
+                runner.interrupt()
+
+    def ask(self) -> None:
+        """Interrupt who measures, now or when it begins."""
+        with self._lock:
+            self._asked = True
+            if self._runner is not None:
+                self._runner.interrupt()
+
+
+@contextlib.contextmanager
+def _stopping(name: str) -> Iterator[_Stopping]:
+    """Look whether all turns are to end, for as long as the block lasts."""
+    import distributed  # noqa: PLC0415 - of the extra `fleet`, and a second to load
+
+    stopping = _Stopping()
+    event = distributed.Event(name, client=distributed.get_client())
+
+    def look() -> None:
+        while not stopping.over.is_set():
+            try:
+                asked = event.is_set()
+            except Exception:  # noqa: BLE001 - whatever it is: an engine that is gone waits for no turn.
+                asked = True
+            if asked:
+                stopping.ask()
+                return
+            stopping.over.wait(_LOOK_S)
+
+    thread = threading.Thread(target=look, name="fleet-stop", daemon=True)
+    thread.start()
+    try:
+        yield stopping
+    finally:
+        stopping.over.set()
+        thread.join()

@@ -1,0 +1,299 @@
+"""`oscope fleet`: five hosts with a real sshd each, a real Dask cluster, one host planted as odd."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli_driver import Answer, CommandLine
+from fleet_hosts import Fleet, fleet, slow_calls
+from oscope.model.errors import UsageError
+from oscope.model.host import Host
+from oscope.runner.fleet import hosts as fleet_file
+from oscope.storage.store import Store
+
+needs_network = [
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
+]
+NAMES = ["n1", "n2", "n3", "n4", "n5"]
+ODD = "n3"
+PLAN = ("fleet", "run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop")
+ONE_BY_ONE = ("--parallel", "1")
+"""The hosts are one machine, whose probes would disturb each other."""
+LIMIT_S = 240
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    with fleet(tmp_path_factory.mktemp("fleet"), NAMES) as made:
+        for host in made.hosts:
+            # The odd one's calls pass a long filter; a limit that only it has goes with that.
+            wrapped = ("prlimit", "--nofile=2048:2048", *slow_calls(2000)) if host.name == ODD else ()
+            host.start(wrapped)
+        yield made
+
+
+@pytest.fixture
+def oscope(network: Fleet, real_probe: Path) -> CommandLine:
+    command = network.commands(real_probe)
+    if not (command.folder / "fleet.toml").exists():
+        assert command("fleet", "init", *NAMES).code == 0
+    return command
+
+
+def error_line(answer: Answer) -> str:
+    line = answer.err.splitlines()[-1]
+    assert line.startswith("oscope: ")
+    return line
+
+
+def rounds_done(oscope: CommandLine) -> dict[str, int]:
+    with Store.read(oscope.environment["OSCOPE_STORE"]) as store:
+        return {run.host: run.rounds_done for run in store.fleet("last").runs}
+
+
+def begin(oscope: CommandLine, *words: str) -> subprocess.Popen[str]:
+    """Begin to measure, and return once a round of a host is measured."""
+    begun = oscope.start(*PLAN, *words)
+    assert begun.stderr is not None
+    while "is measured" not in (line := begun.stderr.readline()):
+        assert line, begun.communicate(timeout=LIMIT_S)
+    return begun
+
+
+class TestMeasured:
+    pytestmark = needs_network
+
+    def test_the_planted_host_is_named_with_its_setting(
+        self, network: Fleet, oscope: CommandLine, tmp_path: Path
+    ) -> None:
+        answer = oscope(*PLAN, "--reps", "240", "--rounds", "2", "--seed", "7", *ONE_BY_ONE)
+        assert answer.code == 0, answer
+        assert rounds_done(oscope) == dict.fromkeys(NAMES, 2)
+        with Store.read(oscope.environment["OSCOPE_STORE"]) as store:
+            entry = store.fleet("last")
+            statuses = {run.id: run.status for run in store.runs()}
+            assert [statuses[run.run_id] for run in entry.runs] == ["done"] * 5
+            (found,) = store.results(entry.runs[0].run_id).experiments
+        assert found.environment["host"] == {"name": "n1"}
+        assert sorted(set(found.points[0].block.tolist())) == list(range(found.settings["blocks"]))
+        for host in network.hosts:
+            host.is_quiet()
+
+        outliers = oscope("fleet", "outliers", "--format", "json")
+        assert outliers.code == 0, outliers
+        hosts, *rest = json.loads(outliers.out)
+        assert [row["host"] for row in hosts["rows"] if row["verdict"] == "odd"] == [ODD]
+        odd, settings, _ = rest
+        assert all(row["effect [%]"] > 50 for row in odd["rows"])
+        assert settings["rows"][0]["setting"] == "limits.open_files"
+        assert settings["rows"][0]["shown by"] == "ulimit -a"
+        assert f"{ODD} is odd among 5 hosts" in oscope("fleet", "outliers").out
+
+        page = tmp_path / "page.html"
+        assert oscope("fleet", "report", "--output", str(page)).code == 0
+        text = page.read_text()
+        assert f"{ODD} is odd among 5 hosts" in text
+        assert "limits.open_files" in text
+
+    def test_a_host_that_is_away_is_given_up_and_the_rest_goes_on(
+        self, network: Fleet, oscope: CommandLine
+    ) -> None:
+        away = network.hosts[4]
+        away.stop()
+        try:
+            doctor = oscope("fleet", "doctor", "--hosts", "n4,n5", "--format", "json")
+            assert doctor.code == 1
+            assert "n5 cannot be reached by ssh" in error_line(doctor)
+            (table,) = json.loads(doctor.out)
+            assert [row["state"] for row in table["rows"]] == ["ok", "cannot be measured"]
+            answer = oscope(
+                *(*PLAN, "--reps", "24", "--rounds", "2", "--retries", "1", "--hosts", "n4,n5", *ONE_BY_ONE)
+            )
+        finally:
+            away.start()
+        assert answer.code == 1
+        assert "not all was measured of n5" in error_line(answer)
+        assert "n5: round 1 failed: n5 cannot be reached by ssh" in answer.err
+        assert "it is tried again" in answer.err
+        assert rounds_done(oscope) == {"n4": 2, "n5": 0}
+        resumed = oscope("fleet", "run", "--resume", "last", *ONE_BY_ONE)
+        assert resumed.code == 0, resumed
+        assert rounds_done(oscope) == {"n4": 2, "n5": 2}
+        assert "n4: round" not in resumed.err
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+    def test_what_was_ended_resumes_and_nothing_stays_there(
+        self, network: Fleet, oscope: CommandLine, number: signal.Signals
+    ) -> None:
+        begun = begin(oscope, "--reps", "2400", "--rounds", "3", "--hosts", "n1,n2", "--parallel", "2")
+        begun.send_signal(number)
+        _, err = begun.communicate(timeout=LIMIT_S)
+        if number == signal.SIGINT:
+            assert begun.returncode == 1
+            assert "keeps what was measured" in err.splitlines()[-1]
+        for host in network.hosts:
+            host.is_quiet()
+        before = rounds_done(oscope)
+        assert 0 < sum(before.values()) < 6
+        resumed = oscope("fleet", "run", "--resume", "last", "--parallel", "2")
+        assert resumed.code == 0, resumed
+        assert rounds_done(oscope) == {"n1": 3, "n2": 3}
+        with Store.read(oscope.environment["OSCOPE_STORE"]) as store:
+            for run in store.fleet("last").runs:
+                (found,) = store.results(run.run_id).experiments
+                (point,) = found.points
+                assert len(point) - len(point.again) == 2400
+
+    def test_workers_of_a_scheduler_measure_and_one_that_is_killed_is_replaced(
+        self, network: Fleet, oscope: CommandLine
+    ) -> None:
+        with scheduler(oscope) as (address, workers):
+            begun = begin(
+                oscope, *("--reps", "2400", "--rounds", "3", "--hosts", "n1,n2", "--scheduler", address)
+            )
+            workers[0].kill()
+            _, err = begun.communicate(timeout=LIMIT_S)
+        assert begun.returncode == 0, err
+        assert rounds_done(oscope) == {"n1": 3, "n2": 3}
+        for host in network.hosts:
+            host.is_quiet()
+
+
+@contextlib.contextmanager
+def scheduler(oscope: CommandLine) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
+    """Run a Dask scheduler and two workers where the controller is."""
+    address = "tcp://127.0.0.1:8786"
+    dask = [*oscope.prefix, sys.executable, "-m", "dask"]
+    worker = [*dask, "worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
+    commands = [[*dask, "scheduler", "--host", "127.0.0.1", "--no-dashboard"], worker, worker]
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for command in commands:
+            started.append(
+                subprocess.Popen(
+                    command,
+                    cwd=oscope.folder,
+                    env=oscope.all_variables({}),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        yield address, started[1:]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_file_of_hosts_is_read_and_chosen_from(tmp_path: Path) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(
+        'ssh_config = "config"\n[hosts.a1]\ngroups = ["a"]\nlabels = {rack = "r1"}\n'
+        '[hosts.a2]\naddress = "root@10.0.0.2"\ngroups = ["a", "b"]\n[hosts.b1]\n'
+    )
+    found = fleet_file.read(path)
+    assert found.hosts[1] == Host("root@10.0.0.2", "a2", {}, str(tmp_path / "config"))
+
+    def names(expression: str | None) -> list[str]:
+        return [host.name for host in found.choose(expression)]
+
+    assert names(None) == ["a1", "a2", "b1"]
+    assert names("a*,!@b") == ["a1"]
+    assert names("!a1") == ["a2", "b1"]
+    assert names("rack=r1, b1") == ["a1", "b1"]
+    for wrong in ("c1", "@c", "rack=r2", "a1,!a1"):
+        with pytest.raises(UsageError):
+            found.choose(wrong)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hosts = 3",
+        "[hosts.a]\nport = 3",
+        "[hosts]\na = 3",
+        '[hosts.a]\naddress = "-oProxyCommand=x"',
+        "[hosts.a]\naddress = 3",
+        '[hosts.a]\ngroups = "b"',
+        "[hosts.a]\nlabels = {x = 3}",
+        "other = 3\n[hosts.a]",
+        "ssh_config = 3\n[hosts.a]",
+        "[hosts.a",
+    ],
+)
+def test_a_malformed_file_of_hosts_is_refused_with_its_name(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fleet.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as error:
+        fleet_file.read(path)
+    assert str(path) in str(error.value)
+    assert error.value.remedy
+
+
+def test_hosts_are_taken_from_ssh_and_from_ansible() -> None:
+    config = "Host one two *.example\n  User root\n# Host three\nHost=four\nMatch host x\n"
+    assert [m.host.name for m in fleet_file.of_ssh_config(config)] == ["one", "two", "four"]
+    inventory = {
+        "_meta": {
+            "hostvars": {
+                "web1": {"ansible_host": "10.0.0.1", "ansible_user": "root", "ansible_port": 2222},
+                "web2": {},
+            }
+        },
+        "all": {"children": ["web"]},
+        "web": {"hosts": ["web1", "web2"]},
+        "ungrouped": {"hosts": ["alone"]},
+    }
+    members = list(fleet_file.of_inventory(inventory))
+    assert [(m.host.name, m.host.address, m.groups) for m in members] == [
+        ("web1", "ssh://root@10.0.0.1:2222", ("web",)),
+        ("web2", "web2", ("web",)),
+        ("alone", "alone", ()),
+    ]
+    with pytest.raises(UsageError):
+        list(fleet_file.of_inventory([]))
+
+
+def test_a_written_file_is_read_as_it_was(tmp_path: Path) -> None:
+    members = [
+        fleet_file.Member(Host("root@h", "a b", {"rack": 'r"1'}), ("x", "y")),
+        fleet_file.Member(Host("plain", "plain")),
+    ]
+    path = tmp_path / "fleet.toml"
+    path.write_text(fleet_file.write(members))
+    assert fleet_file.read(path).members == tuple(members)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("fleet", "run", "syscall.cost"), "there is no fleet.toml"),
+        (("fleet", "run"), "nothing is named"),
+        (("fleet", "run", "--resume", "last", "syscall.cost"), "contradict"),
+        (("fleet", "init"), "no host is named"),
+        (("fleet", "init", "--", "-oProxyCommand=x"), "no host for ssh"),
+        (("fleet", "outliers"), "no fleet's measurement yet"),
+        (("fleet", "outliers", "x"), "the store has no"),
+    ],
+)
+def test_a_wrong_request_is_one_line(
+    tmp_path: Path, real_probe: Path, words: tuple[str, ...], said: str
+) -> None:
+    oscope = CommandLine(
+        tmp_path, {"OSCOPE_PROBE": str(real_probe), "OSCOPE_STORE": str(tmp_path / "store.db")}
+    )
+    answer = oscope(*words)
+    assert answer.code == 2, answer
+    (line,) = answer.err.splitlines()
+    assert said.lower() in line.lower()
