@@ -326,8 +326,8 @@ LAB = Lab(
     name="transfer",
     title="Transfer",
     document=(
-        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by "
-        "read and write and by mmap"
+        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by read "
+        "and write and by mmap"
     ),
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
