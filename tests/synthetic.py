@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from oscope.model.document import Section
+from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.statistics.compared import Answer, ComparedMetric
@@ -291,6 +291,16 @@ def skipped(factors: Mapping[str, Level]) -> PointSamples:
 def said(section: Section) -> str:
     """Return everything that a section says beside its tables: the headline, and the details under it."""
     return " ".join([section.answer, *section.text])
+
+
+def number(cell: str) -> float:
+    """Return the first figure of a cell."""
+    return float(str(cell).split()[0].replace("\u202f", ""))
+
+
+def column(table: Table, heading: str) -> list[str]:
+    """Return the cells of a column."""
+    return [row[list(table.columns).index(heading)] for row in table.rows]
 
 
 def survey() -> Results:

@@ -31,7 +31,7 @@ from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
-from synthetic import said
+from synthetic import number, said
 from synthetic_transfer import designed, experiment, sections
 
 LAB = labs.lab("transfer")
@@ -56,11 +56,6 @@ def survey() -> dict[str, Section]:
 def changed(made: ExperimentResults, change: object) -> ExperimentResults:
     """Return the results with each point as `change` makes it."""
     return dataclasses.replace(made, points=tuple(change(point) for point in made.points))  # type: ignore[operator]
-
-
-def number(cell: str) -> float:
-    """Return the first figure of a cell."""
-    return float(str(cell).split()[0])
 
 
 def scaled(point: PointSamples, factor: float, *names: str) -> PointSamples:

@@ -128,13 +128,7 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "From entry to return, by the kernel's tracepoints, between the region's marks: the tracer's "
-            "own time "
-            "within a call is in it. Waiting is in it, too. What each call asked for and got is in “What "
-            "read and "
-            "write return”."
-        ),
+        "From entry to return, by the kernel's tracepoints: waiting and the tracer's own time are in it.",
         lambda run, _: losses(traced(run.experiment, TIME, "calls")),
     ),
     tables=(
