@@ -14,11 +14,8 @@ from oscope.model.samples import PointSamples
 from oscope.model.units import format_bytes
 
 NEAR = 0.02
-"""Share within which a count is said to be what arithmetic says."""
-TICKS = (
-    "User and system time: most kernels find out by ticks of their timer which of the two a process is in, "
-    "so that times of a few ticks (of 1 to 10 ms) are rough."
-)
+"""Share within which a count is taken for what arithmetic gives."""
+TICKS = "Most kernels separate user and system time by ticks of 1 to 10 ms, so that times of a few are rough."
 
 
 def sets(point: PointSamples) -> int:
