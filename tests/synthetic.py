@@ -295,7 +295,7 @@ def said(section: Section) -> str:
 
 def number(cell: str) -> float:
     """Return the first figure of a cell."""
-    return float(str(cell).split()[0].replace("\u202f", ""))
+    return float(cell.replace("\u202f", "").split()[0])
 
 
 def column(table: Table, heading: str) -> list[str]:

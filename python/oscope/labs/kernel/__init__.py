@@ -11,8 +11,8 @@ KERNEL = "my_precious+reclaim-policy"
 COUNTED = GuestSpec(KERNEL, "instructions")
 TIMED = GuestSpec(KERNEL, "wall")
 NOT_QUICK = (
-    f"not in it: it needs a guest under a kernel that is built first, in minutes "
-    f"(`oscope kernel build --patch {KERNEL.replace('+', ' --patch ')}`)"
+    "not in it: it needs a guest under a kernel that is built first, in minutes (`oscope kernel build "
+    f"--patch {KERNEL.replace('+', ' --patch ')}`)"
 )
 
 CALLS = ("my_precious", "my_precious_logged", "getpid", "getppid")

@@ -78,8 +78,8 @@ LAB = Lab(
     name="syscalls",
     title="System calls",
     document=(
-        "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, "
-        "the other made system calls for ten seconds"
+        "two laboratory reports: one timed a new system call and fork() with the time-stamp counter, the "
+        "other made system calls for ten seconds"
     ),
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
