@@ -1,8 +1,8 @@
 """Why one file system is faster: the bytes and packets that each moved, and the round trips it waited for.
 
 The model of a time over the delay is `time = start + trips · round trip`: `start` is what the work takes on a
-line without delay, bytes over the line's rate included, and `trips` how many round trips are waited for one
-after the other. Packets that are under way together cost one.
+line without delay, bytes over the line's rate included, and `trips` how many round trips are waited for, each
+after the last. Packets that are under way together cost one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TITLE = "Why: bytes, packets and round trips"
 NS = 1e9
 MEBIBYTE = 1 << 20
 FITS = 0.15
-"""A time that lies further from the model than this share, at any delay, is said not to follow it."""
+"""A time that lies further from the model than this share, at any delay, does not follow it."""
 FEWEST_DELAYS = 3
 """Two delays have a line through them whatever the times are."""
 WHOLE = 10.0

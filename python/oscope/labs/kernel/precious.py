@@ -26,8 +26,8 @@ EXPERIMENTS = (
     ("kernel.precious-wall", "cycles"),
 )
 WHAT = (
-    f"{SILENT} is a call that returns 0; as {LOGGED} it writes a line to the kernel's log, as the original report's "
-    "does. A sample is {each}. The log is full after some 4000 lines: repetitions before cost less."
+    f"{SILENT} is a call that returns 0; as {LOGGED} it writes a line to the kernel's log, as the original "
+    "report's does. A sample is {each}. The log is full after some 4000 lines: repetitions before cost less."
 )
 
 

@@ -28,7 +28,7 @@ LOAD = plain("time of a load", METRIC, "ns")
 CYCLES = plain("cycles of a load", "cycles")
 ORDER = "random"
 SLOWER = 1.1
-"""Base pages are said to cost more from this ratio to huge ones on."""
+"""From this ratio to huge ones on, base pages cost more."""
 KNOWN = ("size", "stride", "pages")
 
 

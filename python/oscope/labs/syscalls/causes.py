@@ -66,7 +66,7 @@ def _answer(results: Analysed, every: Sequence[Attributed]) -> str:
     rest = float(np.mean([each.found.unexplained for each in judged]))
     if not totals:
         points = counted(len(judged), "point")
-        return f"Nothing that was recorded goes with the variation beyond chance at any of {points}."
+        return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (

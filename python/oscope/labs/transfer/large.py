@@ -53,7 +53,7 @@ def headline(rows: Sequence[Verdict], names: tuple[str, str]) -> str:
     """Say from which size on mmap is faster, and by how much at the largest; of random bytes if sent."""
     here = [row for row in equal(rows) if row[0] == names[1]]
     if not here:
-        return f"{listed(names)} were not both measured, so that nothing is said of mmap."
+        return f"{listed(names)} were not both measured, so that mmap is not compared."
     content = "random" if any(content_of(row) == "random" for row in here) else content_of(here[-1])
     own = {_size(row): row[1] for row in here if content_of(row) == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
