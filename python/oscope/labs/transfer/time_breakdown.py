@@ -25,7 +25,6 @@ from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.compare import THRESHOLD
 
 CONTENT = "random"
-BOTH = "cpu_s_per_gib of both sides"
 COMPARED = ("cpu_s_per_gib", "receiver_cpu_s_per_gib", "calls", "receiver_calls")
 OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
 """Factors that the section names; of any other the first level is shown."""
