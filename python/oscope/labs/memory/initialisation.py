@@ -12,10 +12,10 @@ from oscope.labs.engine.quantity import number, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.memory import FLUSHED, reference
-from oscope.labs.memory.access import RESIDENT, cited_cells, walked
+from oscope.labs.memory.access import RESIDENT, cited_table, walked
 from oscope.labs.memory.mappings import BLOCK, FACTORS, INIT_FLUSHES, MAJOR, OUT
 from oscope.model.document import Figure, Table
-from oscope.model.formatting import MISSING, format_share
+from oscope.model.formatting import format_share
 from oscope.statistics import Summary
 
 INIT_TIME = plain("time of the initialisation", "init_time_s", "s")
@@ -115,30 +115,18 @@ def _known(point: Point) -> Mapping[str, reference.Known]:
     return reference.PREPARED.get((point.level("mapping"), way.populate, way.initialise), {})
 
 
-def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
-    nothing: Mapping[str, Callable[[Point], str | None]] = {}
-    parts = (
-        ("Initialisation", INIT, INIT_FLUSHES, DERIVED),
-        ("The function after it", FUNCTION, "", nothing),
+def _tables(_: Run, found: Sequence[Point]) -> list[Table]:
+    rows = [((each.level("mapping"), Prepared.of(each).name), each, _known(each)) for each in found]
+    heads, nothing = ("mapping", "prepared with"), dict[str, Callable[[Point], str | None]]()
+    note = (
+        "Medians with their 95 % intervals, walked in sequence. {} "
+        f"{walked(found)} {reference.WHERE} Its table is damaged: its text says which column is which."
     )
-    tables = []
-    for title, quantities, flushes, derived in parts:
-        rows = []
-        for point in found:
-            names = [point.level("mapping"), Prepared.of(point).name]
-            cells = [each.text(run.experiment, point.samples) for each in quantities]
-            rows.append([*names, "here", *cells, *(of(point) or MISSING for of in derived.values())])
-            known = _known(point)
-            if any(each.key in known for each in quantities):
-                cells = cited_cells(known, quantities)
-                rows.append([*names, "original report", *cells, *(MISSING for _ in derived)])
-        columns = ["mapping", "prepared with", "measured", *(each.name for each in quantities), *derived]
-        note = (
-            f"Medians with their 95 % intervals, walked in sequence. {flushes} {walked(found)} "
-            f"{reference.WHERE} Its table is damaged: which column is which follows from its text."
-        )
-        tables.append(Table(f"{title}, by mapping", columns, rows, frozenset(), note))
-    return tables
+    title, flushes = "{}, by mapping", note.format(INIT_FLUSHES)
+    return [
+        cited_table(title.format("Initialisation"), heads, rows, INIT, flushes, DERIVED),
+        cited_table(title.format("The function after it"), heads, rows, FUNCTION, note.format(""), nothing),
+    ]
 
 
 def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:

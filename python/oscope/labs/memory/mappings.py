@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.words import ratio_text
 from oscope.labs.memory import FLUSHED, PAGE, reference
-from oscope.labs.memory.access import NEAR, TIME, cited_cells, walked
+from oscope.labs.memory.access import NEAR, TIME, Derived, cited_table, walked
 from oscope.model.document import Table
-from oscope.model.formatting import MISSING, format_share
+from oscope.model.formatting import format_share
 from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric
@@ -97,21 +97,20 @@ def _over_anonymous(run: Run) -> Callable[[Point], ComparedMetric | None]:
 
 
 def _table(run: Run, found: Sequence[Point]) -> list[Table]:
-    rows, over = [], _over_anonymous(run)
-    for point in found:
-        name = point.label(FACTORS)
-        cells = [each.text(run.experiment, point.samples) for each in QUANTITIES]
-        rows.append([name, "here", *cells, ratio_text(over(point))])
-        cited = reference.MAPPING.get((point.level("mapping"), point.level("pattern")))
-        if cited is not None and point.level("footprint") == "first64th":
-            rows.append([name, "original report", *cited_cells(cited, QUANTITIES), MISSING])
-    columns = ["mapping", "measured", *(each.name for each in QUANTITIES), "time over anonymous (95 %)"]
+    def known(point: Point) -> Mapping[str, reference.Known]:
+        own = point.level("footprint") == "first64th"
+        return reference.MAPPING.get((point.level("mapping"), point.level("pattern")), {}) if own else {}
+
+    over = _over_anonymous(run)
     note = (
         f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those that the page table has "
         f"after the function; a fault on a file maps some of its neighbours with it. {walked(found)} "
         f"{reference.WHERE}"
     )
-    return [Table("Faults, resident memory and blocks by mapping", columns, rows, frozenset(), note)]
+    rows = [((point.label(FACTORS),), point, known(point)) for point in found]
+    derived: Derived = {"time over anonymous (95 %)": lambda point: ratio_text(over(point))}
+    title = "Faults, resident memory and blocks by mapping"
+    return [cited_table(title, ("mapping",), rows, QUANTITIES, note, derived)]
 
 
 section = Question(
