@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from oscope.model.document import Section
+from oscope.model.document import Section, Table
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.statistics.compared import Answer, ComparedMetric
@@ -106,6 +107,65 @@ def _covariates(generator: np.random.Generator, n: int, interrupted: np.ndarray)
     return columns
 
 
+TYPES: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *(
+                "call",
+                "style",
+                "pages",
+                "how",
+                "cache",
+                "engine",
+                "tool",
+                "sync",
+                "value",
+                "operation",
+                "work",
+            ),
+            *("channel", "mode", "sockbuf", "placement", "tracer", "kind", "pattern", "footprint", "mapping"),
+            *(
+                "initialise",
+                "counters",
+                "pressure",
+                "order",
+                "policy",
+                "system",
+                "sender",
+                "receiver",
+                "sizes",
+            ),
+            *("content", "digest", "where", "meeting", "writes", "method"),
+        ),
+        "choice",
+    ),
+    **dict.fromkeys(
+        ("resident", "block_size", "buffer", "size", "total", "window", "stride", "limit", "rate"), "bytes"
+    ),
+    **dict.fromkeys(("threads", "queue_depth", "count", "files", "sets", "loss"), "integer"),
+    **dict.fromkeys(("duration", "longest", "wait", "delay", "late"), "duration"),
+    "populate": "boolean",
+    "directory": "path",
+}
+"""Of every factor of the labs' experiments."""
+
+
+def every(**levels: tuple[Level, ...] | Level) -> Iterator[dict[str, Level]]:
+    """Yield the factors of each combination of these levels, the last one varying fastest."""
+    rows = (each if isinstance(each, tuple) else (each,) for each in levels.values())
+    return (dict(zip(levels, row, strict=True)) for row in itertools.product(*rows))
+
+
+def sections_of(lab: str) -> Callable[..., dict[str, Section]]:
+    """Return what gives a lab's answers to some experiments, by their titles."""
+    from oscope import labs
+
+    def sections(*experiments: ExperimentResults) -> dict[str, Section]:
+        return {each.title: each for each in labs.lab(lab).sections(Results(experiments))}
+
+    return sections
+
+
 class Maker:
     """Makes points whose readings follow a stated cost, an effect of each process, and interrupts."""
 
@@ -179,7 +239,7 @@ def _results(
         question=experiment.question,
         timing_model=timing_model,
         settings={"profile": "quick", "place": "local"},
-        factor_types={"call": "choice", "duration": "duration", "resident": "bytes", "pages": "choice"},
+        factor_types=TYPES,
     )
 
 
@@ -291,6 +351,16 @@ def skipped(factors: Mapping[str, Level]) -> PointSamples:
 def said(section: Section) -> str:
     """Return everything that a section says beside its tables: the headline, and the details under it."""
     return " ".join([section.answer, *section.text])
+
+
+def number(cell: str) -> float:
+    """Return the first figure of a cell."""
+    return float(cell.replace("\u202f", "").split()[0])
+
+
+def column(table: Table, heading: str) -> list[str]:
+    """Return the cells of a column."""
+    return [row[list(table.columns).index(heading)] for row in table.rows]
 
 
 def survey() -> Results:

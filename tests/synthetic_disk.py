@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 import synthetic
-from oscope import labs
 from oscope.labs.disk import FEW_POWERS, FEW_XOR_POWERS
-from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from synthetic import every
 
 MEBIBYTE = 1 << 20
 CALL_S = 240e-9
@@ -30,23 +29,6 @@ WAIT_S = 600e-6
 BLOCKS = 5
 WORD = 0x00C0FFEE
 
-TYPES = {
-    "block_size": "bytes",
-    "cache": "choice",
-    "engine": "choice",
-    "threads": "integer",
-    "queue_depth": "integer",
-    "size": "bytes",
-    "longest": "duration",
-    "tool": "choice",
-    "count": "integer",
-    "sync": "choice",
-    "value": "choice",
-    "files": "integer",
-    "operation": "choice",
-    "window": "bytes",
-    "work": "choice",
-}
 COLD_NOTES = (
     "cold: drop_caches=3, then cachestat found 0 of 16384 pages",
     "a scratch file: ext4 on /dev/vda (virtio_blk); the hypervisor (kvm) may cache as well",
@@ -95,8 +77,7 @@ class Maker:
 
 def results(name: str, points: list[PointSamples], metrics: tuple[Column, ...]) -> ExperimentResults:
     """Return the points as results of the experiment `name`."""
-    made = synthetic._results(name, tuple(points), metrics, "time_s = (raw - correction) / hz")
-    return dataclasses.replace(made, factor_types=TYPES)
+    return synthetic._results(name, tuple(points), metrics, "time_s = (raw - correction) / hz")
 
 
 def seconds_per_mib(block_size: int, cache: str) -> tuple[float, float]:
@@ -158,21 +139,15 @@ def read(seed: int = 10, first: float = 1.0, blocks: int = BLOCKS) -> Experiment
 def xor(seed: int = 11) -> ExperimentResults:
     """`disk.xor`: one word everywhere."""
     maker = Maker(seed)
-    points = [
-        reading(
-            maker,
-            {
-                "block_size": block_size,
-                "cache": cache,
-                "engine": "read",
-                "threads": 0,
-                "work": "xor",
-                "size": 16 * MEBIBYTE,
-            },
-        )
-        for block_size in FEW_XOR_POWERS
-        for cache in ("cold", "warm")
-    ]
+    factors = every(
+        block_size=FEW_XOR_POWERS,
+        cache=("cold", "warm"),
+        engine="read",
+        threads=0,
+        work="xor",
+        size=16 * MEBIBYTE,
+    )
+    points = [reading(maker, each) for each in factors]
     order = ("time_s", "xor", *(column.name for column in READ if column.name not in ("time_s", "xor")))
     named = {column.name: column for column in READ}
     return results("disk.xor", points, tuple(named[name] for name in order))
@@ -219,12 +194,13 @@ def write(seed: int = 13, synced: float = 0.25) -> ExperimentResults:
     """`disk.write`: fdatasync at `synced` times the speed of none."""
     maker = Maker(seed)
     points = []
-    for block_size in (128, 4096, 131072, 4 * MEBIBYTE):
-        for sync, speed in (("none", 1.0), ("fdatasync", synced), ("direct", 0.5)):
-            if sync == "direct" and block_size < 4096:
-                continue
-            factors = {"block_size": block_size, "sync": sync, "size": 16 * MEBIBYTE}
-            time = seconds_per_mib(block_size, "warm")[0] / speed * maker.spread()
+    speeds = {"none": 1.0, "fdatasync": synced, "direct": 0.5}
+    for factors in every(
+        block_size=(128, 4096, 131072, 4 * MEBIBYTE), sync=tuple(speeds), size=16 * MEBIBYTE
+    ):
+        block_size, sync = int(factors["block_size"]), str(factors["sync"])
+        if sync != "direct" or block_size >= 4096:
+            time = seconds_per_mib(block_size, "warm")[0] / speeds[sync] * maker.spread()
             metrics = {
                 "throughput": 1 / time,
                 "time_s": 16 * time,
@@ -294,9 +270,7 @@ def survey() -> Results:
     return Results((*own, synthetic.cost(), throughput()))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers by their titles."""
-    return {section.title: section for section in labs.lab("disk").sections(Results(experiments))}
+sections = synthetic.sections_of("disk")
 
 
 def changed(

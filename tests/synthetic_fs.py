@@ -16,7 +16,6 @@ import synthetic
 import synthetic_instructions
 from oscope import labs
 from oscope.labs.fs import LOCAL, OPERATIONS
-from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.probe import instructions
@@ -55,13 +54,6 @@ NOTES = {
     "oscope": ("oscope-fs 0.1.0, without passthrough",),
     "sshfs": ("sshfs 3.7.3",),
     "nfs": ("NFS 4.2, sync",),
-}
-TYPES = {
-    **dict.fromkeys(("system", "operation"), "choice"),
-    "delay": "duration",
-    "size": "bytes",
-    "files": "integer",
-    "directory": "path",
 }
 COLUMNS = tuple(
     Column(name, unit, name.replace("_", " "), better)
@@ -134,7 +126,7 @@ def experiment(name: str, seed: int = 0, profile: str = "full") -> ExperimentRes
     if known.guest is not None:
         guest = synthetic_instructions.guest("base", clock="wall")
         environment = {**guest, "clock": synthetic.ENVIRONMENT["clock"]}
-    return dataclasses.replace(made, factor_types=TYPES, environment=environment)
+    return dataclasses.replace(made, environment=environment)
 
 
 def survey() -> Results:
@@ -142,9 +134,7 @@ def survey() -> Results:
     return Results(tuple(experiment(each.name) for each in labs.lab("fs").experiments))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers to these results, by title."""
-    return {each.title: each for each in labs.lab("fs").sections(Results(experiments))}
+sections = synthetic.sections_of("fs")
 
 
 def counted(made: ExperimentResults) -> ExperimentResults:

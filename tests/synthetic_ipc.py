@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 import synthetic
-from oscope import labs
 from oscope.labs.ipc import ALL_KINDS, COMPARED, DOCUMENTED, MODES, SOCKETS, TRACERS
-from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
-from synthetic_disk import MEBIBYTE, Maker, columns
+from synthetic import every
+from synthetic_disk import MEBIBYTE, Maker, columns, results
 
 SIZES = (256, 4096, 16384, 65536, 131072, MEBIBYTE)
 CALL_S, COPY_S = 2e-6, 100e-6
@@ -60,13 +59,6 @@ TOUCH_NS = {
     "huge": 90_000.0,
 }
 FAULT_KINDS = {"zero-page": "zero-fill", "anonymous": "zero-fill", "copy-on-write": "copy-on-write"}
-TYPES = {
-    "buffer": "bytes",
-    "size": "bytes",
-    "total": "bytes",
-    "threads": "integer",
-    **dict.fromkeys(("channel", "mode", "sockbuf", "placement", "tracer", "kind", "call", "style"), "choice"),
-}
 SIDES = tuple(
     f"{side}_{name}"
     for side in ("sender", "receiver")
@@ -79,12 +71,6 @@ MOVED = columns(throughput="MiB/s", time_s="s", cpu_s="s") + tuple(
 
 Slow = Callable[[str, str, int], float]
 """Slow-down by tracer, channel and buffer."""
-
-
-def results(name: str, points: list[PointSamples], metrics: tuple[Column, ...]) -> ExperimentResults:
-    """Return the points as results of the experiment `name`."""
-    made = synthetic._results(name, tuple(points), metrics, "time_s = raw - correction")
-    return dataclasses.replace(made, factor_types=TYPES)
 
 
 def capacity(factors: Mapping[str, Level]) -> int:
@@ -136,25 +122,26 @@ def moving(maker: Maker, factors: Mapping[str, Level], slow: float = 1.0, **chan
     return maker.point(factors, metrics, **changes)
 
 
+def _surveyed(factors: Mapping[str, Level]) -> bool:
+    """Say whether the quick survey measures this point."""
+    plain = factors["sockbuf"] == "default"
+    if factors["channel"] in DOCUMENTED:
+        return plain or factors["channel"] in SOCKETS
+    return plain and factors["mode"] == "2proc"
+
+
 def throughput(seed: int = 20, blocks: int = 5, sizes: tuple[int, ...] = SIZES) -> ExperimentResults:
     """`ipc.throughput`: as in the quick survey."""
     maker = Maker(seed, blocks)
-    points = []
-    for buffer in sizes:
-        for channel in SPEED:
-            for mode in MODES:
-                for sockbuf in ("default", "buffer") if channel in SOCKETS else ("default",):
-                    if channel not in DOCUMENTED and (mode != "2proc" or sockbuf != "default"):
-                        continue
-                    factors = {
-                        "buffer": buffer,
-                        "channel": channel,
-                        "mode": mode,
-                        "sockbuf": sockbuf,
-                        "placement": "free",
-                        "total": TOTAL,
-                    }
-                    points.append(moving(maker, factors))
+    factors = every(
+        buffer=sizes,
+        channel=tuple(SPEED),
+        mode=MODES,
+        sockbuf=("default", "buffer"),
+        placement="free",
+        total=TOTAL,
+    )
+    points = [moving(maker, each) for each in factors if _surveyed(each)]
     return results("ipc.throughput", points, MOVED)
 
 
@@ -163,22 +150,20 @@ def latency(seed: int = 21) -> ExperimentResults:
     maker = Maker(seed)
     middles = {"pipe": 6000.0, "local": 7000.0, "seqpacket": 7500.0, "tcp": 20_000.0, "shm": 5000.0}
     points = []
-    for channel, middle in middles.items():
-        for mode in MODES[1:]:
-            factors = {"size": 1, "channel": channel, "mode": mode, "placement": "free"}
-            time = middle * maker.spread()
-            tail = 9.0 if channel == "tcp" else 3.0
-            metrics = {
-                "round_trip_ns": time,
-                "mean_ns": 1.1 * time,
-                "p90_ns": 1.5 * time,
-                "p99_ns": tail * time,
-                "p999_ns": np.full(len(time), np.nan),
-                "max_ns": 20 * time,
-                "cpu_ns": time,
-                "voluntary": np.full(len(time), 2.0),
-            }
-            points.append(maker.point(factors, metrics))
+    for factors in every(size=1, channel=tuple(middles), mode=MODES[1:], placement="free"):
+        time = middles[str(factors["channel"])] * maker.spread()
+        tail = 9.0 if factors["channel"] == "tcp" else 3.0
+        metrics = {
+            "round_trip_ns": time,
+            "mean_ns": 1.1 * time,
+            "p90_ns": 1.5 * time,
+            "p99_ns": tail * time,
+            "p999_ns": np.full(len(time), np.nan),
+            "max_ns": 20 * time,
+            "cpu_ns": time,
+            "voluntary": np.full(len(time), 2.0),
+        }
+        points.append(maker.point(factors, metrics))
     units = {name: "1" if name == "voluntary" else "ns" for name in points[0].metrics}
     return results("ipc.latency", points, columns(**units))
 
@@ -265,20 +250,13 @@ def trace(seed: int = 22, traced: float = TRACED) -> ExperimentResults:
     """`ipc.trace`: everything takes `traced` times as long with the tracer."""
     maker = Maker(seed)
     points = []
-    for buffer in COMPARED:
-        for channel in ("pipe", "local"):
-            for mode in MODES:
-                factors = {
-                    "buffer": buffer,
-                    "channel": channel,
-                    "mode": mode,
-                    "sockbuf": "default",
-                    "total": TOTAL,
-                }
-                points.append(moving(maker, {**factors, "tracer": "none"}))
-                point = moving(maker, {**factors, "tracer": ALL_KINDS}, traced)
-                readings = tuple(reading(point, block) for block in range(maker.blocks))
-                points.append(dataclasses.replace(point, traces=readings))
+    for factors in every(
+        buffer=COMPARED, channel=("pipe", "local"), mode=MODES, sockbuf="default", total=TOTAL
+    ):
+        points.append(moving(maker, {**factors, "tracer": "none"}))
+        point = moving(maker, {**factors, "tracer": ALL_KINDS}, traced)
+        readings = tuple(reading(point, block) for block in range(maker.blocks))
+        points.append(dataclasses.replace(point, traces=readings))
     return results("ipc.trace", points, MOVED)
 
 
@@ -290,18 +268,11 @@ def evenly(tracer: str, _channel: str, _buffer: int) -> float:
 def effect(seed: int = 23, slow: Slow = evenly, blocks: int = 5) -> ExperimentResults:
     """`trace.effect`: two channels, two sizes, slowed down by `slow`."""
     maker = Maker(seed, blocks)
-    points = []
-    for buffer in COMPARED:
-        for channel in ("pipe", "local"):
-            for tracer in TRACERS:
-                factors = {
-                    "buffer": buffer,
-                    "channel": channel,
-                    "mode": "2proc",
-                    "total": MEBIBYTE,
-                    "tracer": tracer,
-                }
-                points.append(moving(maker, factors, slow(tracer, channel, buffer)))
+    factors = every(buffer=COMPARED, channel=("pipe", "local"), mode="2proc", total=MEBIBYTE, tracer=TRACERS)
+    points = [
+        moving(maker, each, slow(str(each["tracer"]), str(each["channel"]), int(each["buffer"])))
+        for each in factors
+    ]
     return results("trace.effect", points, MOVED)
 
 
@@ -309,9 +280,8 @@ def cost(seed: int = 24) -> ExperimentResults:
     """`trace.cost`: a null call of `CALL_NS`, slowed down by `SLOW`."""
     maker = Maker(seed)
     points = []
-    for tracer in TRACERS:
-        time = CALL_NS * SLOW[tracer] * maker.spread()
-        factors = {"call": "getppid", "style": "loop", "tracer": tracer}
+    for factors in every(call="getppid", style="loop", tracer=TRACERS):
+        time = CALL_NS * SLOW[str(factors["tracer"])] * maker.spread()
         points.append(maker.point(factors, {"time_ns": time, "cycles": time * synthetic.HZ / 1e9}))
     return results("trace.cost", points, (synthetic.TIME, synthetic.CYCLES))
 
@@ -366,6 +336,4 @@ def survey() -> Results:
     return Results((throughput(), latency(), trace(), effect(), cost(), fault()))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers by their titles."""
-    return {section.title: section for section in labs.lab("ipc").sections(Results(experiments))}
+sections = synthetic.sections_of("ipc")

@@ -15,10 +15,8 @@ import numpy as np
 
 import synthetic
 import synthetic_instructions
-from oscope import labs
 from oscope.labs.kernel import CALLS, COUNTS, MAPPINGS, POLICIES
 from oscope.model.clocks import Clock
-from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples, Results
 
@@ -35,18 +33,6 @@ FAULTS = {
 }
 MAJOR, MINOR = 2400.0, 1600.0
 KERNEL = "my_precious+reclaim-policy"
-TYPES = {
-    "policy": "choice",
-    "mapping": "choice",
-    "pattern": "choice",
-    "sets": "integer",
-    "size": "bytes",
-    "call": "choice",
-    "style": "choice",
-    "how": "choice",
-    "resident": "bytes",
-    "pages": "choice",
-}
 
 
 def environment(clock: Clock) -> dict[str, Any]:
@@ -92,7 +78,6 @@ def _results(name: str, clock: Clock, points: list[PointSamples], columns: list[
         made,
         environment=environment(clock),
         covariates=covariates,
-        factor_types=TYPES,
         settings={"profile": "full", "place": "guest"},
     )
 
@@ -164,6 +149,4 @@ def survey() -> Results:
     return Results(tuple(make(clock) for clock in clocks for make in (precious, fork, reclaim)))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers to these results, by title."""
-    return {each.title: each for each in labs.lab("kernel").sections(Results(experiments))}
+sections = synthetic.sections_of("kernel")

@@ -14,9 +14,9 @@ import numpy as np
 import synthetic
 from oscope import labs
 from oscope.labs.memory import FAULTS, FEW_SIZES, FLUSHED, FOOTPRINTS, LINE, MAPPINGS, PAGE_AND_LINE, PATTERNS
-from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
+from synthetic import every
 from synthetic_disk import MEBIBYTE, Maker, columns
 
 SETS = 32768
@@ -48,21 +48,6 @@ TOUCH_NS = dict(zip(FAULTS, (250.0, 500.0, 400.0, 80_000.0, 700.0, 90_000.0, 30_
 SCALES = {"zero-page": 1.9, "anonymous": 1.6}
 """Faults a second by two threads over those by one; the other kinds do not gain."""
 SPEED = {"read": 10_000.0, "write": 8_000.0, "copy": 6_000.0}
-TYPES = {
-    "size": "bytes",
-    "stride": "bytes",
-    "window": "bytes",
-    "limit": "bytes",
-    "wait": "duration",
-    "sets": "integer",
-    "threads": "integer",
-    "populate": "boolean",
-    **dict.fromkeys(
-        ("pattern", "footprint", "mapping", "initialise", "counters", "pressure", "pages", "order", "kind"),
-        "choice",
-    ),
-    "operation": "choice",
-}
 RESOURCES = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", "oublock")
 SIMULATED = (
     "l1d_read_access",
@@ -103,7 +88,7 @@ def results(name: str, points: list[PointSamples], metrics: tuple[Column, ...]) 
     made = synthetic._results(name, tuple(points), metrics, "time_s = (raw - correction) / hz")
     order = [each for each in labs.experiment(name).metrics if each in made.metrics]
     kept = {each: made.metrics[each] for each in (*order, *made.metrics)}
-    return dataclasses.replace(made, factor_types=TYPES, metrics=kept)
+    return dataclasses.replace(made, metrics=kept)
 
 
 def walking(
@@ -145,18 +130,11 @@ def walking(
 def access(seed: int = 30, slow: Mapping[tuple[str, str], float] | None = None) -> ExperimentResults:
     """`memory.access`: each pattern over each footprint, `slow` times as slow where it says so."""
     maker = Maker(seed)
-    points = []
-    for pattern in PATTERNS:
-        for footprint in FOOTPRINTS:
-            factors = {
-                "pattern": pattern,
-                "footprint": footprint,
-                "mapping": "anonymous",
-                "counters": "none",
-                "sets": SETS,
-                "size": SIZE,
-            }
-            points.append(walking(maker, factors, (slow or {}).get((pattern, footprint), 1.0)))
+    factors = every(
+        pattern=PATTERNS, footprint=FOOTPRINTS, mapping="anonymous", counters="none", sets=SETS, size=SIZE
+    )
+    slower = {**dict.fromkeys(SET_NS, 1.0), **(slow or {})}
+    points = [walking(maker, each, slower[str(each["pattern"]), str(each["footprint"])]) for each in factors]
     return results("memory.access", points, ACCESS)
 
 
@@ -177,31 +155,25 @@ def counters(seed: int = 31, hardware: bool = False) -> ExperimentResults:
     """`memory.counters`: simulated; with `hardware` also counted, `MODEL_ERROR` less of each miss."""
     maker = Maker(seed, 1)
     sets, points = 4096, []
-    for level in ("simulated", "hardware"):
-        for pattern in PATTERNS:
-            for footprint in FOOTPRINTS:
-                factors: dict[str, Level] = {
-                    "counters": level,
-                    "pattern": pattern,
-                    "footprint": footprint,
-                    "mapping": "anonymous",
-                    "sets": sets,
-                    "size": SIZE,
-                }
-                events = misses(pattern, footprint)
-                if level == "simulated":
-                    found = {f"simulated_{name}": value * sets for name, value in events.items()}
-                elif hardware:
-                    found = {
-                        name: events[name] * sets / (MODEL_ERROR if name.endswith("miss") else 1.0)
-                        for name in HARDWARE
-                    }
-                else:
-                    points.append(skipped(factors))
-                    continue
-                point = walking(maker, factors, **found)
-                notes = ("simulated: L1D 32 KiB, 8 ways",) if level == "simulated" else ()
-                points.append(dataclasses.replace(point, notes=notes))
+    for factors in every(
+        counters=("simulated", "hardware"),
+        pattern=PATTERNS,
+        footprint=FOOTPRINTS,
+        mapping="anonymous",
+        sets=sets,
+        size=SIZE,
+    ):
+        events = misses(str(factors["pattern"]), str(factors["footprint"]))
+        if factors["counters"] == "simulated":
+            found = {f"simulated_{name}": value * sets for name, value in events.items()}
+            notes = ("simulated: L1D 32 KiB, 8 ways",)
+        elif hardware:
+            errors = {name: MODEL_ERROR if name.endswith("miss") else 1.0 for name in HARDWARE}
+            found, notes = {name: events[name] * sets / error for name, error in errors.items()}, ()
+        else:
+            points.append(skipped(factors))
+            continue
+        points.append(dataclasses.replace(walking(maker, factors, **found), notes=notes))
     return results("memory.counters", points, ACCESS)
 
 
@@ -215,18 +187,13 @@ def mapping(seed: int = 32, dirtied: float = 1.0) -> ExperimentResults:
     """`memory.mapping`: shared memory is charged 8 blocks for each page touched, times `dirtied`."""
     maker = Maker(seed)
     points = []
-    for kind in MAPPINGS:
-        for pattern in PATTERNS:
-            factors = {
-                "mapping": kind,
-                "pattern": pattern,
-                "footprint": "first64th",
-                "sets": 4096,
-                "size": 256 * MEBIBYTE,
-            }
-            pages = PAGES[pattern, "first64th"] / 4
-            blocks = np.round(8 * pages * dirtied) if kind == "shared" else 0.0
-            points.append(walking(maker, factors, FILE_TIME[kind], oublock=blocks))
+    for factors in every(
+        mapping=MAPPINGS, pattern=PATTERNS, footprint="first64th", sets=4096, size=256 * MEBIBYTE
+    ):
+        kind = str(factors["mapping"])
+        pages = PAGES[str(factors["pattern"]), "first64th"] / 4
+        blocks = np.round(8 * pages * dirtied) if kind == "shared" else 0.0
+        points.append(walking(maker, factors, FILE_TIME[kind], oublock=blocks))
     return results("memory.mapping", points, ACCESS)
 
 
@@ -299,14 +266,11 @@ def latency(seed: int = 35, sizes: tuple[int, ...] = FEW_SIZES) -> ExperimentRes
     """`memory.latency`: three levels of caches, and a TLB."""
     maker = Maker(seed)
     points = []
-    for size in sizes:
-        for stride in (LINE, PAGE_AND_LINE):
-            for pages in ("4K", "huge"):
-                if size < 2 * stride:
-                    continue
-                factors = {"size": size, "stride": stride, "pages": pages, "order": "random"}
-                time = load_ns(size, stride, pages) * maker.spread()
-                points.append(maker.point(factors, {"time_ns": time, "cycles": time * synthetic.HZ / 1e9}))
+    for factors in every(size=sizes, stride=(LINE, PAGE_AND_LINE), pages=("4K", "huge"), order="random"):
+        size, stride = int(factors["size"]), int(factors["stride"])
+        if size >= 2 * stride:
+            time = load_ns(size, stride, str(factors["pages"])) * maker.spread()
+            points.append(maker.point(factors, {"time_ns": time, "cycles": time * synthetic.HZ / 1e9}))
     return results("memory.latency", points, (synthetic.TIME, synthetic.CYCLES))
 
 
@@ -314,17 +278,13 @@ def bandwidth(seed: int = 36, cores: float = 1.7) -> ExperimentResults:
     """`memory.bandwidth`: all cores reach `cores` times what one does."""
     maker = Maker(seed)
     points = []
-    for operation, speed in SPEED.items():
-        for threads in (1, 0):
-            for window in (0, 1 << 17) if (operation, threads) == ("copy", 1) else (0,):
-                factors = {
-                    "operation": operation,
-                    "threads": threads,
-                    "window": window,
-                    "size": 64 * MEBIBYTE,
-                }
-                rate = speed * (cores if threads == 0 else 1.0) * (2 if window else 1) * maker.spread()
-                points.append(maker.point(factors, {"throughput": rate, "time_s": 64 / rate}))
+    for factors in every(operation=tuple(SPEED), threads=(1, 0), window=(0, 1 << 17), size=64 * MEBIBYTE):
+        alone = factors["threads"] == 1
+        if factors["window"] and not (alone and factors["operation"] == "copy"):
+            continue
+        faster = (1.0 if alone else cores) * (2 if factors["window"] else 1)
+        rate = SPEED[str(factors["operation"])] * faster * maker.spread()
+        points.append(maker.point(factors, {"throughput": rate, "time_s": 64 / rate}))
     return results("memory.bandwidth", points, columns(throughput="MiB/s", time_s="s"))
 
 
@@ -355,20 +315,8 @@ def fault(seed: int = 37, scales: Mapping[str, float] = SCALES) -> ExperimentRes
 
 def survey() -> Results:
     """All experiments of the lab."""
-    return Results(
-        (
-            access(),
-            mapping(),
-            initialise(),
-            pressure(),
-            fault(),
-            counters(),
-            latency(),
-            bandwidth(),
-        )
-    )
+    made = (access, mapping, initialise, pressure, fault, counters, latency, bandwidth)
+    return Results(tuple(each() for each in made))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers by their titles."""
-    return {section.title: section for section in labs.lab("memory").sections(Results(experiments))}
+sections = synthetic.sections_of("memory")

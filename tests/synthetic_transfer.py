@@ -20,7 +20,6 @@ import synthetic_instructions
 from oscope import labs
 from oscope.labs.transfer import ALL_KINDS, RETRY_S, SIZES, SMALL, pair
 from oscope.labs.transfer.points import way
-from oscope.model.document import Section
 from oscope.model.experiment import Design
 from oscope.model.factors import Condition, Level, meaningful
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
@@ -53,18 +52,6 @@ ROUNDS = 6.0
 LOSS_ROUNDS = 20.0
 """Further round trips for a thousandth lost."""
 TRACED = 1.2
-TYPES = {
-    **dict.fromkeys(
-        (
-            *("sender", "receiver", "sizes", "content", "digest", "where", "meeting"),
-            *("writes", "tracer", "method"),
-        ),
-        "choice",
-    ),
-    **dict.fromkeys(("size", "rate"), "bytes"),
-    **dict.fromkeys(("delay", "late"), "duration"),
-    **dict.fromkeys(("files", "loss"), "integer"),
-}
 CONDITIONS = {
     "size": (Condition("sizes", ("equal",)),),
     "late": (Condition("meeting", ("retry", "receiver-retry")),),
@@ -214,7 +201,6 @@ def experiment(name: str, seed: int = 0, **levels: Iterable[Level]) -> Experimen
     made = dataclasses.replace(
         made,
         workload=workload,
-        factor_types=TYPES,
         environment=environment,
         conditions=CONDITIONS,
         defaults=DEFAULTS,
@@ -270,6 +256,4 @@ def survey() -> Results:
     return Results(tuple(experiment(each.name) for each in labs.lab("transfer").experiments))
 
 
-def sections(*experiments: ExperimentResults) -> dict[str, Section]:
-    """Return the lab's answers to these results, by title."""
-    return {each.title: each for each in labs.lab("transfer").sections(Results(experiments))}
+sections = synthetic.sections_of("transfer")

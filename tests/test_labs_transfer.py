@@ -13,6 +13,7 @@ import synthetic_transfer
 from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Run
+from oscope.labs.engine.words import brackets
 from oscope.labs.transfer import (
     EXECUTIONS,
     PLAIN,
@@ -21,17 +22,16 @@ from oscope.labs.transfer import (
     SMALL,
     TARGET,
     content,
-    large,
     pair,
     reference,
 )
-from oscope.labs.transfer.points import lasting, way
+from oscope.labs.transfer.points import compared_ways, lasting, way
 from oscope.labs.transfer.rendezvous import steps
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
-from synthetic import said
+from synthetic import number, said
 from synthetic_transfer import designed, experiment, sections
 
 LAB = labs.lab("transfer")
@@ -121,14 +121,10 @@ def test_the_five_large_inputs_are_one_execution_ten_times(name: str) -> None:
 def test_five_large_inputs_are_told_with_averages_beside_the_documents(survey: dict[str, Section]) -> None:
     section = survey[INPUTS]
     assert not section.missing
-    for through in ("user space", "the devices"):
-        found = re.findall(
-            rf"Through {through}, with [a-z ]+, the receiver takes by mmap ([\d.]+) \(", said(section)
-        )
-        # mmap is twice as fast a byte as readwrite here, and four times as fast as fcntl.
-        assert [float(each) for each in found] == pytest.approx(
-            [0.5 if "user" in through else 0.25] * 2, rel=0.1
-        )
+    # mmap is twice as fast a byte as readwrite here, and four times as fast as fcntl.
+    for expected, table in zip((0.5, 0.25), section.tables[2:], strict=True):
+        found = [number(row[2]) for row in table.rows if row[1] == "mmap"]
+        assert found == pytest.approx([expected] * 2, rel=0.1)
     user, devices = section.tables[:2]
     for table, calls in ((user, "readwrite"), (devices, "fcntl")):
         rows = {(row[0], row[1]): row for row in table.rows}
@@ -217,12 +213,18 @@ def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, 
 
 
 def test_mmap_is_faster_from_where_it_is(survey: dict[str, Section]) -> None:
-    assert said(survey[LARGE]).count("mmap is faster than readwrite from 1 MiB on") == 2
-    assert said(survey[DEVICE]).count("mmap is faster than fcntl from 1 MiB on") == 2
+    assert "mmap is faster than readwrite from 1 MiB on" in survey[LARGE].answer
+    assert "mmap is faster than fcntl from 1 MiB on" in survey[DEVICE].answer
+    for section in (survey[LARGE], survey[DEVICE]):
+        for row in section.tables[1].rows:
+            if row[2] == "mmap":
+                assert (number(row[3]) < 1 and row[4] == "yes") == (
+                    row[0][-3:] == "MiB" or row[0].startswith("1502860")
+                ), row
     verdicts = {tuple(row[:3]): row for row in survey[LARGE].tables[1].rows}
     assert verdicts["1 KiB", "zeros", "mmap"][4:] == ["yes", "yes"]
     assert float(str(verdicts["100 MiB", "random", "mmap"][3]).split()[0]) == pytest.approx(0.5, rel=0.1)
-    assert any("8 times as many" in text for text in survey[LARGE].text)
+    assert "8 times as many" in survey[LARGE].tables[2].note
 
 
 def test_mmap_that_is_never_faster_is_said_to_be_at_no_size() -> None:
@@ -253,14 +255,15 @@ def test_single_files_stand_beside_the_documents(survey: dict[str, Section]) -> 
     assert five[-1] == "0.3200"
     assert len(verdicts.rows) == 2 * (len(SMALL) + 1 + 2)
     # FILE_NS, by both.
-    more = [float(text) for text in re.findall(r"a file more adds ([\d.]+) µs", said(survey[SMALL_FILES]))]
+    column = several.columns.index("receiver, a file more")
+    more = [number(row[column]) for row in several.rows if row[2] in ("readwrite", "mmap") and row[0] == "10"]
     assert len(more) == 2
     assert all(abs(each - 10) < 3 for each in more)
 
 
 def test_content_that_makes_no_difference_is_not_said_to_make_one(survey: dict[str, Section]) -> None:
-    assert "longer" not in said(survey[CONTENT])
-    assert "found different nowhere" in said(survey[CONTENT])
+    assert "makes no difference that was found" in survey[CONTENT].answer
+    assert {row[4] for row in survey[CONTENT].tables[0].rows} & {"yes"} == set()
 
 
 def test_random_bytes_that_take_longer_are_found_to() -> None:
@@ -270,14 +273,17 @@ def test_random_bytes_that_take_longer_are_found_to() -> None:
 
     section = sections(changed(experiment("transfer.large"), slowed))[CONTENT]
     assert "at 20 of 20 points" in section.answer
-    assert "the sender's time is longer with random bytes at 20." in said(section)
-    assert "found different nowhere" in said(section)
+    rows = section.tables[0].rows
+    longer = [row for row in rows if row[2] == "time_ns" and row[4] == "yes" and number(row[3]) > 1]
+    assert len(longer) == 20
+    assert not [row for row in rows if "cpu" in row[2] and row[4] == "yes"]
 
 
 def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Section]) -> None:
     section = survey[WHERE]
-    assert "Least CPU time of both sides has mmap" in said(section)
     rows = {tuple(row[:2]): row for row in section.tables[0].rows}
+    both = {way: sum(number(rows[way, side][4]) for side in ("sender", "receiver")) for way, _ in rows}
+    assert min(both, key=both.__getitem__) == "mmap"
     assert len(rows) == 2 * len(SAME)
     assert rows["readwrite", "sender"][2] == "16.10"
     # Counts that never change are compared as they are.
@@ -288,12 +294,15 @@ def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Sec
 
 def test_the_step_is_the_interval_less_the_lateness_and_goes(survey: dict[str, Section]) -> None:
     section = survey[STEP]
-    assert re.search(r"(900\.\d+|899\.\d+) ms \([^)]+\) where it is 100 ms late", said(section))
-    assert "where it is 900 ms late" in said(section)
-    assert "the step of a sender that tries again is gone" in said(section)
-    assert re.search(
-        r"adds 20\d\.\d ms .* to small writes of 5 files, (39|40|41)\.\d+ ms a file", said(section)
-    )
+    rows = {row[0]: row for row in section.tables[0].rows}
+    late = {name: row[5] for name, row in rows.items() if "the sender tries again" in name}
+    assert re.match(r"(900\.\d+|899\.\d+) ms \(", late["receiver 100 ms late, the sender tries again"])
+    assert "receiver 900 ms late, the sender tries again" in late
+    # Where both are ready there is none.
+    assert rows["both ready"][5] == "–"
+    assert "both ready" not in late
+    assert re.match(r"20\d\.\d ms ", rows["both ready, small writes"][5])
+    assert re.match(r"(39|40|41)\.\d+ ms", rows["both ready, small writes"][6])
     expected = [row[-1] for row in section.tables[0].rows if "the sender tries again" in row[0]]
     assert expected == ["900 ms", "700 ms", "500 ms", "100 ms"]
     drawn = next(figure for figure in section.figures if "lateness" in figure.title)
@@ -308,23 +317,23 @@ def test_no_step_is_claimed_where_there_is_none() -> None:
         return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
 
     section = sections(changed(experiment("transfer.meeting"), at_once))[STEP]
-    assert "No step is found where the receiver is late" in said(section)
-    assert "the step of a sender that tries again is not decided" in said(section)
+    assert "the receiver is" not in section.answer
+    steps_ns = [row[5] for row in section.tables[0].rows if "the sender tries again" in row[0]]
+    assert len(steps_ns) == 4
+    assert all(number(step) < 5 or "ms" not in step for step in steps_ns)
 
 
 def test_a_receiver_that_tries_again_takes_the_whole_interval_however_late_the_sender_is(
     survey: dict[str, Section],
 ) -> None:
     section = survey[STEP]
-    steps_s = re.findall(r"(1\.000\d* s|999\.9\d* ms|1000\.0\d* ms) \([^)]+\) where it", said(section))
-    assert len(steps_s) == 4
-    assert "From the retry interval that is" in said(section)
-    assert "In the original report, whose receiver is the one that connects, it is 900 to 904 ms." in said(
-        section
-    )
-    assert "From the retry interval less the lateness that is" in said(section)
-    for again in ("sender", "receiver"):
-        assert f"the step of a {again} that tries again is gone" in said(section)
+    rows = [row for row in section.tables[0].rows if "the receiver tries again" in row[0]]
+    assert len(rows) == 4
+    for row in rows:
+        assert re.match(r"(1\.000\d* s|999\.9\d* ms|1000\.0\d* ms) \(", row[5])
+    assert "Its receiver connects" in section.tables[1].note
+    theirs = [row[4] for row in section.tables[1].rows if row[0] == "receiver" and row[4] != "–"]
+    assert [899.5 <= float(each) <= 904.5 for each in theirs] == [True] * 3
     expected = [row[-1] for row in section.tables[0].rows if "the receiver tries again" in row[0]]
     assert expected == ["1.000 s"] * 4
     drawn = next(figure for figure in section.figures if "lateness" in figure.title)
@@ -339,15 +348,15 @@ def test_a_lateness_without_a_step_is_named() -> None:
         return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
 
     section = sections(changed(experiment("transfer.meeting"), once))[STEP]
-    assert "None is found where it is 300 ms late." in said(section)
-    away = re.search(r"From the retry interval less the lateness that is (\d+)", said(section))
-    assert away is not None
-    assert int(away.group(1)) == 700
+    (row,) = [row for row in section.tables[0].rows if row[0].startswith("receiver 300 ms late")]
+    assert row[5].split("(")[0].split()[1] == "µs"
+    assert row[-1] == "700 ms"
 
 
 def test_of_the_documents_step_no_more_is_claimed_than_its_figures_show(survey: dict[str, Section]) -> None:
     told = " ".join(survey[STEP].text)
-    assert "in 3 of 4 series; fcntl with random has the late group alone" in told
+    steps_of = {tuple(row[1:3]): row[4] for row in survey[STEP].tables[1].rows if row[0] == "receiver"}
+    assert [series for series, step in steps_of.items() if step == "–"] == [("fcntl", "random")]
     assert "cannot be decided from the report" in told
     assert "Steps of several seconds" in str(survey[STEP].tables[1].note)
 
@@ -355,18 +364,22 @@ def test_of_the_documents_step_no_more_is_claimed_than_its_figures_show(survey: 
 def test_the_documents_difference_by_content_is_mostly_its_groups(survey: dict[str, Section]) -> None:
     assert content.by_group("fcntl") == pytest.approx(452, abs=1)
     assert content.by_group("mmap") == pytest.approx(270, abs=1)
-    told = " ".join(survey[CONTENT].text)
-    assert "270 of the 280 ms by mmap" in told
-    assert "+16.4 ms by mmap near 20 ms (p 0.13) and +18.0 ms by mmap near 920 ms (p 0.10)" in told
+    rows = {row[0]: row for row in survey[CONTENT].tables[1].rows}
+    assert rows["mmap"][3:5] == ["280", "270"]
+    assert rows["mmap"][5] == "+16.4 near 20 (p 0.13) and +18.0 near 920 (p 0.10)"
 
 
 def test_a_line_gives_its_rate_and_costs_round_trips(survey: dict[str, Section]) -> None:
     section = survey[LINE]
     rows = [row for row in section.tables[0].rows if row[0] == "100 Mbit/s" and row[2] == "0 %"]
+    place = section.tables[0].columns.index
     assert float(str(rows[0][7]).split()[0]) > 95
-    assert all(float(str(row[-1]).split()[0]) == pytest.approx(6, rel=0.5) for row in rows[1:])
-    assert "A loss of 1 % is found to cost time at 6 of 6 lines, most at" in said(section)
-    assert "The line was shaped by netem at 23 points." in section.text
+    found = place("round trips (95 %)")
+    assert all(float(str(row[found]).split()[0]) == pytest.approx(6, rel=0.5) for row in rows[1:])
+    lossy = [row for row in section.tables[0].rows if row[2] == "1 %"]
+    assert [row[place("different")] for row in lossy] == ["yes"] * 6
+    assert all(number(row[place("time / without loss (95 %)")]) > 1 for row in lossy)
+    assert sum(row[place("shaped by")] == "netem" for row in section.tables[0].rows) == 23
     assert rows[0][3] == "4 MiB, random bytes"
     (figure,) = section.figures
     assert sum(trace["line"]["dash"] == "dash" for trace in figure.traces) == 3
@@ -383,27 +396,27 @@ def test_losses_are_told_though_the_largest_ratio_is_not_found_different() -> No
         return dataclasses.replace(point, metrics=metrics)
 
     section = sections(changed(experiment("transfer.network"), doubtful))[LINE]
-    assert "A loss of 1 % is found to cost time at 5 of 6 lines" in said(section)
+    column = section.tables[0].columns.index("different")
+    assert sum(row[column] == "yes" for row in section.tables[0].rows if row[2] == "1 %") == 5
 
 
 def test_the_answer_and_the_table_are_of_the_same_comparison(survey: dict[str, Section]) -> None:
     made = experiment("transfer.large")
-    rows = large.compared_ways(Run(Analysed.of(Results((made,))), made), "time_ns", "readwrite")["mmap"]
-    assert len(rows) == 10
+    rows = compared_ways(Run(Analysed.of(Results((made,))), made), "time_ns", "readwrite")
+    assert len([row for name, row in rows if name == "mmap"]) == 10
     # On the edge of what is told: more rows would change the corrected p.
-    told = re.findall(r"at 100 MiB it takes ([^;]*?) times", said(survey[LARGE]))
+    told = re.findall(r"at 100 MiB it takes ([^;]*?) its time", survey[LARGE].answer)
     shown = {
         str(row[1]): row[3]
         for row in survey[LARGE].tables[1].rows
         if row[0] == "100 MiB" and row[2] == "mmap"
     }
-    assert told == [shown["zeros"], shown["random"]]
-    cpu = re.search(
-        r"By mmap it is, over that by read and write, (.*?) times at the sender", said(survey[WHERE])
-    )
+    assert told == [brackets(shown["random"]).replace(" [", " times [")]
+    assert number(shown["zeros"]) == pytest.approx(0.5, rel=0.1)
+    # A byte by mmap takes half the CPU time, at either side.
     ratios = {tuple(row[:2]): row[2] for row in survey[WHERE].tables[1].rows}
-    assert cpu is not None
-    assert cpu.group(1) == ratios["mmap", "cpu_s_per_gib"]
+    for name in ("cpu_s_per_gib", "receiver_cpu_s_per_gib"):
+        assert number(ratios["mmap", name]) == pytest.approx(0.5, rel=0.1)
 
 
 def test_what_a_side_was_on_no_cpu_is_a_bound_and_may_be_below_0() -> None:
@@ -414,15 +427,20 @@ def test_what_a_side_was_on_no_cpu_is_a_bound_and_may_be_below_0() -> None:
     column = section.tables[0].columns.index("on no CPU, at least")
     cells = {tuple(row[:2]): str(row[column]) for row in section.tables[0].rows}
     assert cells["mmap", "receiver"].startswith(("-", "−"))
-    assert re.search(r"On no CPU is, at least, the sender .* of its time", said(section))
-    assert "(by 3 of 4 methods)" in said(section)
+    assert cells["mmap", "sender"].endswith("%")
+    above = [
+        cell for (_, side), cell in cells.items() if side == "receiver" and not cell.startswith(("-", "−"))
+    ]
+    assert (len(above), len(cells)) == (3, 8)
     assert "longest" not in said(section)
 
 
 def test_threads_that_wait_for_one_another_are_not_where_most_time_goes(survey: dict[str, Section]) -> None:
-    answer = said(survey[TRACED])
-    assert "there goes most by readwrite to write (50.0 %)" in answer
-    assert "(futex, beside the calls of those that move) for 60.0 % by readwrite" in answer
+    assert "of both sides' time is in" in survey[TRACED].answer
+    assert "futex" not in survey[TRACED].answer
+    shares = {tuple(row[:2]): row[4] for row in survey[TRACED].tables[0].rows}
+    assert shares["readwrite", "write"] == "50.0 %"
+    assert shares["readwrite", "futex"] == "60.0 %"
 
 
 def test_a_busy_machine_is_told_with_each_answer_from_it(survey: dict[str, Section]) -> None:
@@ -447,9 +465,11 @@ def test_a_digest_that_is_faster_than_none_has_no_negative_price() -> None:
     def quicker(point: PointSamples) -> PointSamples:
         return scaled(point, 2.0, "bytes_per_s") if point.factors["digest"] == "blake3" else point
 
-    answer = said(sections(changed(experiment("transfer.copy"), quicker))[PAIRS])
-    assert re.search(r"blake3 has a throughput of 1\.\d+ \(.*?\) times that without", answer)
-    assert "blake3 takes" not in answer
+    section = sections(changed(experiment("transfer.copy"), quicker))[PAIRS]
+    found = [number(row[2]) for row in section.tables[-1].rows if row[0] == "blake3"]
+    assert found
+    assert all(each > 1 for each in found)
+    assert "takes" not in said(section)
 
 
 def test_devices_without_a_guest_are_of_the_same_kernel() -> None:
@@ -464,13 +484,11 @@ def test_devices_without_a_guest_are_of_the_same_kernel() -> None:
 
 
 def test_the_fastest_pair_and_the_price_of_a_digest_are_told(survey: dict[str, Section]) -> None:
-    answer = said(survey[PAIRS])
-    assert "mmap at 256 MiB" in answer
-    price = re.search(r"blake3 takes ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)", answer)
-    assert price is not None
-    share, low, high = map(float, price.groups())
-    assert low < share < high
-    assert share == pytest.approx(10, abs=3)
+    assert survey[PAIRS].answer.startswith("mmap is the fastest at 256 MiB")
+    price = next(row[2] for row in survey[PAIRS].tables[-1].rows if row[:2] == ["blake3", "256 MiB"])
+    left, low, high = map(float, re.findall(r"[\d.]+", price))
+    assert low < left < high
+    assert left == pytest.approx(0.9, abs=0.03)
     matrix = survey[PAIRS].tables[0]
     assert [row[0] for row in matrix.rows] == ["readwrite", "mmap", "sendfile", "splice", "zerocopy", "uring"]
 

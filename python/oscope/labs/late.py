@@ -1,13 +1,14 @@
-"""Answers that are imported when they are asked for: a list of names needs no statistics."""
+"""Answers and inspections that are imported when they are asked for: a list of names needs no statistics."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oscope.model.document import Section
+    from oscope.model.factors import Profile
     from oscope.model.samples import Results
 
 
@@ -27,6 +28,38 @@ def late(lab: str, *modules: str) -> Callable[[Results], list[Section]]:
             several = getattr(module, "sections", None)
             made = several(analysed) if several is not None else [module.section(analysed)]
             found += [section for section in made if section is not None]
+        return found
+
+    return answers
+
+
+def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:
+    """Return what carries out an inspection: the function `name` of a module, as `tools.look`."""
+
+    def inspect(profile: Profile) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = getattr(import_module(f"oscope.labs.{module}"), name)(profile)
+        return found
+
+    return inspect
+
+
+def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section]]:
+    """Return what draws a lab's inspections: for each, `LAB.NAME`, the module whose `section` does.
+
+    It takes the title and the result. Where there is no result, the section has the reason and how to fix it.
+    """
+
+    def answers(results: Results) -> list[Section]:
+        section = import_module("oscope.model.document").Section
+        found: list[Section] = []
+        for name, module in modules.items():
+            inspected = results.inspected(f"{lab}.{name}")
+            if inspected is not None and inspected.result is not None:
+                make = import_module(f"oscope.labs.{lab}.{module}").section
+                found.append(make(inspected.title, inspected.result))
+            elif inspected is not None:
+                missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))
+                found.append(section(inspected.title, "", missing=missing))
         return found
 
     return answers

@@ -30,6 +30,22 @@ class Design:
     omit: Callable[[Mapping[str, Level]], bool] | None = field(default=None, compare=False)
     """Points left out to save time; none where levels of a factor that varies were set by hand."""
 
+    @classmethod
+    def of(
+        cls,
+        reps: int,
+        blocks: int,
+        *,
+        min_time_ns: int = 1_000_000,
+        omit: Callable[[Mapping[str, Level]], bool] | None = None,
+        **levels: tuple[Level, ...] | Level,
+    ) -> Design:
+        """Return the design of so many samples and blocks of each combination of these levels.
+
+        A factor with one level may be given that level alone.
+        """
+        return cls(_tuples(levels), reps, blocks, min_time_ns, omit)
+
     def replace(
         self,
         reps: int | None = None,
@@ -37,7 +53,7 @@ class Design:
         *,
         min_time_ns: int | None = None,
         omit: Callable[[Mapping[str, Level]], bool] | None = None,
-        **levels: tuple[Level, ...],
+        **levels: tuple[Level, ...] | Level,
     ) -> Design:
         """Return this design with other levels of some factors and other counts; what is not given stays.
 
@@ -48,12 +64,16 @@ class Design:
         if unknown := levels.keys() - self.factors.keys():
             raise ValueError(f"the design has no factor {', '.join(sorted(unknown))}")
         return Design(
-            factors={**self.factors, **levels},
+            factors={**self.factors, **_tuples(levels)},
             reps=self.reps if reps is None else reps,
             blocks=self.blocks if blocks is None else blocks,
             min_time_ns=self.min_time_ns if min_time_ns is None else min_time_ns,
             omit=self.omit if omit is None else omit,
         )
+
+
+def _tuples(levels: Mapping[str, tuple[Level, ...] | Level]) -> dict[str, tuple[Level, ...]]:
+    return {name: each if isinstance(each, tuple) else (each,) for name, each in levels.items()}
 
 
 @dataclass(frozen=True)

@@ -47,10 +47,10 @@ def headline(findings: FleetFindings) -> str:
     names = ", ".join(host.host for host in findings.odd)
     total = len(findings.hosts)
     first = f"{names} {'is' if counts['odd'] == 1 else 'are'} odd" if names else "No host is proven odd"
-    doubt = f"; of {counts['cannot tell']} it cannot be judged" if counts["cannot tell"] else ""
+    uncertainty = f"; of {counts['cannot tell']} it cannot be judged" if counts["cannot tell"] else ""
     return (
         f"{first} among {total} hosts, by more than {100 * findings.threshold:g} % of the fleet's median; "
-        f"{counts['ordinary']} {'is' if counts['ordinary'] == 1 else 'are'} ordinary{doubt}."
+        f"{counts['ordinary']} {'is' if counts['ordinary'] == 1 else 'are'} ordinary{uncertainty}."
     )
 
 

@@ -38,18 +38,16 @@ def _many_engines(factors: Mapping[str, Level]) -> bool:
     return factors["engine"] != "read" and factors["block_size"] not in COMPARED
 
 
-_READ = Design(
-    factors={
-        "block_size": POWERS,
-        "cache": ("cold", "warm"),
-        "engine": ENGINES,
-        "threads": (1,),
-        "queue_depth": (32,),
-        "size": (256 * MEBIBYTE,),
-        "longest": (1.0,),
-    },
-    reps=7,
-    blocks=7,
+_READ = Design.of(
+    7,
+    7,
+    block_size=POWERS,
+    cache=("cold", "warm"),
+    engine=ENGINES,
+    threads=1,
+    queue_depth=32,
+    size=256 * MEBIBYTE,
+    longest=1.0,
 )
 READ = Experiment(
     name="disk.read",
@@ -58,7 +56,7 @@ READ = Experiment(
     question="How fast is a file read, by which block size, from the device and from the page cache?",
     full=_READ,
     quick=_READ.replace(
-        reps=5, blocks=5, omit=_many_engines, block_size=FEW_POWERS, size=(64 * MEBIBYTE,), longest=(0.1,)
+        reps=5, blocks=5, omit=_many_engines, block_size=FEW_POWERS, size=64 * MEBIBYTE, longest=0.1
     ),
     quick_share="about 10 s: 24 points, 64 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
@@ -77,15 +75,7 @@ def _direct_page_by_page(factors: Mapping[str, Level]) -> bool:
     return factors["sync"] == "direct" and factors["block_size"] == PAGE
 
 
-_WRITE = Design(
-    factors={
-        "block_size": POWERS,
-        "sync": ("none", "fdatasync", "direct"),
-        "size": (64 * MEBIBYTE,),
-    },
-    reps=6,
-    blocks=6,
-)
+_WRITE = Design.of(6, 6, block_size=POWERS, sync=("none", "fdatasync", "direct"), size=64 * MEBIBYTE)
 WRITE = Experiment(
     name="disk.write",
     workload="disk.write",
@@ -97,24 +87,22 @@ WRITE = Experiment(
         blocks=5,
         omit=_direct_page_by_page,
         block_size=(128, PAGE, 128 * KIBIBYTE, 4 * MEBIBYTE),
-        size=(16 * MEBIBYTE,),
+        size=16 * MEBIBYTE,
     ),
     quick_share="about 3 s: 10 points, 16 MiB written 5 times each",
     metrics=("throughput", "time_s", "bytes", "calls", "cpu_s"),
     exclude=_direct_in_parts,
 )
 
-_XOR = Design(
-    factors={
-        "block_size": XOR_POWERS,
-        "cache": ("cold", "warm"),
-        "engine": ("read",),
-        "threads": (0,),
-        "work": ("xor",),
-        "size": (64 * MEBIBYTE,),
-    },
-    reps=7,
-    blocks=7,
+_XOR = Design.of(
+    7,
+    7,
+    block_size=XOR_POWERS,
+    cache=("cold", "warm"),
+    engine="read",
+    threads=0,
+    work="xor",
+    size=64 * MEBIBYTE,
 )
 XOR = Experiment(
     name="disk.xor",
@@ -122,34 +110,25 @@ XOR = Experiment(
     title="The XOR of a file’s words",
     question="Which block size gives the XOR of a whole file first, and is it the same in every pass?",
     full=_XOR,
-    quick=_XOR.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=(16 * MEBIBYTE,)),
+    quick=_XOR.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=16 * MEBIBYTE),
     quick_share="about 4 s: 12 points, 16 MiB read 5 times each",
     metrics=("time_s", "xor", "throughput", "bytes", "calls"),
     exclude=_past_the_cache,
     least={"block_size": 1},
 )
 
-_DROP_CACHES = Design(
-    factors={"value": ("1", "2", "3"), "size": (64 * MEBIBYTE,), "files": (2000,)}, reps=10, blocks=10
-)
+_DROP_CACHES = Design.of(10, 10, value=("1", "2", "3"), size=64 * MEBIBYTE, files=2000)
 DROP_CACHES = Experiment(
     name="disk.drop-caches",
     workload="disk.drop-caches",
     title="What writing to drop_caches frees",
     question="What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
     full=_DROP_CACHES,
-    quick=_DROP_CACHES.replace(reps=5, blocks=5, size=(32 * MEBIBYTE,), files=(500,)),
+    quick=_DROP_CACHES.replace(reps=5, blocks=5, size=32 * MEBIBYTE, files=500),
     quick_share="about 6 s: 3 values, 5 times each, after filling the caches",
     metrics=(
-        "page_cache_before_bytes",
-        "page_cache_after_bytes",
-        "dentries_before",
-        "dentries_after",
-        "inodes_before",
-        "inodes_after",
-        "slab_before_bytes",
-        "slab_after_bytes",
-        "time_s",
+        *("page_cache_before_bytes", "page_cache_after_bytes", "dentries_before", "dentries_after"),
+        *("inodes_before", "inodes_after", "slab_before_bytes", "slab_after_bytes", "time_s"),
     ),
 )
 
@@ -159,16 +138,14 @@ def _much_fio(factors: Mapping[str, Level]) -> bool:
     return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
 
 
-_PEERS = Design(
-    factors={
-        "block_size": POWERS,
-        "tool": ("oscope", "dd", "fio"),
-        "cache": ("cold", "warm"),
-        "size": (256 * MEBIBYTE,),
-        "count": (1 << 20,),
-    },
-    reps=6,
-    blocks=6,
+_PEERS = Design.of(
+    6,
+    6,
+    block_size=POWERS,
+    tool=("oscope", "dd", "fio"),
+    cache=("cold", "warm"),
+    size=256 * MEBIBYTE,
+    count=1 << 20,
 )
 PEERS = Experiment(
     name="disk.peers",
@@ -181,9 +158,9 @@ PEERS = Experiment(
         blocks=5,
         omit=_much_fio,
         block_size=FEW_POWERS,
-        cache=("cold",),
-        size=(32 * MEBIBYTE,),
-        count=(1 << 18,),
+        cache="cold",
+        size=32 * MEBIBYTE,
+        count=1 << 18,
     ),
     quick_share="about 9 s: dd beside oscope at 6 block sizes, fio at one, 32 MiB read 5 times each",
     metrics=("throughput", "time_s", "bytes", "whole_s"),
@@ -210,15 +187,8 @@ LAB = Lab(
     ),
     sections=late(
         "disk",
-        "sweep",
-        "caches",
-        "time_breakdown",
-        "engines",
-        "drift",
-        "checksum",
-        "writing",
-        "drop_caches",
-        "syscalls.throughput",
+        *("sweep", "caches", "time_breakdown", "engines", "drift", "checksum", "writing"),
+        *("drop_caches", "syscalls.throughput"),
     ),
     notebook="notebooks/disk.ipynb",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -54,8 +55,8 @@ def _headline(run: Run, _: Sequence[int]) -> str:
     )
 
 
-def _proof(run: Run, _: Sequence[int]) -> list[str]:
-    """Say how much was in the page cache just before the cold and the warm samples."""
+def _proof(run: Run) -> str:
+    """Return a note of how much was in the page cache just before the cold and the warm samples."""
     said = []
     for cache, word in zip(CACHES, ("most", "least"), strict=True):
         points = [point for point in run.experiment.points if point.factors.get("cache") == cache]
@@ -64,24 +65,12 @@ def _proof(run: Run, _: Sequence[int]) -> list[str]:
             end = float(shares.max() if cache == "cold" else shares.min())
             share = "0 %" if end == 0 else format_share(end)
             said.append(f"at {word} {share} before each of {format_count(len(shares))} {cache} reads")
-    return [f"Of the pages about to be read, there were in the page cache {listed(said)}."] if said else []
+    return f" In the page cache were, of the pages to be read, {listed(said)}." if said else ""
 
 
-def _other(run: Run, _: Sequence[int]) -> list[str]:
-    """Say that the reads beside dd and fio are others."""
-    if run.results.get("disk.peers") is None:
-        return []
-    return [
-        (
-            "These reads are not those beside dd and fio (disk.peers): two experiments, each with its own "
-            "file and at its own time, so that their cold speeds differ."
-        )
-    ]
-
-
-def _cited(size: int) -> float | None:
+def _cited(size: int) -> str | None:
     cold, warm = reference.COLD.get(size), reference.WARM.get(size)
-    return None if cold is None or warm is None else warm / cold
+    return None if cold is None or warm is None else f"{warm / cold:.1f}"
 
 
 def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
@@ -92,23 +81,14 @@ def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
         (
             *size_columns(every, RATE_UNIT),
             ratio("warm / cold", rows.get),
-            text(
-                f"original cold [{RATE_UNIT}]",
-                lambda size: reference.cited(reference.COLD, size),
-                numeric=True,
+            *(
+                text(f"original {cache} [{RATE_UNIT}]", partial(reference.cited, figures), numeric=True)
+                for cache, figures in zip(CACHES, (reference.COLD, reference.WARM), strict=True)
             ),
-            text(
-                f"original warm [{RATE_UNIT}]",
-                lambda size: reference.cited(reference.WARM, size),
-                numeric=True,
-            ),
-            text(
-                "original warm / cold",
-                lambda size: None if (found := _cited(size)) is None else f"{found:.1f}",
-                numeric=True,
-            ),
+            text("original warm / cold", _cited, numeric=True),
         ),
-        "Medians; the factor is paired by block. The original's figures are of another machine.",
+        "Medians; the factor is paired by block. The original's figures are of another "
+        f"machine.{_proof(run)}",
     )
     return [table.of(sizes)]
 
@@ -118,7 +98,6 @@ section = Question(
     experiment="disk.read",
     rows=lambda run: sizes_of(_curves(run)),
     headline=_headline,
-    text=(_proof, _other),
     tables=(_table,),
     figures=(
         lambda run, _: [

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured, words
-from oscope.figures.words import listed, median
+from oscope.figures.words import listed
 from oscope.labs.disk import reference
 from oscope.labs.engine.curves import Curves, best, curves_by, several, size_columns, sizes_of
 from oscope.labs.engine.run import Run, narrowing
 from oscope.labs.engine.table import TableOf, text
-from oscope.labs.engine.words import capital, reasons
+from oscope.labs.engine.words import reasons
 from oscope.model.document import Section, Table
 from oscope.model.formatting import MISSING, format_count
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -37,12 +37,7 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_same(run),
         text=[
-            *_fastest(run.experiment, curves),
-            (
-                "The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros; "
-                "it depends on every bit read, and not on who read it in which order. Each thread reads its "
-                "own part of the file."
-            ),
+            "The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros.",
             *narrowing(run.experiment, ("cache", "block_size")),
         ],
         tables=[_table(run.experiment, curves)],
@@ -97,20 +92,18 @@ def _sizes(points: Iterable[PointSamples]) -> list[str]:
     return [f"{format_count(value)} B" for value in np.unique(values)]
 
 
-def _fastest(experiment: ExperimentResults, curves: Curves) -> list[str]:
-    said = []
-    for cache, found in curves.items():
-        if len(found) > 1:
-            first, alike = best(found, experiment, METRIC)
-            alike_said = (
-                f", though {listed([each.name for each in alike])} cannot be distinguished" if alike else ""
-            )
-            which = f"blocks of {first.name} are the fastest, with {median(first.summary, 's')}"
-            said.append(f"{capital(cache)}, {which}{alike_said}.")
-    return said
+def _quickest(experiment: ExperimentResults, curves: Curves) -> dict[int, list[str]]:
+    """Return the caches with which a size is the fastest, or is not distinguished from it."""
+    found: dict[int, list[str]] = {}
+    for cache, row in curves.items():
+        first, alike = best(row, experiment, METRIC)
+        for each in (first, *alike) if len(row) > 1 else ():
+            found.setdefault(each.size, []).append(cache)
+    return found
 
 
 def _table(experiment: ExperimentResults, curves: Curves) -> Table:
+    quickest = _quickest(experiment, curves)
     every: Curves = {cache: curves.get(cache, ()) for cache in CACHES}
 
     def xor(size: int) -> str | None:
@@ -127,6 +120,7 @@ def _table(experiment: ExperimentResults, curves: Curves) -> Table:
         (
             *size_columns(every, "s"),
             text("XOR", xor),
+            text("fastest, or not distinguished", lambda size: listed(quickest.get(size, ())) or None),
             text("original cold [s]", cited(0), numeric=True),
             text("original warm [s]", cited(1), numeric=True),
         ),

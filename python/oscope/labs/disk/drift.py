@@ -100,13 +100,12 @@ def first_over_later(cold: Cold) -> Summary | None:
     return summarise(ratios, blocks) if ratios else None
 
 
-def _trend(_: Run, rows: Sequence[Cold]) -> list[str]:
-    """Say whether cold reads became faster or slower over the run."""
-    (cold,) = rows
+def _trend(cold: Cold) -> str:
+    """Return a note of whether cold reads became faster or slower over the run."""
     found = summarise(cold.relative, cold.block).drift
     if not np.isfinite(found.relative) or not found.found:
-        return ["Over the run no drift was found."]
-    return [f"Over the run cold reads drifted by {found.relative:+.1%}."]
+        return "Over the run no drift was found."
+    return f"Over the run cold reads drifted by {found.relative:+.1%}."
 
 
 def _layers(run: Run, _: Sequence[Cold]) -> list[str]:
@@ -144,13 +143,15 @@ TABLE: TableOf[tuple[str, Summary]] = TableOf(
         ),
         text("std. dev.", lambda row: format_share(row[1].std, 0.01), numeric=True),
     ),
+    "1 is what a sample's point usually reaches. {trend}",
 )
 
 
 def _table(_: Run, rows: Sequence[Cold]) -> list[Table]:
     (cold,) = rows
     groups = _groups(cold)
-    return [TABLE.of((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in groups)]
+    found = ((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in groups)
+    return [TABLE.of(found, trend=_trend(cold))]
 
 
 def _by_reads(_: Run, rows: Sequence[Cold]) -> list[Figure]:
@@ -186,17 +187,7 @@ section = Question(
     experiment="disk.read",
     rows=_rows,
     headline=_headline,
-    text=(
-        _trend,
-        _layers,
-        (
-            "Each cold sample is taken over the median of its own point, so that block sizes and engines do "
-            "not "
-            "matter: 1 is what that point usually reaches. The verdict takes one value a block, since the "
-            "reads "
-            "of one process share its file."
-        ),
-    ),
+    text=(_layers, "The verdict takes one value a block, since the reads of one process share its file."),
     tables=(_table,),
     figures=(_by_reads, _by_block),
     missing=lambda run: "" if _rows(run) else reasons(run.experiment, cache="cold"),

@@ -57,19 +57,10 @@ def _rows(run: Run) -> list[Row]:
 
 def _headline(_: Run, rows: Sequence[Row]) -> str:
     """Name the fastest at the largest block size, cold where that was measured."""
-    return _fastest(rows, rows[0].cache)[-1]
-
-
-def _fastest(rows: Sequence[Row], cache: str) -> list[str]:
-    """Name the fastest at the smallest and the largest block size that several engines share."""
-    own = [row for row in rows if row.cache == cache]
-    said = []
-    for size in dict.fromkeys((own[0].at.size, own[-1].at.size)):
-        best = max((row for row in own if row.at.size == size), key=lambda row: row.at.summary.median)
-        text = f"{capital(cache)}, {best.engine} is the fastest by blocks of {best.at.name}"
-        text += f": {value(best.at.summary, RATE_UNIT)}"
-        said.append(f"{text}{_beside(best)}.")
-    return said
+    own = [row for row in rows if row.cache == rows[0].cache]
+    best = max((r for r in own if r.at.size == own[-1].at.size), key=lambda row: row.at.summary.median)
+    text = f"{capital(best.cache)}, {best.engine} is the fastest by blocks of {best.at.name}"
+    return f"{text}: {value(best.at.summary, RATE_UNIT)}{_beside(best)}."
 
 
 def _beside(best: Row) -> str:
@@ -81,11 +72,6 @@ def _beside(best: Row) -> str:
     if row.different != "yes":
         return f" (no difference from {PLAIN} was found){copied}"
     return f", {times(row)} that of {PLAIN}{copied}"
-
-
-def _others(_: Run, rows: Sequence[Row]) -> list[str]:
-    said = [text for cache in dict.fromkeys(row.cache for row in rows) for text in _fastest(rows, cache)]
-    return [" ".join(said)]
 
 
 TABLE: TableOf[Row] = TableOf(
@@ -120,14 +106,9 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _others,
         (
-            "`read` and `pread` copy from the page cache. `mmap` maps its pages and looks at one byte of "
-            "each: "
-            "it copies nothing, so that warm it shows what mapping costs, not what having the data does. "
-            "`direct` (O_DIRECT) and `uring` (io_uring with O_DIRECT, many blocks in flight) go past the "
-            "page "
-            "cache: no copy, but no read-ahead either."
+            "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
+            "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
         ),
     ),
     tables=(_tables,),

@@ -246,11 +246,6 @@ def _summary(read: ExperimentResults, point: PointSamples, formula: Callable[[Co
     return summarise(values, point.block[keep], boot=point.boot[keep], seed=read.seed)
 
 
-def copy_words(known: Primitives) -> list[str]:
-    """Return the copying speeds in words."""
-    return [words for _, _, words in known.copies]
-
-
 def per_mebibyte(seconds: float) -> str:
     """Return a time for a MiB, to three digits or so."""
     return format_value(seconds, abs(seconds) / 100, "s")

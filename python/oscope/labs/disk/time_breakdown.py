@@ -17,7 +17,6 @@ from oscope.labs.disk.model import (
     Bounded,
     Parts,
     Primitives,
-    copy_words,
     parts,
     per_mebibyte,
     primitives,
@@ -25,7 +24,7 @@ from oscope.labs.disk.model import (
 from oscope.labs.engine.curves import size_axis
 from oscope.labs.engine.run import narrowing
 from oscope.labs.engine.table import TableOf, in_unit, stat, text
-from oscope.labs.engine.words import bounded_share, reasons
+from oscope.labs.engine.words import reasons
 from oscope.model.document import Figure, Section
 from oscope.model.formatting import bounded_text, format_count, format_share
 from oscope.statistics import Summary
@@ -39,9 +38,6 @@ CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
 )
 COLOURS = (0, 1, 2, 3, 5)
 """Of the parts, whichever of them are known: neighbours that look different."""
-
-WELL = 0.1
-"""A prediction within this share of the measured time is said to hold."""
 
 Found = Mapping[str, Sequence[Parts]]
 Rows = dict[str, list[tuple[Parts, Bounded | None]]]
@@ -62,12 +58,16 @@ def section(results: Analysed) -> Section | None:
         title=title,
         answer=_dominating(*next(iter(found.items()))),
         text=[
-            *(_dominating(cache, each) for cache, each in list(found.items())[1:]),
-            *_prediction(found),
-            *_model(known),
+            (
+                "Nothing is fitted to the reads: c, f and m come from other experiments. The interval of "
+                "predicted / measured takes the ends of the intervals together, wider than 95 % needs."
+            ),
             *narrowing(read, ("cache", "engine", "threads", "block_size")),
         ],
-        tables=[TABLE.of(each, cache=cache) for cache, each in found.items()],
+        tables=[
+            *(TABLE.of(each, cache=cache) for cache, each in found.items()),
+            PRIMITIVES.of(_primitives(known)),
+        ],
         figures=[*(_stack(cache, each) for cache, each in found.items()), _lines(found)],
         missing=_missing(known),
     )
@@ -108,61 +108,23 @@ def _dominating(cache: str, found: Sequence[Parts]) -> str:
     return f"{cache.capitalize()}, the most goes into {listed(said)}."
 
 
-def _prediction(found: Found) -> list[str]:
-    """Say how far the primitives predict the warm curve."""
-    warm = found.get("warm", ())
-    said = []
-    plain = {each.at.name: share for each in warm if (share := each.explained(each.plain)) is not None}
-    whole = {each.at.name: share for each in warm if (share := each.explained(each.predicted)) is not None}
-    if plain:
-        said.append(f"Calls × c + copying make up {_span(plain)} of the measured warm time.")
-    if whole:
-        within = [name for name, share in whole.items() if _holds(share)]
-        where = "every block size" if len(within) == len(whole) else listed(within) or "no block size"
-        said.append(
-            f"With what a file adds to each call, the primitives predict {_span(whole)}: within "
-            f"{format_share(WELL)} at {where}."
-        )
-    return said
-
-
-def _span(shares: Mapping[str, Bounded]) -> str:
-    low, high = (end(shares, key=lambda name: shares[name].value) for end in (min, max))
-    if low == high:
-        return f"{_percent(shares[low])} at {low}"
-    return f"{_percent(shares[low])} at {low} to {_percent(shares[high])} at {high}"
-
-
-def _holds(share: Bounded) -> bool:
-    return abs(share.value - 1) <= WELL
-
-
-def _percent(share: Bounded) -> str:
-    if not (isfinite(share.low) and isfinite(share.high)):
-        return format_share(share.value, 0.01)
-    return bounded_share(share.value, share.low, share.high)
-
-
-def _model(known: Primitives) -> list[str]:
-    call, file_call = (each.words if each else "not known here" for each in (known.call, known.file_call))
-    copying = listed(copy_words(known)) or "not known here"
+def _primitives(known: Primitives) -> list[tuple[str, str | None]]:
+    """Return what the model is made of, with its figures and where they are from."""
+    call, file_call = (None if each is None else each.words for each in (known.call, known.file_call))
     return [
-        (
-            "`time of a MiB = calls × c + calls × (f - c) + 1 MiB / m + other work on the CPU + waiting`. "
-            "Calls are counted. c is a `read` of 1 B of /dev/zero, which has little to do but enter and "
-            f"leave the kernel: {call}. f is a `read` of 1 B of a file in memory: {file_call}; f - c is thus "
-            f"what a file adds to each call. m is how fast memory is copied: {copying} (memory.bandwidth, "
-            "one thread; for each block size the nearest window). Waiting is time less CPU time: for the "
-            "device, and for a CPU that others have. Other work (block layer, read-ahead, page cache) is "
-            "CPU time less all these, and comes out below zero where they take too much."
-        ),
-        (
-            "Nothing here is fitted to the reads: c, f and m come from other experiments. The interval of "
-            "predicted / measured takes the ends of the 95 % intervals together, so it is wider than 95 % "
-            "needs. Both calls hold a copy of 1 byte. The file in memory is not on the file system of the "
-            "reads."
-        ),
+        ("c: a `read` of 1 B of /dev/zero", call),
+        ("f: a `read` of 1 B of a file in memory", file_call),
+        *(("m: copying memory, one thread (memory.bandwidth)", words) for _, _, words in known.copies),
     ]
+
+
+PRIMITIVES: TableOf[tuple[str, str | None]] = TableOf(
+    "What the model takes from other experiments",
+    (text("primitive", lambda row: row[0]), text("figure (95 %)", lambda row: row[1])),
+    "Time of a MiB = calls × c + calls × (f - c) + 1 MiB / m (the nearest window) + other work on the CPU + "
+    "waiting, which is time less CPU time. Other work (block layer, read-ahead, page cache) is what is left "
+    "of the CPU time, below zero where the primitives take too much.",
+)
 
 
 def _calls(each: Parts) -> str:

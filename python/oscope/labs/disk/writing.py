@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import listed, median
+from oscope.figures.words import listed
 from oscope.labs.engine.curves import (
     RATE,
     RATE_UNIT,
@@ -18,8 +18,8 @@ from oscope.labs.engine.curves import (
     source,
 )
 from oscope.labs.engine.run import Run, narrowing
-from oscope.labs.engine.table import TableOf, stat, text
-from oscope.labs.engine.words import NOT_RUN, ratio_text, reasons, value
+from oscope.labs.engine.table import TableOf, ratio, stat, text
+from oscope.labs.engine.words import NOT_RUN, reasons, value
 from oscope.model.document import Section
 from oscope.model.formatting import MISSING, format_value
 from oscope.model.units import format_bytes
@@ -54,30 +54,25 @@ def section(results: Analysed) -> Section | None:
     said, tables, figures = [], [], []
     if write and written:
         what = source(write.experiment, written)
-        columns = size_columns(written, RATE_UNIT)
+        synced = ratios(write.experiment, RATE, "sync", ("fdatasync", "none"))
+        over = [ratio("time with fdatasync / none", synced.get, "different")] if synced else []
+        columns = (*size_columns(written, RATE_UNIT), *over)
         note = f"Medians. {MISSING}: not measured; past the page cache only whole pages are written."
         title = f"Writing speed by block size, file of {what}"
         tables.append(TableOf(title, columns, note).of(sizes_of(written)))
         figures = several(f"Speed of writing a file of {what}, by block size", written, RATE_UNIT)
         said += [
-            *_fastest(written),
-            *_synced(write),
             (
-                "`none` returns when the data are in the page cache; `fdatasync` waits, once at the end, "
-                "until "
+                "`none` returns when the data are in the page cache; `fdatasync` waits once at the end until "
                 "the device has them; `direct` writes past the page cache."
             ),
             *narrowing(write.experiment, ("sync", "block_size")),
         ]
     if read and cold:
         said += [
-            _reading(cold),
             (
-                f"The file that is read in {LEAST_S:g} to {MOST_S:g} s is predicted: cold speed × time. "
-                "`oscope "
-                "disk size` finds it by reading, and a cache below the kernel may make a large file slower "
-                "or "
-                "faster than this."
+                "A cache below the kernel may make a large file slower or faster than predicted; `oscope "
+                "disk size` reads."
             ),
         ]
         tables.append(READ_IN.of(cold, what=source(read.experiment, {"cold": cold})))
@@ -96,32 +91,6 @@ def _headline(written: Curves, cold: list[At]) -> str:
         return _reading(cold)
     parts = [f"{value(at.summary, RATE_UNIT)} with sync={sync}" for sync, at in list(tops.items())[:2]]
     return f"A file is written at up to {listed(parts)}."
-
-
-def _fastest(written: Curves) -> list[str]:
-    tops = {sync: max(found, key=lambda each: each.summary.median) for sync, found in written.items()}
-    parts = [
-        f"{median(at.summary, RATE_UNIT)} with {sync} (blocks of {at.name})" for sync, at in tops.items()
-    ]
-    return [f"A file is written at up to {listed(parts)}."]
-
-
-def _synced(write: Run) -> list[str]:
-    """Say what waiting for the device costs, where it costs most."""
-    rows = ratios(write.experiment, RATE, "sync", ("fdatasync", "none"))
-    if not rows:
-        return []
-    apart = {size: row for size, row in rows.items() if row.different == "yes"}
-    if not apart:
-        return ["Having it on the device by fdatasync was not found to take longer."]
-    most = max(apart, key=lambda size: abs(apart[size].ratio - 1))
-    word = "as long" if apart[most].ratio > 1 else "of the time"
-    return [
-        (
-            f"Having it on the device by fdatasync takes {ratio_text(apart[most])} times {word} at "
-            f"{format_bytes(most)}."
-        )
-    ]
 
 
 def _reading(cold: list[At]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed, with_samples
+from oscope.figures.words import with_samples
 from oscope.labs.engine import contrast
 from oscope.labs.engine.contrast import Ends, Ratios
 from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot
@@ -107,11 +107,6 @@ def best(found: Sequence[At], experiment: ExperimentResults, metric: str) -> tup
     apart = holm(np.array(tests)) < LEVEL
     alike = [other for other, different in zip(others, apart, strict=True) if not different]
     return first, sorted(alike, key=lambda each: each.size)
-
-
-def beside(alike: Sequence[At]) -> str:
-    """Return what a sentence adds of points that are not distinguished from the best."""
-    return f" (not distinguished from {listed([each.name for each in alike])})" if alike else ""
 
 
 def sizes_of(curves: Curves) -> list[int]:

@@ -47,7 +47,7 @@ def figure(title: str, axis_title: str, histograms: Mapping[str, Histogram], not
         if row:
             lines.append(plots.Line(name, row, colour))
     axes = (plots.axis(axis_title, scale="log"), plots.axis("share [%]", rangemode="tozero"))
-    whole = f"Shares of each line's values by powers of two, drawn in the middle of each. {note}"
+    whole = f"Shares of each line's values by powers of two, each drawn at its middle. {note}"
     return plots.lines(title, axes, lines, whole)
 
 

@@ -29,7 +29,7 @@ class Question(Generic[Row]):
     experiment: str | tuple[str, ...]
     """Of several, the first that was run is asked."""
     rows: Callable[[Run], Sequence[Row]]
-    """What is asked: the rows of the answer. Where there are none, only what is missing is said."""
+    """What is asked: the rows of the answer. Where there are none, only what is missing is shown."""
     headline: str | Callable[[Run, Sequence[Row]], str]
     """One sentence with at most two figures.
 

@@ -1,4 +1,4 @@
-"""What is said of traced points: their probe effect, what was lost, and why there are none."""
+"""What sections show of traced points: their probe effect, what was lost, and why there are none."""
 
 from __future__ import annotations
 

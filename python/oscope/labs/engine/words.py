@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from oscope.figures.words import counted, listed, median
+from oscope.figures.words import counted, median
 from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
@@ -13,7 +12,6 @@ from oscope.statistics import ComparedMetric, Summary
 
 NOT_RUN = "{} was not run: `oscope run {}` does it"
 EMULATED = "its time is that of QEMU's emulation of a machine (tcg), not of a machine"
-PAIRED = "the ratio is paired by block, p corrected (Holm)"
 EFFECT = "Probe effect: time traced over untraced, paired by block."
 _INTERVAL = re.compile(r" \(([^()]*?) to ([^()]*?)\)")
 FINEST = 0.002
@@ -88,11 +86,6 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def sentence(parts: Sequence[str]) -> list[str]:
-    """Return the parts as one sentence, `a; b.`; nothing where there are none."""
-    return [f"{capital('; '.join(parts))}."] if parts else []
-
-
 def reasons(experiment: ExperimentResults, **levels: object) -> str:
     """Say why points with these levels were skipped or failed, and how to fix it; each reason once."""
     points = [
@@ -132,12 +125,3 @@ def cautions(experiment: ExperimentResults) -> list[str]:
             "idle one."
         )
     return found
-
-
-def verdicts(rows: Sequence[ComparedMetric], more: str = "slower", less: str = "faster") -> str:
-    """Count what comparisons found: `faster at 3, slower at 1, no different at 2 and not decided at 4`."""
-    apart = [row.ratio > 1 for row in rows if row.different == "yes"]
-    same = sum(row.different == "no" for row in rows)
-    counts = {less: apart.count(False), more: apart.count(True), "no different": same}
-    counts["not decided"] = len(rows) - sum(counts.values())
-    return listed([f"{word} at {number}" for word, number in counts.items() if number])

@@ -15,16 +15,8 @@ SYSTEMS = (LOCAL, OSCOPE, SSHFS, NFS)
 HERE = (LOCAL, OSCOPE, SSHFS)
 """Those that are measured without a guest: no NFS server of this machine is touched."""
 OPERATIONS = (
-    "read-first",
-    "read-again",
-    "read-random",
-    "change-block",
-    "append",
-    "create",
-    "read-small",
-    "list",
-    "git-status",
-    "unpack",
+    *("read-first", "read-again", "read-random", "change-block", "append", "create", "read-small"),
+    *("list", "git-status", "unpack"),
 )
 FEW_OPERATIONS = ("read-first", "read-again", "change-block", "create", "git-status")
 DELAYS = (0.0, 0.001, 0.01, 0.05)
@@ -37,14 +29,8 @@ GUEST_DISK = "/tmp"  # noqa: S108
 """Of the guest: ext4 on a RAM disk, which NFS can serve."""
 
 METRICS = (
-    "time_ns",
-    "bytes_per_s",
-    "open_ns",
-    "close_ns",
-    "received_bytes",
-    "sent_bytes",
-    "received_packets",
-    "sent_packets",
+    *("time_ns", "bytes_per_s", "open_ns", "close_ns", "received_bytes", "sent_bytes"),
+    *("received_packets", "sent_packets"),
 )
 
 

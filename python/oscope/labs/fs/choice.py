@@ -8,6 +8,7 @@ from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs.engine.curves import At, best
 from oscope.labs.engine.table import Column, TableOf, text
+from oscope.labs.engine.words import capital
 from oscope.labs.fs import LOCAL
 from oscope.labs.fs.points import NAMES, Shown
 from oscope.model.document import Section
@@ -37,19 +38,16 @@ def section(results: Analysed) -> Section | None:
             *(_column(chosen, delay) for delay in shown.delays),
         ),
         "By the median time. Several names: the first is the fastest, the others are not distinguished from "
-        "it "
-        "(paired by block, Holm within a cell).",
+        "it (paired by block, Holm within a cell).",
     )
     always, rest = _always(shown, systems, chosen)
     return Section(
         title=TITLE,
         answer=_headline(always, rest),
         text=[
-            *([f"Fastest at every delay: {always}."] if always else []),
             (
-                f"Compared are {listed([NAMES[name] for name in systems])}. A file system that had to be "
-                "left out "
-                "is not among them."
+                f"Compared are {listed([NAMES[name] for name in systems])}; one that was left out is not "
+                "among them."
             ),
             *shown.notes,
         ],
@@ -97,7 +95,5 @@ def _always(shown: Shown, systems: Sequence[str], chosen: Chosen) -> tuple[str, 
 def _headline(always: str, rest: Sequence[str]) -> str:
     if not rest:
         return f"Fastest at every delay: {always}."
-    depends = "it depends on the delay, or several are not distinguished"
-    return (
-        f"At {listed(rest)} {depends}." if not always else f"Fastest: {always}; at {listed(rest)} {depends}."
-    )
+    where = f"at {listed(rest)} it depends on the delay, or several are not distinguished."
+    return f"Fastest at every delay: {always}; {where}" if always else capital(where)

@@ -39,8 +39,8 @@ def section(results: Analysed) -> Section | None:
         ),
         text=[
             (
-                "The table is the program's own (`oscope fs operations`), asked of the oscope-fs that is "
-                "installed where this report was built."
+                "The table is the program's own (`oscope fs operations`), of the oscope-fs installed where "
+                "this was built."
             )
         ],
         tables=[

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import listed
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.table import Column, TableOf, ratio, text
 from oscope.labs.engine.words import reasons, times
@@ -45,13 +44,9 @@ def _section(shown: Shown) -> Section | None:
         title=title(shown.experiment),
         answer=_headline(rows[LOCAL]),
         text=[
-            *_alike(rows[LOCAL]),
-            *_over_sshfs(rows[SSHFS]),
             (
-                "Without delay, over a virtual Ethernet between two namespaces: client, server and ssh at "
-                "both ends share this machine's processors, which separate machines would not. Where the "
-                "kernel has FUSE passthrough (Linux 6.9), reads and writes of an open file go past "
-                "oscope-fs; the notes say whether it had."
+                "Client, server and ssh share this machine's processors. With FUSE passthrough (Linux 6.9) "
+                "reads and writes of an open file go past oscope-fs; the notes say whether the kernel has it."
             ),
             *shown.notes,
         ],
@@ -73,22 +68,6 @@ def _headline(rows: Sequence[ComparedMetric]) -> str:
     least, most = slower[0], slower[-1]
     text = f"oscope-fs takes {times(least)} as long as the local file system at {least.factors['operation']}"
     return f"{text}." if most is least else f"{text}, {times(most)} at {most.factors['operation']}."
-
-
-def _alike(rows: Sequence[ComparedMetric]) -> list[str]:
-    alike = [
-        str(row.factors["operation"]) for row in rows if np.isfinite(row.ratio) and row.different != "yes"
-    ]
-    return [f"Not found different from the local file system: {listed(alike)}."] if alike else []
-
-
-def _over_sshfs(rows: Sequence[ComparedMetric]) -> list[str]:
-    """Say where oscope-fs is found faster than sshfs, and where it is not."""
-    faster = [str(row.factors["operation"]) for row in rows if row.different == "yes" and row.ratio < 1]
-    slower = [str(row.factors["operation"]) for row in rows if row.different == "yes" and row.ratio > 1]
-    said = [f"faster at {listed(faster)}"] if faster else []
-    said += [f"slower at {listed(slower)}"] if slower else []
-    return [f"Against sshfs oscope-fs is found {' and '.join(said)}."] if said else []
 
 
 def _table(shown: Shown, rows: Mapping[str, Sequence[ComparedMetric]]) -> Table:

@@ -1,8 +1,8 @@
 """Why one file system is faster: the bytes and packets that each moved, and the round trips it waited for.
 
 The model of a time over the delay is `time = start + trips · round trip`: `start` is what the work takes on a
-line without delay, bytes over the line's rate included, and `trips` how many round trips are waited for one
-after the other. Packets that are under way together cost one.
+line without delay, bytes over the line's rate included, and `trips` how many round trips are waited for, each
+after the last. Packets that are under way together cost one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.figures.analysed import Analysed, block_medians
-from oscope.figures.words import excludes_zero, listed, median
+from oscope.figures.words import excludes_zero, median
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Values, derived, metric
 from oscope.labs.engine.run import known
@@ -31,7 +31,7 @@ TITLE = "Why: bytes, packets and round trips"
 NS = 1e9
 MEBIBYTE = 1 << 20
 FITS = 0.15
-"""A time that lies further from the model than this share, at any delay, is said not to follow it."""
+"""A time that lies further from the model than this share, at any delay, does not follow it."""
 FEWEST_DELAYS = 3
 """Two delays have a line through them whatever the times are."""
 WHOLE = 10.0
@@ -135,19 +135,15 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(model),
         text=[
-            *_holds(model, systems),
             (
-                "Bytes and packets are those of the client's network device while the clock ran, headers "
-                "and acknowledgements included. The time is held against start + trips × round trip, fitted "
-                "in each block over all delays: start is the time without delay, in which the bytes over "
-                "the line's rate are, and trips are the round trips waited for one after another. "
-                "What is sent without waiting for an answer costs packets and no round trip."
+                "Start is the time without delay, in which the bytes over the line's rate are; trips are the "
+                "round trips waited for one after another. Bytes and packets are the client's, headers "
+                "included."
             ),
             (
-                "oscope-fs fetches a whole file when it is opened and sends a changed one back whole when it "
-                "is closed, many requests at a time; what is between costs no packet. sshfs and NFS move "
-                "what is asked for, from and to the page cache. oscope-fs and sshfs encrypt what they move; "
-                "NFS (sec=sys) does not."
+                "oscope-fs fetches a whole file when it is opened and sends a changed one back whole at "
+                "close, many requests at a time; sshfs and NFS move what is asked for. NFS (sec=sys) does "
+                "not encrypt."
             ),
             *shown.notes,
         ],
@@ -159,36 +155,15 @@ def section(results: Analysed) -> Section | None:
     )
 
 
-def why(shown: Shown, operation: str, delay: float, systems: Sequence[str]) -> str:
-    """Say in a sentence what these file systems moved and waited for in an operation at a delay."""
-    parts = []
-    for system in systems:
-        point = shown.point(system, operation, delay)
-        if point is not None and _has_traffic(point):
-            moved = _moved(shown.experiment, point)
-            parts.append(f"{NAMES[system]} {moved}{_waited(shown, point)}")
-    return f"{operation} with {delay_text(delay)}: {'; '.join(parts)}." if parts else ""
-
-
-def _moved(experiment: ExperimentResults, point: PointSamples) -> str:
-    quantities = ((_received, "B"), (_sent, "B"), (_packets, ""))
-    received, sent, packets = (_rounded(derived(experiment, point, what), unit) for what, unit in quantities)
-    return f"received {received} and sent {sent} in {packets} packets"
-
-
-def _waited(shown: Shown, point: PointSamples) -> str:
-    """Say what share of a point's time its round trips are; nothing where there is no delay to wait for."""
-    found = fitted(shown, str(point.factors["system"]), str(point.factors["operation"]))
-    delay = delay_of(point.factors)
-    if found is None or found.delays < FEWEST_DELAYS or not delay or found.trips.ci95 is None:
-        return ""
-    if not found.fits:
-        return ", and its time is not one of round trips alone"
-    if not excludes_zero(found.trips):
-        return ", and waited for no round trip that could be found"
+def _waiting(case: Case, delay: float) -> float | None:
+    """Return the share of the time at a delay that is waiting for round trips, where the model holds."""
+    found = case.found
+    if found is None or not found.fits or not delay:
+        return None
     trips_ns = found.trips.median * 2 * delay * NS
-    part = trips_ns / (trips_ns + max(found.start.median, 0.0))
-    return f", and waited for {median(found.trips, '')} round trips, {format_share(part, 0.01)} of its time"
+    return (
+        max(trips_ns, 0.0) / (trips_ns + max(found.start.median, 0.0)) if excludes_zero(found.trips) else 0.0
+    )
 
 
 def _received(point: PointSamples) -> Floats:
@@ -223,25 +198,6 @@ def _headline(model: Model) -> str:
         return f"{NAMES[system]} waits for most round trips: {value(one.trips, '')} at {operation}."
     known = [one for one in model.values() if one.delays >= FEWEST_DELAYS]
     return "No time is one of round trips alone." if known else ""
-
-
-def _holds(model: Model, systems: Sequence[str]) -> list[str]:
-    """Count where the model holds, and name the operation that waits for most round trips on each system."""
-    found = {key: one for key, one in model.items() if one.delays >= FEWEST_DELAYS}
-    if not found:
-        return []
-    fits = {key: one for key, one in found.items() if one.fits}
-    text = (
-        f"In {len(fits)} of {len(found)} cases (an operation on a file system) the time is start + trips × "
-        f"round trip to {format_share(FITS)} at every delay"
-    )
-    parts = []
-    for system in systems:
-        own = [(one.trips.median, key[0], one) for key, one in fits.items() if key[1] == system]
-        if own:
-            _, operation, one = max(own, key=lambda each: each[0])
-            parts.append(f"{median(one.trips, '')} by {NAMES[system]} ({operation})")
-    return [f"{text}. Most round trips are waited for: {listed(parts)}." if parts else f"{text}."]
 
 
 def _points(shown: Shown, systems: Sequence[str], delay: float) -> list[Case]:
@@ -287,6 +243,7 @@ def _model(delay: float) -> TableOf[Case]:
             value_of("round trips (95 %)", lambda case: None if case.found is None else case.found.trips, ""),
             share("furthest off", lambda case: None if case.found is None else case.found.furthest),
             text("fits", lambda case: case.verdict),
+            share(f"of the time with {delay_text(delay)}", lambda case: _waiting(case, delay)),
             text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
             text("bytes / start [MiB/s]", lambda case: _rates(case)[1], numeric=True),
         ),

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import counted
 from oscope.labs.engine.drawing import dots, logarithmic
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import NOT_RUN, brackets, ratio_text, reasons, verdicts
+from oscope.labs.engine.words import NOT_RUN, brackets, ratio_text, reasons
 from oscope.labs.fs import LAB, NFS, OSCOPE, SSHFS
 from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, inverse_text, place_text
-from oscope.labs.fs.trips import why
 from oscope.model.document import Figure, Section, Table
 from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric
@@ -40,9 +38,6 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(rows[first], NAMES[first]),
         text=[
-            *(_counts(found, NAMES[other]) for other, found in rows.items()),
-            *(_extremes(rows[SSHFS], NAMES[SSHFS]) if first == NFS and SSHFS in rows else []),
-            *_causes(shown, rows.get(NFS, [])),
             *shown.notes,
         ],
         tables=[_table(other, found) for other, found in rows.items()],
@@ -78,21 +73,6 @@ def _headline(rows: Sequence[ComparedMetric], other: str) -> str:
     said += [f"Nowhere was oscope-fs found faster than {other}."] if faster is None else []
     said += [f"Nowhere was {other} found faster than oscope-fs."] if slower is None else []
     return " ".join(said)
-
-
-def _counts(rows: Sequence[ComparedMetric], other: str) -> str:
-    """Say of all pairs of operation and delay who is found faster, and at how many nobody is."""
-    found = verdicts(rows, "slower", "faster")
-    return f"Against {other}, of {counted(len(rows), 'pair')} of operation and delay oscope-fs is {found}."
-
-
-def _causes(shown: Shown, rows: Sequence[ComparedMetric]) -> list[str]:
-    """Say what both moved and waited for in the two scenarios."""
-    said = []
-    for row in filter(None, extremes(rows)):
-        cause = why(shown, str(row.factors["operation"]), delay_of(row.factors), (OSCOPE, NFS))
-        said += [f"Why, at {cause}"] if cause else []
-    return said
 
 
 def _table(other: str, rows: Sequence[ComparedMetric]) -> Table:

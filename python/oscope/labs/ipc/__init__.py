@@ -52,17 +52,15 @@ def _beyond_the_document(factors: Mapping[str, Level]) -> bool:
     )
 
 
-_THROUGHPUT = Design(
-    factors={
-        "buffer": POWERS,
-        "channel": CHANNELS,
-        "mode": MODES,
-        "sockbuf": ("default", "buffer"),
-        "placement": ("free", "same", "other"),
-        "total": (16 * MEBIBYTE,),
-    },
-    reps=14,
-    blocks=7,
+_THROUGHPUT = Design.of(
+    14,
+    7,
+    buffer=POWERS,
+    channel=CHANNELS,
+    mode=MODES,
+    sockbuf=("default", "buffer"),
+    placement=("free", "same", "other"),
+    total=16 * MEBIBYTE,
     omit=_placed_and_sized,
 )
 THROUGHPUT = Experiment(
@@ -72,12 +70,7 @@ THROUGHPUT = Experiment(
     question="How fast does each channel move data, by which buffer size, within and between processes?",
     full=_THROUGHPUT,
     quick=_THROUGHPUT.replace(
-        reps=10,
-        blocks=5,
-        omit=_beyond_the_document,
-        buffer=FEW_POWERS,
-        placement=("free",),
-        total=(4 * MEBIBYTE,),
+        reps=10, blocks=5, omit=_beyond_the_document, buffer=FEW_POWERS, placement="free", total=4 * MEBIBYTE
     ),
     quick_share="about 12 s: 47 points, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
@@ -85,15 +78,13 @@ THROUGHPUT = Experiment(
 )
 
 
-_LATENCY = Design(
-    factors={
-        "size": (1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
-        "channel": CHANNELS[:-1],
-        "mode": MODES[1:],
-        "placement": ("free", "same", "other"),
-    },
-    reps=20,
-    blocks=10,
+_LATENCY = Design.of(
+    20,
+    10,
+    size=(1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
+    channel=CHANNELS[:-1],
+    mode=MODES[1:],
+    placement=("free", "same", "other"),
     min_time_ns=50_000_000,
 )
 LATENCY = Experiment(
@@ -102,46 +93,40 @@ LATENCY = Experiment(
     title="A message there and back",
     question="How long does a round trip between two threads or processes take, and how much does it vary?",
     full=_LATENCY,
-    quick=_LATENCY.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=(1,), placement=("free",)),
+    quick=_LATENCY.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=1, placement="free"),
     quick_share="about 3 s: 10 points, 10 ms of round trips 5 times each",
     metrics=("round_trip_ns", "mean_ns", "p90_ns", "p99_ns", "p999_ns", "cpu_ns", "voluntary"),
 )
 
-_TRACE = Design(
-    factors={
-        "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-        "channel": CHANNELS,
-        "mode": MODES,
-        "sockbuf": ("default",),
-        "total": (16 * MEBIBYTE,),
-        "tracer": ("none", ALL_KINDS),
-    },
-    reps=14,
-    blocks=7,
+_TRACE = Design.of(
+    14,
+    7,
+    buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+    channel=CHANNELS,
+    mode=MODES,
+    sockbuf="default",
+    total=16 * MEBIBYTE,
+    tracer=("none", ALL_KINDS),
 )
 TRACE = Experiment(
     name="ipc.trace",
     workload="ipc.throughput",
     title="Moving data, traced",
-    question="Which calls are made, what do they ask and get, how long do they take, and who waits for whom?",
+    question="Which calls are made, what do they ask and get, how long do they take, and which side waits?",
     full=_TRACE,
-    quick=_TRACE.replace(
-        reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=(4 * MEBIBYTE,)
-    ),
+    quick=_TRACE.replace(reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=4 * MEBIBYTE),
     quick_share="about 8 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
 )
 
-_EFFECT = Design(
-    factors={
-        "buffer": (256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-        "channel": ("pipe", "local", "tcp", "shm"),
-        "mode": ("2proc",),
-        "total": (4 * MEBIBYTE,),
-        "tracer": TRACERS,
-    },
-    reps=14,
-    blocks=7,
+_EFFECT = Design.of(
+    14,
+    7,
+    buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+    channel=("pipe", "local", "tcp", "shm"),
+    mode="2proc",
+    total=4 * MEBIBYTE,
+    tracer=TRACERS,
 )
 EFFECT = Experiment(
     name="trace.effect",
@@ -150,17 +135,13 @@ EFFECT = Experiment(
     question="How much slower is the same work under each tracer, and which findings would have changed?",
     full=_EFFECT,
     quick=_EFFECT.replace(
-        reps=5, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=(MEBIBYTE,), tracer=FEW_TRACERS
+        reps=5, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=MEBIBYTE, tracer=FEW_TRACERS
     ),
     quick_share="about 10 s: 4 points with two tracers and without, 1 MiB moved 5 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads"),
 )
 
-_COST = Design(
-    factors={"call": ("getppid",), "style": ("loop",), "tracer": TRACERS},
-    reps=100,
-    blocks=10,
-)
+_COST = Design.of(100, 10, call="getppid", style="loop", tracer=TRACERS)
 COST = Experiment(
     name="trace.cost",
     workload="syscall.cost",
@@ -172,15 +153,13 @@ COST = Experiment(
     metrics=("time_ns", "cycles"),
 )
 
-_FAULT = Design(
-    factors={
-        "kind": ("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
-        "threads": (1, 2),
-        "size": (64 * MEBIBYTE,),
-        "tracer": ("none", "faults"),
-    },
-    reps=20,
-    blocks=10,
+_FAULT = Design.of(
+    20,
+    10,
+    kind=("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
+    threads=(1, 2),
+    size=64 * MEBIBYTE,
+    tracer=("none", "faults"),
 )
 FAULT = Experiment(
     name="trace.fault",
@@ -188,7 +167,7 @@ FAULT = Experiment(
     title="Page faults, timed and traced",
     question="Which faults does touching a page make, and does their traced time agree with the touch?",
     full=_FAULT,
-    quick=_FAULT.replace(reps=5, blocks=5, threads=(1,), size=(4 * MEBIBYTE,)),
+    quick=_FAULT.replace(reps=5, blocks=5, threads=1, size=4 * MEBIBYTE),
     quick_share="about 8 s: 6 kinds with and without a tracer, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
@@ -204,17 +183,8 @@ LAB = Lab(
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=late(
         "ipc",
-        "performance",
-        "latency",
-        "sizes",
-        "socket_buffer",
-        "in_calls",
-        "switching",
-        "knee",
-        "threads",
-        "calls",
-        "faults",
-        "effect",
+        *("performance", "latency", "sizes", "socket_buffer", "in_calls", "switching", "knee"),
+        *("threads", "calls", "faults", "effect"),
     ),
     notebook="notebooks/ipc.ipynb",
 )

@@ -33,8 +33,6 @@ class Call:
     where: Traced
     name: str
     data: dict[str, Any]
-    of_calls: float
-    """Share of the point's calls."""
     of_time: float | None
     """Share of the point's time in calls."""
 
@@ -68,7 +66,7 @@ def _calls(point: Traced) -> list[Call]:
     for name, call in sorted(calls.items(), key=lambda pair: -pair[1]["count"]):
         of_time = call["time_ns"] / time if time and "time_ns" in call else None
         if count and max(call["count"] / count, of_time or 0.0) >= LEAST_SHARE:
-            found.append(Call(point, name, call, call["count"] / count, of_time))
+            found.append(Call(point, name, call, of_time))
     return found
 
 
@@ -128,13 +126,7 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "From entry to return, by the kernel's tracepoints, between the region's marks: the tracer's "
-            "own time "
-            "within a call is in it. Waiting is in it, too. What each call asked for and got is in “What "
-            "read and "
-            "write return”."
-        ),
+        "From entry to return, by the kernel's tracepoints: waiting and the tracer's own time are in it.",
         lambda run, _: losses(traced(run.experiment, TIME, "calls")),
     ),
     tables=(

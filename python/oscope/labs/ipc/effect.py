@@ -11,13 +11,12 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed, label, measured, paired_difference
 from oscope.figures.traced import probe_effect
-from oscope.figures.words import listed
 from oscope.labs.engine.curves import best, curve, size_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import metric
 from oscope.labs.engine.run import Run, only
 from oscope.labs.engine.table import TableOf, count, ratio, text
-from oscope.labs.engine.words import ratio_text, reasons, times
+from oscope.labs.engine.words import reasons, times
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
 from oscope.model.document import Figure, Section, Table
@@ -102,18 +101,10 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(single, moving),
         text=[
-            *_moving(moving),
-            *_changed(changes),
             (
-                "Slow-down: time with the tracer over time without it, in the same blocks. `bpf-count` "
-                "counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event "
-                "a call to user space; `perf-trace` and `strace` print every call, `strace-count` only sums. "
-                "strace stops the process twice a call (ptrace(2))."
-            ),
-            (
-                "A finding changes where the tracer's own times would have said otherwise: another channel "
-                "found faster, a difference no longer found, or a buffer size found better than the one that "
-                "is best untraced (paired by block, p corrected by Holm)."
+                "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an "
+                "event a call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the "
+                "process twice a call."
             ),
         ],
         tables=[TABLE.of((*single, *moving)), *([_changes_table(changes)] if changes else [])],
@@ -168,21 +159,6 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
     calls = metric(plain, "writes") + metric(plain, "reads")
     kept = calls[np.isfinite(calls)]
     return (float(np.median(kept)), "writes and reads") if len(kept) else (None, "")
-
-
-def _moving(found: Sequence[Slowdown]) -> list[str]:
-    """Say which tracer slows moving data least and most."""
-    if not found:
-        return []
-    worst = {
-        name: max((each for each in found if each.tracer == name), key=lambda each: each.row.ratio)
-        for name in dict.fromkeys(each.tracer for each in found)
-    }
-    low, high = (end(worst.values(), key=lambda each: each.row.ratio) for end in (min, max))
-    text = f"Moving data is slowed most by {high.tracer}, {ratio_text(high.row)} times at {high.name}"
-    if low is high:
-        return [f"{text}."]
-    return [f"{text}, and least by {low.tracer}, at worst {ratio_text(low.row)} times (at {low.name})."]
 
 
 # ---- findings that change
@@ -263,24 +239,6 @@ def _best_size(
     return Finding(f"the best buffer of {channel} is {was.name}", f"it is {now.name}")
 
 
-def _changed(changes: Mapping[str, Sequence[Finding]]) -> list[str]:
-    """Name the tracers that change a finding, and those that do not."""
-    if not changes:
-        return []
-    under: dict[Finding, list[str]] = {}
-    for tracer, found in changes.items():
-        for finding in found:
-            under.setdefault(finding, []).append(tracer)
-    text = [
-        f"Untraced, {finding.untraced}; under {listed(names)}, {finding.traced}."
-        for finding, names in under.items()
-    ]
-    kept = [tracer for tracer, found in changes.items() if not found]
-    if kept:
-        text.append(f"Under {listed(kept)} the order of the channels and the best buffer sizes stay.")
-    return text
-
-
 # ---- tables and figures
 
 
@@ -296,8 +254,7 @@ TABLE: TableOf[Slowdown] = TableOf(
         text("calls by", lambda each: each.counted or None),
     ),
     "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the times "
-    "over the "
-    "calls within.",
+    "over the calls within.",
 )
 
 
@@ -307,7 +264,9 @@ def _changes_table(changes: Mapping[str, Sequence[Finding]]) -> Table:
         for tracer, found in changes.items()
         for each in found or [Finding("nothing changes", MISSING)]
     ]
-    return Table("Findings that change under a tracer", ["tracer", "untraced", "under the tracer"], rows)
+    note = "What the tracer's own times would have said (paired by block, p corrected by Holm)."
+    columns = ["tracer", "untraced", "under the tracer"]
+    return Table("Findings that change under a tracer", columns, rows, frozenset(), note)
 
 
 def _figures(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> list[Figure]:

@@ -11,21 +11,18 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed
 from oscope.labs.engine import histograms
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, text, value
+from oscope.labs.engine.table import TableOf, count, share, text, value
 from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
 from oscope.labs.ipc.points import TIME
 from oscope.model.document import Figure, Section
-from oscope.model.formatting import format_share, format_value
+from oscope.model.formatting import format_value
 from oscope.statistics import Summary
 
 TITLE = "Page faults"
 SOURCES = (("trace.fault", "time_ns"), ("ipc.trace", TIME))
 """Experiments whose faults are shown, with the metric that their probe effect is of."""
-AGREE = 0.25
-"""A traced time within this share of the timed touch is said to agree."""
 LEAST_SHARE = 0.01
 """Share of a point's faults or of their time below which a row is left out."""
 MOST_LINES = 7
@@ -75,12 +72,9 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(found, kinds),
         text=[
-            *_commonest(found),
-            *_agreement(kinds),
             (
-                "Each fault is timed from the exception's tracepoint to the end of its handling; the "
-                "exception itself is outside. Its class is the address's, its kind what the kernel did. A "
-                "fault of the kernel on behalf of a call that copies is listed as by the kernel."
+                "Each fault is timed from the exception's tracepoint to the end of its handling. One on "
+                "behalf of a call that copies is by the kernel."
             ),
             *losses(found),
         ],
@@ -102,7 +96,9 @@ def _headline(found: Sequence[Traced], kinds: Sequence[Kind]) -> str:
             f"By the trace, {quick.where.name} is the quickest fault with {_time(quick.mean_ns)} and "
             f"{slow.where.name} the slowest with {_time(slow.mean_ns)}."
         )
-    return _commonest(found)[0].partition(";")[0].removesuffix(".") + "."
+    most = max(found, key=_a_repetition)
+    number = format_value(_a_repetition(most), None, "")
+    return f"Moving data faults most at {most.name}: {number} times a repetition."
 
 
 def _kinds(results: Analysed, found: Iterable[Traced]) -> list[Kind]:
@@ -126,44 +122,10 @@ def _what(row: Mapping[str, Any]) -> str:
     return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
 
 
-def _commonest(found: Sequence[Traced]) -> list[str]:
-    """Say which faults moving data makes, and how many a repetition."""
-    moving = [each for each in found if "channel" in each.point.factors]
-    if not moving:
-        return []
-    most = max(moving, key=lambda each: sum(row["count"] for row in each.reading["faults"]) / _reps(each))
-    rows = most.reading["faults"]
-    number = sum(row["count"] for row in rows)
-    top = max(rows, key=lambda row: row["count"])
-    spent = sum(row["time_ns"] for row in rows)
-    return [
-        (
-            f"Moving data faults most at {most.name}: {format_value(number / _reps(most), None, '')} times a "
-            f"repetition, {format_share(top['count'] / number)} of it {_what(top)}; handling them takes "
-            f"{format_share(spent / most.reading['region_ns'])} of the time between the marks."
-        )
-    ]
-
-
-def _reps(each: Traced) -> int:
-    return int(each.reading.get("reps") or each.reading["regions"])
-
-
-def _agreement(kinds: Sequence[Kind]) -> list[str]:
-    """Compare the traced time of a fault with the timed touch."""
-    known = [(each.ratio, each) for each in kinds if each.ratio is not None]
-    if not known:
-        return []
-    within = [each for ratio, each in known if abs(ratio - 1) <= AGREE]
-    low, high = (end(known, key=lambda pair: pair[0]) for end in (min, max))
-    where = listed([each.where.name for each in within])
-    return [
-        (
-            f"The traced time of a fault is {low[0]:.2g} (at {low[1].where.name}) to {high[0]:.2g} (at "
-            f"{high[1].where.name}) times the untraced, timed touch; they agree within "
-            f"{format_share(AGREE)} at {where or 'no kind'}."
-        )
-    ]
+def _a_repetition(each: Traced) -> float:
+    """Return how many faults a repetition has."""
+    reps = int(each.reading.get("reps") or each.reading["regions"])
+    return float(sum(row["count"] for row in each.reading["faults"]) / reps)
 
 
 def _time(nanoseconds: float) -> str:
@@ -181,9 +143,8 @@ KINDS: TableOf[Kind] = TableOf(
         text("fault / touch", lambda each: None if each.ratio is None else f"{each.ratio:.2f}"),
         effect_column(lambda each: each.where),
     ),
-    "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. "
-    "Where one "
-    "fault maps several pages, a touch is shorter than a fault.",
+    "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
+    "one fault maps several pages, a touch is shorter than a fault.",
 )
 FAULTS: TableOf[tuple[Traced, Mapping[str, Any]]] = TableOf(
     "Page faults by class, access and kind",
@@ -197,11 +158,11 @@ FAULTS: TableOf[tuple[Traced, Mapping[str, Any]]] = TableOf(
         count("faults", lambda row: row[1]["count"]),
         text("mean", lambda row: _time(row[1]["time_ns"] / row[1]["count"]) if row[1]["count"] else None),
         *histograms.columns(lambda row: row[1].get("times", [])),
+        share("of the time", lambda row: row[1]["time_ns"] / row[0].reading["region_ns"]),
         effect_column(lambda row: row[0]),
     ),
     f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
-    "their "
-    "time is left out. Percentiles are known to a power of two.",
+    "their time is left out. Percentiles are known to a power of two.",
 )
 TOUCHES: TableOf[Point] = TableOf(
     "Touches timed",

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, label
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.quantity import derived, metric
 from oscope.labs.engine.run import Run
@@ -57,12 +56,9 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(found),
         text=[
-            _spans(found),
             (
-                "Share of the time of all threads that move data, between the region's marks. A call that "
-                "waits for the other side is in the call all the while; the CPU time, which is counted "
-                "untraced, holds no waiting. How much of it is spent in the kernel, most kernels sample at "
-                "ticks only: transfers of a few ms do not show it."
+                "A call that waits for the other side is in the call all the while; CPU time, untraced, "
+                "holds no waiting, and most kernels sample the kernel's part of it at ticks only."
             ),
             *losses(points),
         ],
@@ -115,18 +111,6 @@ def _untraced(experiment: ExperimentResults) -> list[Share]:
             system = derived(experiment, point, _system)
             found.append(Share(name, str(point.factors.get("channel")), None, None, on_cpu, system))
     return found
-
-
-def _spans(found: Sequence[Share]) -> str:
-    """Give each channel's span of shares."""
-    said = []
-    for channel in dict.fromkeys(each.channel for each in found):
-        known = [(value, each.name) for each in found if each.channel == channel and (value := _value(each))]
-        ends = dict.fromkeys(end(known, default=None) for end in (min, max))
-        parts = [f"{format_share(each[0])} (at {each[1]})" for each in ends if each is not None]
-        said += [f"{channel} {' to '.join(parts)}"] if parts else []
-    what = "in system calls, waiting included" if found[0].inside is not None else "on a CPU"
-    return f"Of the time of those who move the data, there goes {what}: {listed(said)}."
 
 
 def _value(each: Share) -> float | None:

@@ -9,13 +9,12 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import measured
-from oscope.figures.words import counted, listed
 from oscope.labs.engine.curves import At, several
 from oscope.labs.engine.quantity import derived
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import bytes_text, ratio_text
+from oscope.labs.engine.words import bytes_text
 from oscope.labs.ipc.points import (
     BUFFER,
     KNOWN,
@@ -131,67 +130,13 @@ def _ratio(experiment: ExperimentResults, a: At, b: At) -> ComparedMetric | None
     return None if a is b else compare_points(a.point, b.point, experiment.metrics[RATE], same_run=True)
 
 
-def _documented(found: Sequence[Knee]) -> list[Knee]:
-    """Return the knees that the sentences name: pipes and sockets as they are; the table has all."""
-    chosen = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
-    return chosen or list(found)
-
-
 def _headline(_: Run, found: Sequence[Knee]) -> str:
     """Say where the knee is between processes, of a pipe where it was measured."""
-    each = max(_documented(found), key=lambda one: (one.mode == "2proc", one.channel == "pipe"))
+    plain = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
+    each = max(plain or found, key=lambda one: (one.mode == "2proc", one.channel == "pipe"))
     where = "at no size measured" if each.low is each.last else f"at {each.place}"
     holds = "" if each.capacity is None else f"; it holds {bytes_text(each.capacity)}"
     return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
-
-
-def _sizes(_: Run, found: Sequence[Knee]) -> list[str]:
-    """Say for each channel where its knees are."""
-    said = []
-    for channel in dict.fromkeys(each.channel for each in _documented(found)):
-        modes_at: dict[str, list[str]] = {}
-        for each in (each for each in _documented(found) if each.channel == channel):
-            where = "at no size measured" if each.low is each.last else f"at {each.place}"
-            modes_at.setdefault(where, []).append(MODE_WORDS[each.mode])
-        places = [f"{where} {listed(names)}" for where, names in modes_at.items()]
-        said.append(f"With {channel} a larger buffer stops helping {'; '.join(places)}.")
-    return [" ".join(said)]
-
-
-def _described(each: Knee) -> str:
-    """Say where a curve's knee is, what was gained up to it and what comes after."""
-    if each.low is each.last:
-        return f"{each.name}: every larger buffer helps, up to the largest measured, {each.at.name}."
-    text = f"{each.name}: the knee is at {each.place}"
-    if each.at is each.first:
-        text = f"{each.name}: no buffer beats the smallest measured, {each.at.name}"
-    if each.gain is not None:
-        text += f", with {ratio_text(each.gain)} times the throughput of {each.first.name}"
-    if each.after is not None and each.after.different == "yes" and each.after.ratio < 1:
-        text += f"; {each.last.name} is slower again, {ratio_text(each.after)} times the knee"
-    return f"{text[0].upper()}{text[1:]}."
-
-
-def _capacity(_: Run, found: Sequence[Knee]) -> list[str]:
-    """Compare the knees with what the channels hold."""
-    known = [each for each in found if each.capacity and each.at is not each.last]
-    if not known:
-        return []
-    below = [each for each in known if each.at.size < (each.capacity or 0)]
-    above = [each for each in known if each.low.size > (each.capacity or 0)]
-    at = [each for each in known if each.low.size == each.at.size == each.capacity]
-    unsure = len(known) - len(below) - len(above) - len(at)
-    parts = [
-        f"{number} {'lies' if number == 1 else 'lie'} {word}"
-        for word, number in (
-            ("at the capacity", len(at)),
-            ("below it", len(below)),
-            ("above it", len(above)),
-            ("at or about it", unsure),
-        )
-        if number
-    ]
-    return [f"Of {counted(len(known), 'knee')} within the sizes measured, {listed(parts)}."]
 
 
 def _falling(row: Sequence[Summary | None]) -> str:
@@ -217,8 +162,7 @@ TABLE: TableOf[Knee] = TableOf(
         text("switches a MiB", lambda each: _falling(each.switches)),
     ),
     "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
-    "at the "
-    "largest means that none was found.",
+    "at the largest means that none was found.",
 )
 
 
@@ -266,16 +210,11 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _sizes,
-        _capacity,
         (
             "The knee is the smallest buffer size that no larger one beats by more than "
-            f"{format_share(HELPS - 1, 0.1)}. Two sizes are given where the medians say another one than "
-            "the test "
-            "does (paired by block, p corrected by Holm): it lies there or between. The capacity is what the "
-            "channel holds before a writer blocks, measured."
+            f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
+            "what the channel holds before a writer blocks, measured."
         ),
-        lambda _, found: [" ".join(map(_described, _documented(found)))],
     ),
     tables=(_table,),
     figures=(_figure, _calls),

@@ -31,19 +31,6 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
     return f"{text}." if slow is quick else f"{text}; by {_name(slow)}, the slowest, in {slow.value}."
 
 
-def _tail(_: Run, found: Sequence[Point]) -> list[str]:
-    """Name the longest tail."""
-    tails = [
-        (tail.median / each.summary.median, each)
-        for each in found
-        if each.summary.median > 0 and (tail := each.of("p99_ns")) is not None
-    ]
-    if not tails:
-        return []
-    share, point = max(tails, key=lambda row: row[0])
-    return [f"{_name(point)} has the longest tail: its 99th percentile is {share:.3g} times its median."]
-
-
 def _switches(point: Point) -> str | None:
     found = point.of("voluntary")
     return None if found is None else f"{found.median:.2f}"
@@ -55,13 +42,9 @@ section = Question(
     rows=points("round_trip_ns"),
     headline=_headline,
     text=(
-        _tail,
         (
-            "One side sends, the other answers, one message at a time: the round trip holds two messages "
-            "and the "
-            "switches that wait for them. Percentiles are of single round trips, medians over the "
-            "repetitions; "
-            "CPU time is that of both sides, so that waiting by spinning is seen."
+            "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
+            "so that spinning is seen."
         ),
     ),
     tables=(

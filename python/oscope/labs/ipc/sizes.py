@@ -10,7 +10,6 @@ import numpy as np
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed
 from oscope.labs.engine.curves import size_of
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.quantity import derived, metric
@@ -68,13 +67,9 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(found),
         text=[
-            *_most_short(found),
-            *_refusals(found),
-            _capacities(found),
             (
-                "A call is short when it returns fewer bytes than it was asked for. Whoever writes to a full "
-                "channel waits, or gets EAGAIN where the descriptor does not block; whoever reads gets what "
-                "is there. The capacity is what the channel takes before a writer blocks, measured."
+                "A call is short when it returns fewer bytes than it was asked for; who reads gets what is "
+                "there. The capacity is what the channel takes before a writer blocks, measured."
             ),
             *losses(points),
         ],
@@ -118,46 +113,12 @@ def _transfers(point: Traced) -> list[Transfers]:
     return found
 
 
-def _most_short(found: Sequence[Transfers]) -> list[str]:
-    """Say for each call where its transfers are short most often."""
-    said = []
-    for call in dict.fromkeys(each.call for each in found):
-        most = max((each for each in found if each.call == call), key=lambda each: each.short_share)
-        if not most.short_share:
-            said.append(f"`{call}` always moves what it was asked to.")
-            continue
-        text = f"`{call}` is short most often at {most.where.name}: {format_share(most.short_share)} of "
-        text += f"{format_count(most.count)} calls"
-        if most.sizes:
-            size, count = most.sizes[0]
-            text += f", the commonest return being {bytes_text(size)} ({format_share(count / most.count)})"
-        said.append(f"{text}.")
-    return said
-
-
-def _refusals(found: Sequence[Transfers]) -> list[str]:
-    most = max(found, key=lambda each: sum(each.refused.values()) / each.count)
-    refused = sum(most.refused.values())
-    if not refused:
-        return []
-    return [
-        (
-            f"{listed(sorted(most.refused))} ends {format_share(refused / most.count)} of the `{most.call}` "
-            f"calls at {most.where.name}."
-        )
-    ]
-
-
-def _capacities(found: Sequence[Transfers]) -> str:
-    """Say whether short transfers return what the channel holds."""
-    short = [each for each in found if each.short and each.sizes and each.capacity]
-    if not short:
-        return "No transfer was short, so nothing shows the capacity."
-    at = [each for each in short if each.sizes[0][0] == each.capacity]
-    parts = sum(each.sizes[0][0] < (each.capacity or 0.0) for each in short)
-    whole = f"Of {len(short)} kinds of calls with short transfers, {len(at)} mostly return the whole capacity"
-    names = list(dict.fromkeys(f"{each.where.point.factors.get('channel')}" for each in at))
-    return f"{whole}{f' ({listed(names)})' if names else ''}, and {parts} mostly less than it."
+def _commonest(each: Transfers) -> str | None:
+    """Return the commonest return of short transfers with its share of the calls."""
+    if not each.short or not each.sizes:
+        return None
+    size, number = each.sizes[0]
+    return f"{bytes_text(size)} ({format_share(number / each.count)})"
 
 
 def _errors(each: Transfers) -> str:
@@ -178,6 +139,7 @@ TABLE: TableOf[Transfers] = TableOf(
         text("short", lambda each: format_share(each.short_share) if each.short else "none"),
         text("errors", _errors),
         count("different returns", lambda each: len(each.sizes)),
+        text("commonest, if short", _commonest),
         text("capacity", lambda each: None if each.capacity is None else bytes_text(each.capacity)),
         effect_column(lambda each: each.where),
     ),

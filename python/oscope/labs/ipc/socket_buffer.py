@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
 
-from oscope.figures.words import counted, listed
+from oscope.figures.words import counted
 from oscope.labs.engine.contrast import Ratios
 from oscope.labs.engine.curves import ratio_lines, ratios
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, stat, text
-from oscope.labs.engine.words import NOT_RUN, bytes_text, ratio_text, reasons, times
+from oscope.labs.engine.words import NOT_RUN, bytes_text, reasons, times
 from oscope.labs.ipc import SOCKETS
 from oscope.labs.ipc.points import MODE_WORDS, RATE, RATE_UNIT, channels, free, modes
 from oscope.model.factors import Level
@@ -80,31 +80,6 @@ def _headline(_: Run, rows: Sequence[Row]) -> str:
     return f"With -s, {place} reaches {times(most.over_default)} the throughput."
 
 
-def _each(run: Run, _: Sequence[Row]) -> list[str]:
-    """Say at how many sizes it helps or harms, and where most."""
-    said = []
-    for (mode, channel), rows in _found(run).items():
-        parts = []
-        for word, sign in (("slower", -1), ("faster", 1)):
-            side = {
-                size: row
-                for size, row in rows.items()
-                if row.different == "yes" and (row.ratio - 1) * sign > 0
-            }
-            if side:
-                most = max(side, key=lambda size: abs(log(side[size].ratio)))
-                where = f" at {format_bytes(most)}" if len(side) > 1 else ""
-                parts.append(
-                    f"{word} at {listed([format_bytes(size) for size in side])}, {ratio_text(side[most])} "
-                    "times "
-                    f"the throughput{where}"
-                )
-        rest = sum(row.different != "yes" for row in rows.values())
-        parts += [f"without a difference found at {counted(rest, 'size')}"] if rest else []
-        said.append(f"{channel} {MODE_WORDS[mode]} is {', '.join(parts)}")
-    return [f"With -s, {'; '.join(said)}."]
-
-
 def _missing(run: Run) -> str:
     none = "" if _found(run) else f"{NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}."
     return reasons(run.experiment) or none
@@ -116,13 +91,9 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _each,
         (
             "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
-            "size. "
-            "The kernel doubles what is asked and counts its own bookkeeping in it, and it has a least "
-            "value and "
-            "a greatest one (socket(7)); what the channel then holds is the capacity."
+            "size, which the kernel doubles and bounds (socket(7))."
         ),
     ),
     tables=(

@@ -31,7 +31,6 @@ from oscope.model.document import Figure, Section
 from oscope.model.formatting import format_value
 from oscope.model.samples import Floats, PointSamples
 from oscope.statistics import Summary
-from oscope.trace.reading import quantile
 
 TITLE = "Context switches"
 PER_MIB = "switches/MiB"
@@ -103,12 +102,9 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(found),
         text=[
-            *_each_mode(found),
-            *_wakeups(points),
             (
-                "Counted by getrusage(2) for each side. A switch is voluntary where a thread waits, and "
-                "involuntary where the scheduler takes the CPU from it. The wake-up latency is from being "
-                "woken to running, by the scheduler's tracepoints."
+                "Counted by getrusage(2). A switch is voluntary where a thread waits; the wake-up latency is "
+                "from being woken to running."
             ),
             *narrowing(own.experiment, KNOWN),
             *losses(points),
@@ -143,40 +139,8 @@ def _headline(found: Sequence[Sequence[Switching]]) -> str:
     return f"{text}; {least.channel} by {least.at.name} least, {_rate(least)}."
 
 
-def _each_mode(found: Sequence[Sequence[Switching]]) -> list[str]:
-    every = [each for row in found for each in row]
-    said = []
-    for mode in dict.fromkeys(each.mode for each in every):
-        here = _headline([[each for each in every if each.mode == mode]])
-        words = capital(MODE_WORDS[mode])
-        said.append(here if here.startswith(words) else f"{words}, {here}")
-    return said
-
-
 def _rate(each: Switching) -> str:
     return f"{format_value(each.per_mebibyte.median, None, '')} times a MiB"
-
-
-def _wakeups(points: Sequence[Traced]) -> list[str]:
-    """Give the slowest and the quickest wake-ups."""
-    known = [
-        (middle, each)
-        for each in points
-        if (middle := quantile(each.reading["switches"]["wakeup_ns"], 0.5)) is not None
-    ]
-    if not known:
-        return []
-    (low, first), (high, last) = (end(known, key=lambda pair: pair[0][0]) for end in (min, max))
-    what = "The median wake-up latency"
-    if low == high:
-        return [f"{what} lies in the range {histograms.bin_text(low)} at every traced point."]
-    return [
-        (
-            f"{what}, traced, is least at {first.name}, where it lies in the range "
-            f"{histograms.bin_text(low)}, "
-            f"and greatest at {last.name}, in the range {histograms.bin_text(high)}."
-        )
-    ]
 
 
 def _figures(found: Sequence[Sequence[Switching]]) -> list[Figure]:

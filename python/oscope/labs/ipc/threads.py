@@ -11,7 +11,7 @@ from oscope.labs.engine.curves import ratio_lines, ratios
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import times, verdicts
+from oscope.labs.engine.words import times
 from oscope.labs.ipc.points import BUFFER, KNOWN, RATE, channels, plain
 from oscope.model.formatting import format_value
 from oscope.model.units import format_bytes
@@ -50,11 +50,6 @@ def _headline(_: Run, rows: Sequence[Row]) -> str:
     return f"{where} reaches {times(row)} the throughput of threads."
 
 
-def _counts(_: Run, rows: Sequence[Row]) -> list[str]:
-    found = verdicts([row for *_, row in rows], "faster", "slower")
-    return [f"Of {counted(len(rows), 'point')}, processes are {found}."]
-
-
 def _verdict(row: ComparedMetric) -> str:
     if row.different != "yes":
         return "no difference" if row.different == "no" else "cannot tell"
@@ -74,14 +69,7 @@ section = Question(
     experiment="ipc.throughput",
     rows=_rows,
     headline=_headline,
-    text=(
-        _counts,
-        (
-            "Two threads share an address space, two processes do not: a switch between processes changes "
-            "the "
-            "page tables. Everything else is the same, channel, buffer and check."
-        ),
-    ),
+    text=("A switch between processes changes the page tables; everything else is the same.",),
     tables=(
         TableOf(
             "Throughput between threads and between processes",

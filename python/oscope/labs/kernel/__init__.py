@@ -11,29 +11,22 @@ KERNEL = "my_precious+reclaim-policy"
 COUNTED = GuestSpec(KERNEL, "instructions")
 TIMED = GuestSpec(KERNEL, "wall")
 NOT_QUICK = (
-    f"not in it: it needs a guest under a kernel that is built first, in minutes "
-    f"(`oscope kernel build --patch {KERNEL.replace('+', ' --patch ')}`)"
+    "not in it: it needs a guest under a kernel that is built first, in minutes (`oscope kernel build "
+    f"--patch {KERNEL.replace('+', ' --patch ')}`)"
 )
 
 CALLS = ("my_precious", "my_precious_logged", "getpid", "getppid")
 POLICIES = ("own", "reclaim-active", "reclaim-referenced", "mglru")
 MAPPINGS = ("anonymous", "private", "shared")
 COUNTS = (
-    "minflt",
-    "majflt",
-    "swap_ins",
-    "swap_outs",
-    "refaults_anon",
-    "refaults_file",
-    "activations",
-    "scanned",
-    "reclaimed",
+    *("minflt", "majflt", "swap_ins", "swap_outs", "refaults_anon", "refaults_file", "activations"),
+    *("scanned", "reclaimed"),
 )
 """What the kernel counts under pressure: the first two of the measured process, the others of the machine."""
 
 # The log has to be full before a line costs what it costs from then on: some 4000 lines, and a repetition is
 # to have 1000 of them.
-_CALLS = Design(factors={"call": CALLS, "style": ("loop",)}, reps=60, blocks=5, min_time_ns=4_000_000)
+_CALLS = Design.of(60, 5, call=CALLS, style="loop", min_time_ns=4_000_000)
 
 PRECIOUS = Experiment(
     name="kernel.precious",
@@ -59,7 +52,7 @@ PRECIOUS_WALL = Experiment(
     guest=TIMED,
 )
 
-_FORK = Design(factors={"how": ("fork",), "resident": (0,), "pages": ("4K",)}, reps=60, blocks=5)
+_FORK = Design.of(60, 5, how="fork", resident=0, pages="4K")
 
 FORK = Experiment(
     name="kernel.fork",

@@ -109,8 +109,7 @@ def _table(results: Analysed, measured: list[list[Side]]) -> Table:
     columns += [f"original: {name} [cycles]" for name in ("mean", "median", "std. dev.")]
     note = (
         "Medians; intervals over the boots. The original report's figures are of 10 forks on another "
-        "machine, for "
-        "their shape."
+        "machine, for their shape."
     )
     return Table("fork without resident memory", columns, rows, frozenset(range(1, len(columns))), note)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import iteration, listed
-from oscope.labs.engine.words import bounded_share, not_different, ratio_text
+from oscope.labs.engine.words import bounded_share, ratio_text
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
@@ -26,12 +26,8 @@ EXPERIMENTS = (
     ("kernel.precious-wall", "cycles"),
 )
 WHAT = (
-    f"{SILENT} is a call that returns 0. With kernel.my_precious_log = 0 it does nothing else; as {LOGGED} "
-    "(= 2) it writes a line to the kernel's log each time, as the original report's does. Both are the same "
-    "call of "
-    "the same kernel, by one setting; a sample is {each}. The console shows none of the lines; the log is "
-    "full after some 4000, and from then on each line also makes room for itself: the repetitions before "
-    "cost less."
+    f"{SILENT} is a call that returns 0; as {LOGGED} it writes a line to the kernel's log, as the original "
+    "report's does. A sample is {each}. The log is full after some 4000 lines: repetitions before cost less."
 )
 
 
@@ -49,7 +45,6 @@ def section(results: Analysed) -> Section | None:
         title=TITLE,
         answer=_headline(results, known[0]),
         text=[
-            *(text for side in known if side.metric != "cycles" for text in _details(side)),
             _what(known),
             *_original(known),
             *clocked.conditions(known),
@@ -85,20 +80,6 @@ def _headline(results: Analysed, side: Side) -> str:
     )
 
 
-def _details(side: Side) -> list[str]:
-    """Say what share the printing is, and how the silent call compares with getppid."""
-    row = printed(side)
-    if row is None:
-        return []
-    kind = "instructions" if side.unit == "instructions" else "time"
-    said = f"By {kind}, the call with its line in the log takes {ratio_text(row)} times"
-    if row.different != "yes":
-        return [f"{said}, {not_different(row)}."]
-    bare = printed(side, BARE, SILENT)
-    beside = "" if bare is None else f" Against {BARE} the silent call is {ratio_text(bare)} times."
-    return [f"{said}, so that the printing is {_share(row)} of it.{beside}"]
-
-
 def _share(row: ComparedMetric) -> str:
     """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
     if not (row.ratio > 1 and min(row.ci95) > 0):
@@ -114,18 +95,12 @@ def _original(known: list[Side]) -> list[str]:
         row = printed(side)
         if row is None or row.different != "yes" or row.ratio <= 1:
             continue
-        rest = theirs.median / row.ratio
-        bounds = [theirs.median / end for end in reversed(row.ci95)]
-        word = "instructions" if side.unit == "instructions" else "time"
+        low, high = (theirs.median / end for end in reversed(row.ci95))
+        rest = format_value(theirs.median / row.ratio, (high - low) / 2, "cycles")
         return [
             (
-                f"The original report measured {theirs.mean:.2f} cycles (median {theirs.median:.2f}, "
-                "standard "
-                f"deviation {theirs.deviation:.2f}) for its call, which prints, once each, on another "
-                "machine and kernel, and gives them as the cost of a system call. If the printing had the "
-                f"share there that it has of our {word}, the call alone would have taken "
-                f"{format_value(rest, (bounds[1] - bounds[0]) / 2, 'cycles')}: its figure is mostly that of "
-                "printing."
+                f"If printing has the share in the original report's call that it has here, {rest} of its "
+                f"{theirs.median:.2f} cycles (median) are the call alone."
             )
         ]
     return []
@@ -136,15 +111,26 @@ def _points() -> list[dict[str, Level]]:
 
 
 def _table(results: Analysed, known: list[Side]) -> Table:
-    rows = clocked.columns(results, known, _points())
-    ratios = ["", *(ratio_text(printed(known[0], SILENT, call)) for call in CALLS[1:])]
-    lines = [[call, *row, ratio or "1"] for call, row, ratio in zip(CALLS, rows, ratios, strict=True)]
-    unit = "instructions" if known[0].unit == "instructions" else "time"
-    columns = ["call", *clocked.headings(results, known, _points()), f"{unit} / {SILENT}'s (95 %)"]
-    note = (
-        "Medians of one call; intervals over the boots. The ratio is paired by boot and of the first clock."
+    clocks = [side for side in known if side.metric != "cycles"]
+    lines, heads = (
+        [[call, *row] for call, row in zip(CALLS, clocked.columns(results, known, _points()), strict=True)],
+        [],
     )
-    return Table("The new call beside others", columns, lines, frozenset(range(1, len(columns) - 1)), note)
+    for side in clocks:
+        unit = "instructions" if side.unit == "instructions" else "time"
+        heads += [f"{unit} / {SILENT}'s (95 %)", "different", f"printing's share of the {unit} (95 %)"]
+        for line, call in zip(lines, CALLS, strict=True):
+            row = None if call == SILENT else printed(side, SILENT, call)
+            share = _share(row) if row is not None and call == LOGGED and row.different == "yes" else MISSING
+            line += ["1", MISSING, MISSING] if call == SILENT else [ratio_text(row), _different(row), share]
+    columns = ["call", *clocked.headings(results, known, _points()), *heads]
+    numeric = frozenset(range(1, len(columns) - len(heads)))
+    note = "Medians of one call; intervals over the boots. Ratios are paired by boot."
+    return Table("The new call beside others", columns, lines, numeric, note)
+
+
+def _different(row: ComparedMetric | None) -> str:
+    return MISSING if row is None else row.different
 
 
 def _figure(results: Analysed, side: Side) -> list[Figure]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from oscope.figures.analysed import Analysed
-from oscope.figures.words import listed
 from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Quantity, figure, plain
@@ -42,24 +41,17 @@ COUNTED = (
     plain("pages reclaimed", "reclaimed"),
 )
 WHAT = (
-    "own is the kernel's own reclaim by its active and inactive list; reclaim-active is the original "
-    "report's "
-    "change, by which a page that would be activated is reclaimed; reclaim-referenced lets references count "
-    "for nothing; mglru is the multi-generational LRU. All are settings of one kernel, and each boot "
-    "measures them all, in an order drawn anew. The walk and a competitor, which touches pages at random, "
-    "take turns in a group of processes whose limit is less than both want, so that the order of all "
-    "accesses is the same under every policy."
-)
-WHOSE = (
-    "Faults are those of the walk; swap, refaults, activated, scanned and reclaimed pages are counted by "
-    "the kernel for the whole machine, the competitor included."
+    "All policies are settings of one kernel, measured in each boot in an order drawn anew. The walk and a "
+    "competitor, which touches pages at random, alternate in a group whose limit is less than both want, so "
+    "that the order of accesses is the same under every policy."
 )
 COVERED = (
-    "What intervals and verdicts cover: the boots differ in the order of the points, which is drawn from the "
-    "run's seed, and hence in the state of memory that each point begins with. The sequence of accesses is "
-    "the same in all: they say nothing of another walk. Under the instructions clock a run with the same "
-    "seed repeats all counts. A dirty page of a file is unmapped, not written, where a group's reclaim comes "
-    "across it: on the shared mapping a policy that reclaims more adds faults on pages that stayed."
+    "Faults are those of the walk; other counts are the whole machine's. The boots differ in the order of "
+    "the points, which is drawn from the run's seed: intervals and verdicts say nothing of another walk."
+)
+SHARED = (
+    "A dirty page of a file is unmapped, not written, where a group's reclaim comes across it: on the shared "
+    "mapping a policy that reclaims more adds faults on pages that stayed."
 )
 
 
@@ -165,7 +157,7 @@ def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section 
     return Section(
         title=title,
         answer=_headline(views[0]),
-        text=[*_details(views[0]), WHAT, WHOSE, COVERED, *_of_clocks(views)],
+        text=[WHAT, COVERED, *([SHARED] if mapping == "shared" else []), *_of_clocks(views)],
         tables=[table for view in views for pattern in view.patterns for table in _tables(view, pattern)],
         figures=[_figure(view) for view in views],
         missing=missing,
@@ -191,33 +183,6 @@ def _headline(view: View) -> str:
         return f"{text}; no difference from it was found."
     policy, most = apart[0]
     return f"{text}; {policy} has {brackets(most.ratio)} times as many."
-
-
-def _details(view: View) -> list[str]:
-    """Say for each pattern what each policy does to the faults; verdicts by boots."""
-    words = {"random": "Walked at random"}
-    return [f"{words.get(each, 'Walked in sequence')}: {_of_pattern(view, each)}" for each in view.patterns]
-
-
-def _of_pattern(view: View, pattern: str) -> str:
-    own = view.point(OWN, pattern)
-    base = None if own is None else FAULTS.summary(view.experiment, own)
-    if base is None:
-        return "the kernel's own policy was not measured, so that nothing is compared with it."
-    found_at: dict[str, list[str]] = {"more": [], "fewer": [], "no": [], "cannot tell": []}
-    for policy in POLICIES[1:]:
-        found = view.verdict(policy, FAULTS, pattern)
-        if found is None:
-            continue
-        if found.different == "yes":
-            found_at["more" if found.more else "fewer"].append(f"{policy} ({found.ratio} times)")
-        else:
-            found_at[found.different].append(policy)
-    parts = [f"{figure(base, '')} page faults under the kernel's own policy"]
-    parts += [f"{word} under {listed(found_at[word])}" for word in ("more", "fewer") if found_at[word]]
-    parts += [f"no difference under {listed(found_at['no'])}"] if found_at["no"] else []
-    parts += [f"not decided for {listed(found_at['cannot tell'])}"] if found_at["cannot tell"] else []
-    return "; ".join(parts) + "."
 
 
 def _tables(view: View, pattern: str) -> list[Table]:
@@ -247,8 +212,8 @@ def _tables(view: View, pattern: str) -> list[Table]:
             ["", *heads],
             verdicts,
             frozenset(),
-            "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same "
-            "in every boot are compared as they are.",
+            "Ratios paired by boot, p corrected (Holm) for all rows of a policy. Counts that are the same in "
+            "every boot are compared as they are.",
         ),
     ]
 

@@ -26,13 +26,12 @@ CLOCKS = (("kernel.precious-wall", "kernel.fork-wall"), ("kernel.precious", "ker
 """The experiments of each clock, which count or time the call and fork in guests of one kernel."""
 FORK: dict[str, Level] = {"how": "fork", "resident": 0}
 NOTE = (
-    "The original report's figures are of 10 iterations each, one call each, on another machine: for their "
-    "shape. The child's figure is until its first instruction, the parent's until the call returns. The "
+    "The original report's figures are of 10 iterations each, one call each, on another machine. The "
     "interval is that of the median."
 )
 LOOPS = (
-    "The standard deviation of means of many calls is smaller than that of single calls: "
-    "`oscope run {name} --set style=single` times each call by itself, as the original report did."
+    "The standard deviation of means of many calls is smaller than that of single calls: `oscope run {name} "
+    "--set style=single` times each call by itself, as the original report did."
 )
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from oscope.figures.words import listed
 from oscope.labs.engine.quantity import Quantity, metric, number, plain
 from oscope.labs.engine.run import Point
 from oscope.labs.memory import reference
+from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import PointSamples
 from oscope.model.units import format_bytes
 
 NEAR = 0.02
-"""Share within which a count is said to be what arithmetic says."""
-TICKS = (
-    "User and system time: most kernels find out by ticks of their timer which of the two a process is in, "
-    "so that times of a few ticks (of 1 to 10 ms) are rough."
-)
+"""Share within which a count is taken for what arithmetic gives."""
+TICKS = "Most kernels separate user and system time by ticks of 1 to 10 ms, so that times of a few are rough."
 
 
 def sets(point: PointSamples) -> int:
@@ -75,6 +73,27 @@ def cite(figures: Mapping[str, Mapping[str, reference.Known]], quantity: Quantit
     return known.text(quantity.unit)
 
 
-def cited_cells(known: Mapping[str, reference.Known], quantities: Sequence[Quantity]) -> list[str]:
-    """Return the original report's figures of these quantities."""
-    return [known[each.key].text(each.unit) if each.key in known else MISSING for each in quantities]
+Labelled = tuple[Sequence[str], Point, Mapping[str, reference.Known]]
+"""The labels of a row, its point, and the original report's figures of it."""
+Derived = Mapping[str, Callable[[Point], str | None]]
+"""Further columns of what was measured here, by their headings."""
+
+
+def cited_table(
+    title: str,
+    heads: Sequence[str],
+    found: Iterable[Labelled],
+    quantities: Sequence[Quantity],
+    note: str,
+    derived: Derived,
+) -> Table:
+    """Return a row for each point of what was measured here, and one of the original report's if any."""
+    rows = []
+    for labels, point, known in found:
+        here = [each.text(point.run.experiment, point.samples) for each in quantities]
+        rows.append([*labels, "here", *here, *(of(point) or MISSING for of in derived.values())])
+        if any(each.key in known for each in quantities):
+            theirs = [known[q.key].text(q.unit) if q.key in known else MISSING for q in quantities]
+            rows.append([*labels, "original report", *theirs, *(MISSING for _ in derived)])
+    columns = [*heads, "measured", *(each.name for each in quantities), *derived]
+    return Table(title, columns, rows, frozenset(), note)

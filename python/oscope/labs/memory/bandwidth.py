@@ -56,10 +56,7 @@ section = Question(
     text=(
         (
             "Bytes are counted once, though a copy reads and writes, and an ordinary store reads its line "
-            "first. "
-            "A window is the buffer into which a copy goes again and again, as a read from the page cache "
-            "does; "
-            "a small one stays in a cache."
+            "first. A window is the buffer into which a copy goes again and again."
         ),
     ),
     tables=(

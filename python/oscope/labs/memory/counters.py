@@ -64,8 +64,7 @@ EVENTS = (
     _event("dTLB write misses", "simulated_dtlb_write_miss", "dtlb_write_miss"),
     _event("second-level TLB misses", "simulated_stlb_miss"),
 )
-L1_MISSES, RATE, TLB_MISSES = EVENTS[2], EVENTS[3], EVENTS[6]
-MISSES = tuple(EVENTS[index].simulated for index in (2, 5, 6, 8))
+RATE = EVENTS[3]
 
 
 @dataclass(frozen=True)
@@ -126,52 +125,16 @@ def _cell(summary: Summary | None, event: Event) -> str:
     return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else figure(summary, "")
 
 
-def _compared(found: Sequence[Where]) -> list[str]:
-    """Compare random with sequential, by the model and by the counters."""
-    said = []
-    for footprint in dict.fromkeys(each.footprint for each in found):
-        pair = {each.pattern: each for each in found if each.footprint == footprint}
-        for kind, word in (("simulated", "Simulated"), ("hardware", "Counted by the CPU")):
-            rates, tlbs = (
-                [pair[end].of(event, kind) for end in ENDS if end in pair] for event in (RATE, TLB_MISSES)
-            )
-            if len(pair) < len(ENDS) or None in rates or None in tlbs:
-                continue
-            shares, tlb = [_cell(each, RATE) for each in rates], [_cell(each, TLB_MISSES) for each in tlbs]
-            said.append(
-                f"{word}, over {footprint}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at "
-                f"random; the dTLB misses {tlb[0]} and {tlb[1]} reads a set."
-            )
-    return said
-
-
-def _headline(run: Run, found: Sequence[Where]) -> str:
+def _headline(_: Run, found: Sequence[Where]) -> str:
     """Give the miss rates over the largest footprint, counted where they were."""
-    said = _compared(found)
-    if not said:
-        return _error(run, found)[0]
-    last = found[-1].footprint
-    chosen = [text for text in said if f"over {last}" in text] or said
-    return f"{chosen[-1].partition(';')[0]}."
-
-
-def _error(_: Run, found: Sequence[Where]) -> list[str]:
-    """Say how far the model is from the counters; nothing where there are none."""
-    errors = [
-        (model.median / counted.median - 1, f"{_off(model, counted)}, {event.simulated.name}, {where}")
-        for each in found
-        for where in [f"{each.pattern}, {each.footprint}"]
-        for event in EVENTS
-        if (model := each.of(event, "simulated")) is not None
-        and (counted := each.of(event, "hardware")) is not None
-        and counted.median > 0
-    ]
-    if not errors:
-        return ["There are no counters of the CPU here to compare the model with."]
-    low, high = (end(errors) for end in (min, max))
-    return [
-        f"Simulated over counted, the model is off by {low[0]:+.1%} ({low[1]}) to {high[0]:+.1%} ({high[1]})."
-    ]
+    last = [each for each in found if each.footprint == found[-1].footprint]
+    for kind, word in (("hardware", "Counted by the CPU"), ("simulated", "Simulated")):
+        rates = {each.pattern: rate for each in last if (rate := each.of(RATE, kind)) is not None}
+        if len(rates) == len(ENDS):
+            shares = [_cell(rates[end], RATE) for end in ENDS]
+            place = f"{word}, over {found[-1].footprint}"
+            return f"{place}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at random."
+    return "Sequential and random access were not both measured."
 
 
 def _geometry(run: Run, _: Sequence[Where]) -> list[str]:
@@ -252,12 +215,9 @@ section = Question(
     rows=_found,
     headline=_headline,
     text=(
-        lambda _, found: _compared(found),
-        _error,
         (
-            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, after the "
-            "same 16 MiB that flush the L1 (those are not counted). The model has no prefetcher, no other "
-            "process and no kernel; a real CPU has all three, and its replacement is not quite LRU."
+            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, without "
+            "prefetcher, other processes or kernel, which a real CPU has."
         ),
         _geometry,
     ),

@@ -80,10 +80,7 @@ section = Question(
     text=(
         (
             "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
-            "page, and which were major. Two threads fault in their own halves of the same mapping: what "
-            "they "
-            "share is the address space and what the kernel takes pages from. The ipc lab traces the same "
-            "faults (`trace.fault`)."
+            "page. Two threads fault in their own halves of one mapping."
         ),
     ),
     tables=(

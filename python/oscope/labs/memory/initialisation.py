@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from oscope.figures import plots
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import listed
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.quantity import number, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.words import sentence
 from oscope.labs.memory import FLUSHED, reference
-from oscope.labs.memory.access import NEAR, RESIDENT, cited_cells, walked
+from oscope.labs.memory.access import RESIDENT, cited_table, walked
 from oscope.labs.memory.mappings import BLOCK, FACTORS, INIT_FLUSHES, MAJOR, OUT
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_share
@@ -71,19 +69,24 @@ def _name(point: Point) -> str:
     return f"{point.level('mapping')}, {Prepared.of(point).name}"
 
 
-def _resident(found: Sequence[Point]) -> tuple[list[str], list[str]]:
-    """Return the ways that bring the whole buffer into memory at the initialisation, and the others."""
-    whole, less = [], []
-    for point in found:
-        grown = point.of(INIT_RSS)
-        if grown is not None and Prepared.of(point).name != "nothing":
-            # The flush of the L1 is part of the initialisation.
-            share = (grown.median * 1024 - FLUSHED) / int(point.samples.factors["size"])
-            if share >= 1 - NEAR:
-                whole.append(_name(point))
-            else:
-                less.append(f"{_name(point)} ({format_share(share)})")
-    return whole, less
+def _resident(point: Point) -> str | None:
+    """Return the share of the buffer that the initialisation, less the flush of the L1, makes resident."""
+    grown = point.of(INIT_RSS)
+    if grown is None:
+        return None
+    return format_share((grown.median * 1024 - FLUSHED) / int(point.samples.factors["size"]))
+
+
+def _blocks(point: Point) -> str | None:
+    """Return the blocks written by the initialisation over those of the file's size."""
+    blocks = point.of(INIT_OUT)
+    return None if blocks is None else f"{blocks.median / (int(point.samples.factors['size']) / BLOCK):.3g}"
+
+
+DERIVED: Mapping[str, Callable[[Point], str | None]] = {
+    "buffer resident": _resident,
+    "blocks / (size / 512 B)": _blocks,
+}
 
 
 def _headline(_: Run, found: Sequence[Point]) -> str:
@@ -93,8 +96,7 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
         if Prepared.of(point).name != "nothing" and bare and own:
             return (
                 f"{Prepared.of(point).name} takes the minor faults of the function from "
-                f"{number(bare.median)} to "
-                f"{number(own.median)} ({point.level('mapping')} memory)."
+                f"{number(bare.median)} to {number(own.median)} ({point.level('mapping')} memory)."
             )
     return f"Only {_name(found[0])} was measured: {found[0].value} for the initialisation."
 
@@ -105,53 +107,6 @@ def _minor(found: Sequence[Point], like: Point, name: str) -> Summary | None:
     return next((each for point in same if (each := point.of(MINOR)) is not None), None)
 
 
-def _whole(_: Run, found: Sequence[Point]) -> list[str]:
-    """Say which ways bring the whole buffer into memory at the initialisation."""
-    whole, less = _resident(found)
-    either = listed(whole) if len(whole) <= 3 else f"{len(whole)} of the ways (table below)"
-    parts = [f"the whole buffer is resident after the initialisation with {either}"] if whole else []
-    return sentence([*parts, *([f"not all of it with {listed(less)}"] if less else [])])
-
-
-def _synced(_: Run, found: Sequence[Point]) -> list[str]:
-    """Compare the blocks of memset and msync with the size of the file."""
-    said = []
-    for point in found:
-        blocks = point.of(INIT_OUT)
-        if (
-            Prepared.of(point).initialise != "memset+msync"
-            or point.level("mapping") != "shared"
-            or not blocks
-        ):
-            continue
-        share = blocks.median / (int(point.samples.factors["size"]) / BLOCK)
-        verdict = (
-            "what the size of the file over 512 B says"
-            if abs(share - 1) <= NEAR
-            else f"{share:.3g} times the size of the file over 512 B"
-        )
-        said.append(f"{number(blocks.median)} blocks are written with {_name(point)}: {verdict}.")
-    return said
-
-
-def _original(*_: object) -> list[str]:
-    """Explain the original report's blocks by its own arithmetic."""
-    whole = (1 << 30) / BLOCK
-    populated = reference.PREPARED["private", True, "none"]["init_maxrss_kib"]
-    synced = reference.PREPARED["shared", False, "memset+msync"]["init_oublock"]
-    return [
-        (
-            f"The original report's maxrss is {populated.text('KiB')} after populating 1 GiB, the flush of "
-            "the L1 "
-            f"included, and memset with msync of a shared mapping writes {synced.text()} blocks. That is 1 "
-            "GiB "
-            f"over 512 B, {number(whole)}, less {number(whole - synced.mean)}: exactly the blocks that its "
-            "function dirties in a shared mapping. A run before had left those pages dirty, so they were not "
-            "charged again."
-        )
-    ]
-
-
 def _known(point: Point) -> Mapping[str, reference.Known]:
     """Return the original report's figures of a point prepared in this way."""
     way = Prepared.of(point)
@@ -160,24 +115,18 @@ def _known(point: Point) -> Mapping[str, reference.Known]:
     return reference.PREPARED.get((point.level("mapping"), way.populate, way.initialise), {})
 
 
-def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
-    parts = (("Initialisation", INIT, INIT_FLUSHES), ("The function after it", FUNCTION, ""))
-    tables = []
-    for title, quantities, flushes in parts:
-        rows = []
-        for point in found:
-            names = [point.level("mapping"), Prepared.of(point).name]
-            rows.append([*names, "here", *(each.text(run.experiment, point.samples) for each in quantities)])
-            known = _known(point)
-            if any(each.key in known for each in quantities):
-                rows.append([*names, "original report", *cited_cells(known, quantities)])
-        columns = ["mapping", "prepared with", "measured", *(each.name for each in quantities)]
-        note = (
-            f"Medians with their 95 % intervals, walked in sequence. {flushes} {walked(found)} "
-            f"{reference.WHERE} Its table is damaged: which column is which follows from its text."
-        )
-        tables.append(Table(f"{title}, by mapping", columns, rows, frozenset(), note))
-    return tables
+def _tables(_: Run, found: Sequence[Point]) -> list[Table]:
+    rows = [((each.level("mapping"), Prepared.of(each).name), each, _known(each)) for each in found]
+    heads, nothing = ("mapping", "prepared with"), dict[str, Callable[[Point], str | None]]()
+    note = (
+        "Medians with their 95 % intervals, walked in sequence. {} "
+        f"{walked(found)} {reference.WHERE} Its table is damaged: its text says which column is which."
+    )
+    title, flushes = "{}, by mapping", note.format(INIT_FLUSHES)
+    return [
+        cited_table(title.format("Initialisation"), heads, rows, INIT, flushes, DERIVED),
+        cited_table(title.format("The function after it"), heads, rows, FUNCTION, note.format(""), nothing),
+    ]
 
 
 def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
@@ -207,16 +156,14 @@ section = Question(
     rows=lambda run: run.points(INIT_TIME.key),
     headline=_headline,
     text=(
-        _whole,
-        _synced,
         (
-            "MAP_POPULATE makes all pages present while mapping; of a file they are read ahead. memset "
-            "writes "
-            "every byte, so that it faults in all pages by writing. msync(MS_SYNC) writes dirty pages of a "
-            "shared mapping to the file; on other memory it has nothing to do."
+            "MAP_POPULATE makes all pages present while mapping, memset faults them in by writing, and "
+            "msync(MS_SYNC) writes dirty pages of a shared mapping to the file."
         ),
-        f"{INIT_FLUSHES} What is said to be resident is without them.",
-        _original,
+        (
+            "The original's blocks after memset and msync lack those that its function dirties in a shared "
+            "mapping: a run before had left these pages dirty, so they were not charged again."
+        ),
     ),
     tables=(_tables,),
     figures=(_figure,),

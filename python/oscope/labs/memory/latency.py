@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from oscope.figures.words import listed, median
 from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.curves import At, over_sizes
 from oscope.labs.engine.quantity import plain
@@ -15,9 +14,9 @@ from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, text
 from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import bytes_text, ratio_text, value
+from oscope.labs.engine.words import bytes_text, value
 from oscope.labs.memory import LINE, PAGE
-from oscope.labs.memory.levels import Levels, Plateau, levels
+from oscope.labs.memory.levels import Levels, levels
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count, format_share
 from oscope.model.samples import ExperimentResults
@@ -29,12 +28,7 @@ LOAD = plain("time of a load", METRIC, "ns")
 CYCLES = plain("cycles of a load", "cycles")
 ORDER = "random"
 SLOWER = 1.1
-"""Base pages are said to cost more from this ratio to huge ones on."""
-TLBS = (
-    "What the CPU says of its TLBs is not among what it names beside its caches: it is known only as the "
-    'geometry of the model, in the note "simulated: …" of memory.counters. What is found here is set beside '
-    "it by the reader."
-)
+"""From this ratio to huge ones on, base pages cost more."""
 KNOWN = ("size", "stride", "pages")
 
 
@@ -88,16 +82,6 @@ def _headline(_: Run, chases: Sequence[Chase]) -> str:
     return f"With {chosen.name}, {noun} found: a load takes {' to '.join(dict.fromkeys(ends))}."
 
 
-def _levels_said(_: Run, chases: Sequence[Chase]) -> list[str]:
-    plateaus = _best(chases).levels.plateaus
-    parts = [f"{median(each.middle.summary, 'ns')} {_span(each)}" for each in plateaus]
-    return [f"The levels of {_best(chases).name}: {listed(parts)}."] if parts else []
-
-
-def _span(plateau: Plateau) -> str:
-    return f"from {format_bytes(plateau.low)} to {format_bytes(plateau.high)}"
-
-
 def _says(experiment: ExperimentResults) -> list[tuple[str, int]]:
     """Return the caches for data that the CPU names, with their sizes."""
     caches: Sequence[Mapping[str, Any]] = (experiment.environment.get("cpu") or {}).get("caches") or []
@@ -108,35 +92,32 @@ def _says(experiment: ExperimentResults) -> list[tuple[str, int]]:
     ]
 
 
-def _caches_said(run: Run, chases: Sequence[Chase]) -> list[str]:
-    """Set the changes beside the caches that the CPU names."""
-    chosen = _best(chases)
-    caches = _says(run.experiment)
-    if not caches:
-        return ["This CPU does not say what caches it has."]
-    plateaus = chosen.levels.plateaus
-    said = []
-    seen: set[str] = set()
-    for first, second in pairwise(plateaus):
-        inside = [
-            (name, size) for name, size in caches if first.high <= size <= second.low and name not in seen
-        ]
-        seen.update(name for name, _ in inside)
-        where = f"between {format_bytes(first.high)} and {format_bytes(second.low)}"
-        known = listed([f"the {name} of {format_bytes(size)}" for name, size in inside])
-        said.append(f"{where} lies {known}" if inside else f"{where} lies no cache that the CPU names")
-    text = f"Beside what the CPU says: {'; '.join(said)}." if said else ""
-    largest = chosen.found[-1].size
-    rest = {name: size for name, size in caches if name not in seen}
-    unseen, beyond = (
-        [f"{name} ({format_bytes(size)})" for name, size in rest.items() if (size < largest) == reached]
-        for reached in (True, False)
-    )
-    if unseen:
-        text += f" No change of its own was found for {listed(unseen)}."
-    if beyond:
-        text += f" Not reached, since the curve ends at {format_bytes(largest)}: {listed(beyond)}."
-    return [text.strip()]
+def _changes(run: Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
+    """Return each cache that the CPU names, with the change of the curve that is set beside it."""
+    chosen, rows = _best(chases), []
+    steps = [(first.high, second.low) for first, second in pairwise(chosen.levels.plateaus)]
+    for name, size in _says(run.experiment):
+        beside = next((step for step in steps if step[0] <= size <= step[1]), None)
+        if beside is not None:
+            steps.remove(beside)
+            found = f"between {format_bytes(beside[0])} and {format_bytes(beside[1])}"
+        elif size < chosen.found[-1].size:
+            found = "none of its own"
+        else:
+            found = f"not reached: the curve ends at {format_bytes(chosen.found[-1].size)}"
+        rows.append((name, size, found))
+    return rows
+
+
+CACHES: TableOf[tuple[str, int, str]] = TableOf(
+    "The caches that the CPU names",
+    (
+        text("cache", lambda row: row[0]),
+        text("size", lambda row: format_bytes(row[1])),
+        text("change between levels", lambda row: row[2]),
+    ),
+    "A change is that between two levels of the curve of a line's stride, on huge pages where there are.",
+)
 
 
 def _paged(chases: Sequence[Chase]) -> list[int]:
@@ -145,54 +126,34 @@ def _paged(chases: Sequence[Chase]) -> list[int]:
     return [stride for stride, pages in sorted(kinds) if pages == "4K" and (stride, "huge") in kinds]
 
 
-def _reach_said(run: Run, chases: Sequence[Chase]) -> list[str]:
-    """Say up to which size base pages are as fast as huge ones, and what that makes in entries."""
-    strides, rows = _paged(chases), _pages_compared(run)
-    if not strides:
-        return []
-    stride = strides[-1]
+def _reach(rows: Sequence[ComparedMetric], stride: int) -> str:
+    """Return a note of the size from which on base pages cost more, and of the TLB's entries."""
     sizes = sorted(int(row.factors["size"]) for row in rows if int(row.factors.get("stride", LINE)) == stride)
     slow = [size for size in sizes if _slower(row_of(rows, LOAD, size=size, stride=stride))]
+    more = f"4 KiB pages cost {format_share(SLOWER - 1)} more"
     if not slow:
-        more = format_share(SLOWER - 1)
-        return [
-            f"With a stride of {bytes_text(stride)}, no size was found at which 4 KiB pages cost {more} more."
-        ]
-    start = slow[0]
-    below = [size for size in sizes if size < start]
-    text = f"With a stride of {bytes_text(stride)}, 4 KiB pages cost more than huge ones "
-    text += f"from {format_bytes(start)} on"
-    row = row_of(rows, LOAD, size=start, stride=stride)
-    text += f" ({ratio_text(row)} times)"
-    if below:
-        text += f", at {format_bytes(below[-1])} the two do not differ by {format_share(SLOWER - 1)}"
-        if stride >= PAGE:
-            # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
-            entries = [format_count(size / PAGE) for size in (below[-1], start)]
-            text += f": the first TLB reaches between {entries[0]} and {entries[1]} pages of 4 KiB"
-    most = max(sizes, key=lambda size: _ratio(row_of(rows, LOAD, size=size, stride=stride)))
-    if most != start:
-        row = row_of(rows, LOAD, size=most, stride=stride)
-        text += f"; most at {format_bytes(most)}, {ratio_text(row)} times"
-    return [f"{text}."]
-
-
-def _ratio(row: ComparedMetric | None) -> float:
-    return 0.0 if row is None else row.ratio
+        return f" At no size was it found that {more}."
+    below = [size for size in sizes if size < slow[0]]
+    reach = ""
+    # A smaller stride takes a page for several loads: its sizes are not those that a TLB ends at.
+    if below and stride >= PAGE:
+        low, high = (format_count(size / PAGE) for size in (below[-1], slow[0]))
+        reach = f": the first TLB reaches between {low} and {high} pages"
+    return f" From {format_bytes(slow[0])} on {more}{reach}."
 
 
 def _slower(row: ComparedMetric | None) -> bool:
     return row is not None and row.different == "yes" and row.ratio >= SLOWER
 
 
-def _untold(_: Run, chases: Sequence[Chase]) -> list[str]:
-    """Say what the fit separates, but the samples do not."""
+def _untold(chases: Sequence[Chase]) -> str:
+    """Return a note of what the fit separates, but the samples do not."""
     parts = [
         f"{format_bytes(low)} and {format_bytes(high)} ({each.name})"
         for each in chases
         for low, high in each.levels.untold
     ]
-    return [f"Not separated, so taken as one level: {'; '.join(parts)}."] if parts else []
+    return f" Not separated, so taken as one level: {'; '.join(parts)}." if parts else ""
 
 
 def _pages_compared(run: Run) -> list[ComparedMetric]:
@@ -242,7 +203,8 @@ LEVELS: TableOf[Row] = TableOf(
         text("medians of its sizes [ns]", lambda row: row.spread),
         text("TSC cycles", lambda row: row.cycles),
     ),
-    "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the core.",
+    "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the "
+    "core.{untold}",
 )
 
 
@@ -258,7 +220,8 @@ def _page_tables(run: Run, chases: Sequence[Chase]) -> list[Table]:
                 value_of("huge pages", _at(by_pages["huge"]), "ns"),
                 ratio("4 KiB / huge", _ratio_at(rows, stride), "different"),
             ),
-            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm).",
+            "Medians with their 95 % intervals; the ratio is paired by block, p corrected "
+            f"(Holm).{_reach(rows, stride)}",
         )
         found.append(table.of(sorted(set().union(*by_pages.values()))))
     return found
@@ -287,28 +250,20 @@ section = Question(
     rows=_chases,
     headline=_headline,
     text=(
-        _levels_said,
-        _caches_said,
-        _reach_said,
         (
-            "Each load's address is what the one before gave, so that none starts before the last has ended; "
-            "they go round all slots in an order drawn at random, which no prefetcher follows. A stride of a "
-            "page and a line needs another page for each load while it uses few lines: it shows TLBs."
+            "Each load's address is what the one before gave, in an order drawn at random that no prefetcher "
+            "follows. A stride of a page and a line shows TLBs."
         ),
         (
-            "A level is found from the curve alone: neighbouring sizes whose times differ by noise. The cut "
-            "between two levels is the best fit of steps to the logarithm of the time, where a further step "
-            "must "
-            "explain a change of 30 % between two sizes (15 % between three and three), and must be clearer "
-            "than "
-            "the best step that chance finds when the sizes are permuted within each block (p corrected for "
-            "all "
-            "steps: Bonferroni). A size between two levels has part of each."
+            "Levels are the best fit of steps to the logarithm of the time; a step must be clearer than the "
+            "best that chance finds when sizes are permuted within each block (Bonferroni)."
         ),
-        TLBS,
-        _untold,
     ),
-    tables=(lambda run, chases: [LEVELS.of(_rows(run, chases))], _page_tables),
+    tables=(
+        lambda run, chases: [LEVELS.of(_rows(run, chases), untold=_untold(chases))],
+        lambda run, chases: [CACHES.of(rows)] if (rows := _changes(run, chases)) else [],
+        _page_tables,
+    ),
     figures=(_figures,),
     factors=KNOWN,
 )

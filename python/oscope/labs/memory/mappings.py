@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -10,13 +10,14 @@ from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.quantity import Quantity, metric, number, plain
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.words import judged
-from oscope.labs.memory import FLUSHED, FOOTPRINTS, PAGE, PATTERNS, reference
-from oscope.labs.memory.access import NEAR, TIME, cited_cells, walked
+from oscope.labs.engine.words import ratio_text
+from oscope.labs.memory import FLUSHED, PAGE, reference
+from oscope.labs.memory.access import NEAR, TIME, Derived, cited_table, walked
 from oscope.model.document import Table
 from oscope.model.formatting import format_share
 from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes
+from oscope.statistics import ComparedMetric
 
 FACTORS = ("mapping", "pattern", "footprint")
 BLOCK = 512
@@ -81,57 +82,35 @@ def _written(found: Sequence[Point], mapping: str) -> list[str]:
     return [f"{text}."]
 
 
-def _each(run: Run, found: Sequence[Point]) -> list[str]:
-    return [" ".join(text for mapping in run.levels("mapping") for text in _written(found, mapping))]
+def _over_anonymous(run: Run) -> Callable[[Point], ComparedMetric | None]:
+    """Return how a set of each mapping of a file compares with one of anonymous memory."""
+    rows = {
+        mapping: compared(run.experiment, [TIME], "mapping", ("anonymous", mapping))
+        for mapping in ("private", "shared")
+    }
 
+    def of(point: Point) -> ComparedMetric | None:
+        rest = {name: point.level(name) for name in ("pattern", "footprint")}
+        return row_of(rows.get(point.level("mapping"), ()), TIME, **rest)
 
-def _times(run: Run, _: Sequence[Point]) -> list[str]:
-    """Compare a set of each mapping of a file with one of anonymous memory."""
-    footprints = run.levels("footprint", FOOTPRINTS)
-    parts = []
-    for mapping in ("private", "shared"):
-        rows = compared(run.experiment, [TIME], "mapping", ("anonymous", mapping))
-        for footprint in footprints:
-            for pattern in PATTERNS:
-                row = row_of(rows, TIME, pattern=pattern, footprint=footprint)
-                where = [mapping, pattern, *([footprint] if len(footprints) > 1 else [])]
-                parts += [f"{', '.join(where)}, {judged(row)}"] if row is not None else []
-    return [f"A set takes, against anonymous memory: {'; '.join(parts)}."] if parts else []
-
-
-def _original(*_: object) -> list[str]:
-    """Explain the original report's odd figure by its own arithmetic."""
-    cited = reference.FIFTH
-    return [
-        (
-            f"The original report has {cited.mean:g} ± {cited.deviation:g} blocks, both for sequential and "
-            "random "
-            f"sets. That is {cited.mean / reference.FUNCTION_OUBLOCK:g} of "
-            f"{number(reference.FUNCTION_OUBLOCK)}, which are 8 blocks for each of "
-            f"{number(reference.FUNCTION_OUBLOCK / PAGE_BLOCKS)} pages, 16 MiB and 32 KiB: one of its five "
-            "runs "
-            "found the pages clean and was charged for all, the other four found them dirty still and were "
-            "charged nothing. The pattern has no part in it, since both touch the same pages."
-        )
-    ]
+    return of
 
 
 def _table(run: Run, found: Sequence[Point]) -> list[Table]:
-    rows = []
-    for point in found:
-        name = point.label(FACTORS)
-        cells = [each.text(run.experiment, point.samples) for each in QUANTITIES]
-        rows.append([name, "here", *cells])
-        cited = reference.MAPPING.get((point.level("mapping"), point.level("pattern")))
-        if cited is not None and point.level("footprint") == "first64th":
-            rows.append([name, "original report", *cited_cells(cited, QUANTITIES)])
-    columns = ["mapping", "measured", *(each.name for each in QUANTITIES)]
+    def known(point: Point) -> Mapping[str, reference.Known]:
+        own = point.level("footprint") == "first64th"
+        return reference.MAPPING.get((point.level("mapping"), point.level("pattern")), {}) if own else {}
+
+    over = _over_anonymous(run)
     note = (
         f"Medians with their 95 % intervals. {INIT_FLUSHES} Pages mapped: those that the page table has "
-        "after the function; a fault on a file maps some of its neighbours with it. "
-        f"{walked(found)} {reference.WHERE}"
+        f"after the function; a fault on a file maps some of its neighbours with it. {walked(found)} "
+        f"{reference.WHERE}"
     )
-    return [Table("Faults, resident memory and blocks by mapping", columns, rows, frozenset(), note)]
+    rows = [((point.label(FACTORS),), point, known(point)) for point in found]
+    derived: Derived = {"time over anonymous (95 %)": lambda point: ratio_text(over(point))}
+    title = "Faults, resident memory and blocks by mapping"
+    return [cited_table(title, ("mapping",), rows, QUANTITIES, note, derived)]
 
 
 section = Question(
@@ -140,17 +119,15 @@ section = Question(
     rows=points("set_ns"),
     headline=_headline,
     text=(
-        _each,
-        _times,
         (
-            "Initialisation (init) maps and prepares, the function (fun) walks the sets; getrusage separates "
-            "them. Writes to a private mapping stay with the process, those to a shared one change the file. "
-            "oublock counts blocks of 512 B, and the kernel charges them when a page of a file becomes "
-            "dirty, "
-            "not when it is written back (`task_io_account_write`): a page that is dirty already costs "
-            "nothing."
+            "The kernel charges oublock, in blocks of 512 B, when a page of a file becomes dirty, not when "
+            "it is written back (`task_io_account_write`): a page that is dirty already costs nothing."
         ),
-        _original,
+        (
+            f"The original's {reference.FIFTH.mean:g} blocks are a fifth of "
+            f"{number(reference.FUNCTION_OUBLOCK)}, 8 for each page: one of its five runs found the pages "
+            "clean and was charged for all."
+        ),
     ),
     tables=(_table,),
     factors=(*FACTORS, "sets", "size"),

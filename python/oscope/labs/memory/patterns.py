@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from oscope.figures.words import listed
 from oscope.labs.engine.contrast import Sides, compared, row_of
 from oscope.labs.engine.drawing import STRIPS, by_level, strips
-from oscope.labs.engine.quantity import number
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.words import judged, times
 from oscope.labs.memory import FOOTPRINTS, reference
-from oscope.labs.memory.access import NEAR, RESOURCES, TICKS, TIME, cite, sets, walked
+from oscope.labs.memory.access import NEAR, RESOURCES, TICKS, TIME, cite, walked
 from oscope.labs.memory.mappings import FAULTS_EACH_PAGE
 from oscope.model.document import Figure, Table
 
 ENDS = ("seq", "random")
 WORDS = ("sequential", "random")
 QUANTITIES = (TIME, *RESOURCES)
+ZEROS = (
+    "A page that is read first is given the page of zeros, and its first write faults again: random sets "
+    "enter a page mostly at a line that is read."
+)
 FOOTPRINT_WORDS = {"first64th": "the first 1/64 of the buffer", "full": "the whole buffer"}
 
 
@@ -37,52 +39,10 @@ def _headline(run: Run, found: Sequence[Point]) -> str:
     return f"Only {only} sets were measured: {found[0].value}."
 
 
-def _original(*_: object) -> list[str]:
-    random, seq = (reference.PATTERN[end]["utime_s"].mean for end in reversed(ENDS))
-    return [
-        (
-            f"In the original report a random set takes {random / seq:.2f} times as long (user time, "
-            "first64th)."
-        )
-    ]
-
-
-def _cold(_: Run, found: Sequence[Point]) -> list[str]:
-    """Say how many first touches fall into a set: fewer sets have more of them each."""
-    counts = {sets(point.samples) for point in found}
-    text = f"Here a repetition walks {listed([number(count) for count in sorted(counts)])} sets"
-    if counts == {reference.SETS}:
-        return [f"{text}, as in the original report."]
-    most = max(_faults(point) for point in found)
-    return [
-        (
-            f"{text}; in the original report {number(reference.SETS)}, so figures are given for a set. A "
-            "set's "
-            f"time holds its share of first touches, up to {most:.2g} faults a set here: with more sets that "
-            "share shrinks. User time has less of it, since the kernel's work in a fault is system time."
-        )
-    ]
-
-
-def _faults(point: Point) -> float:
-    found = point.of("minflt")
-    return 0.0 if found is None else found.median / sets(point.samples)
-
-
-def _twice(_: Run, found: Sequence[Point]) -> list[str]:
+def _zeros(_: Run, found: Sequence[Point]) -> list[str]:
     """Explain more faults than pages, where there are."""
     faults = [(point, each.median) for point in found if (each := point.of(FAULTS_EACH_PAGE)) is not None]
-    if not faults:
-        return []
-    parts = [f"{each:.2f} ({point.level('pattern')}, {point.level('footprint')})" for point, each in faults]
-    text = f"Minor faults for each page touched: {listed(parts)}."
-    if any(_fresh(point) and each > 1 + NEAR for point, each in faults):
-        text += (
-            " A page that is written first faults once. One that is read first is given the page of zeros, "
-            "and its first write faults again: sequential sets enter a page at a line that is written, "
-            "random ones mostly at one that is read."
-        )
-    return [text]
+    return [ZEROS] if any(_fresh(point) and each > 1 + NEAR for point, each in faults) else []
 
 
 def _fresh(point: Point) -> bool:
@@ -98,9 +58,8 @@ def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
         own = footprint == "first64th"
         here = walked(point for point in found if point.level("footprint") == footprint)
         note = f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}"
-        sides = Sides(
-            "pattern", ENDS, WORDS, QUANTITIES, note, partial(cite, reference.PATTERN) if own else None
-        )
+        shown = (*QUANTITIES, FAULTS_EACH_PAGE)
+        sides = Sides("pattern", ENDS, WORDS, shown, note, partial(cite, reference.PATTERN) if own else None)
         title = f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}"
         tables.append(sides.table(title, run.experiment, rows, footprint=footprint))
     return [table for table in tables if table is not None]
@@ -127,15 +86,10 @@ section = Question(
     headline=_headline,
     text=(
         (
-            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. Sequential sets "
-            "lie "
-            "one after the other; random ones begin anywhere, and the random number is drawn in both cases. "
-            "Each "
-            "repetition has a process of its own, which walks 16 MiB of other memory first."
+            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. A set's time holds "
+            "its share of first touches, which shrinks with more sets."
         ),
-        _original,
-        _cold,
-        _twice,
+        _zeros,
     ),
     tables=(_tables,),
     figures=(_figure,),

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from oscope.figures.analysed import label
-from oscope.figures.words import cause, median
+from oscope.figures.words import cause
 from oscope.labs.engine.contrast import Sides, compared, row_of
-from oscope.labs.engine.quantity import figure, number, plain
+from oscope.labs.engine.quantity import plain
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run, first
 from oscope.labs.engine.words import judged, times
@@ -39,22 +39,16 @@ QUANTITIES = (
     WAIT,
 )
 GROUP = (
-    "The competitor maps as much as its group of processes may have, touches pages at random and writes one "
-    "in 8, in a process of its own. Group and swap are made for the run: the limit holds for the competitor "
-    "and the measured process together, and plays the machine's memory."
+    "The competitor touches as much memory as its group of processes may have, at random. Group and swap are "
+    "made for the run: the limit holds for both processes, and plays the machine's memory."
 )
 MACHINE = (
-    "With scope=machine the competitor maps as much memory as the machine has, touches pages at random and "
-    "writes one in 8, in a process of its own. No group limits it: all processes of the machine are short of "
-    "memory with it. Swap is made for the run."
+    "With scope=machine the competitor touches as much memory as the machine has, at random. No group limits "
+    "it: all processes are short of memory with it. Swap is made for the run."
 )
 PRESENT = (
-    "The original report's points are populated ones: alone they have 10.2 minor faults and no growth of "
-    "resident "
-    "memory (maxrss), where its Figure 2 has more than 4000 faults for the same walk. So the mapping is "
-    "present here, too, before the function begins; it is set by memset, since MAP_POPULATE stops without a "
-    "word where the group's limit leaves no room. What of it is then pushed out, the function has to bring "
-    "back: those are its major faults."
+    "As in the original report, the mapping is present before the function begins (by memset). What of it is "
+    "pushed out, the function has to bring back: those are its major faults."
 )
 
 
@@ -85,38 +79,6 @@ def _one_side(run: Run, where: Where) -> str:
     alone, beside = (first(run.experiment, **where, pressure=end) for end in ENDS)
     text = TIME.text(run.experiment, beside if alone is None else alone)
     return f"Only one side was measured: a set takes {text} {WORDS[alone is None]}."
-
-
-def _details(run: Run, found: Sequence[Point]) -> list[str]:
-    """Give ratio, competitor and major faults at each combination of the other factors."""
-    wheres = _wheres(run, found)
-    rows = compared(run.experiment, COMPARED, "pressure", ENDS)
-    said = []
-    for where in wheres:
-        lead = f"{label(run.experiment, where, where)}: " if len(wheres) > 1 else ""
-        alone, beside = (first(run.experiment, **where, pressure=end) for end in ENDS)
-        if alone is None or beside is None:
-            said.append(f"{lead}{_one_side(run, where)}")
-            continue
-        ratio = judged(row_of(rows, TIME, **where))
-        parts = [f"{lead}The time of a set with a competitor over that without is {ratio}."]
-        kept = run.summary(beside, COMPETITOR)
-        parts += [f"The competitor holds {median(kept, 'KiB')}."] if kept is not None else []
-        before, after = (run.summary(point, MAJOR) for point in (alone, beside))
-        if before is not None and after is not None:
-            waits = (
-                "no page had to be brought back in any repetition"
-                if after.maximum == 0
-                else "pages of it had to be brought back from swap or a file, in one repetition up to "
-                f"{number(after.maximum)}"
-            )
-            parts.append(
-                f"Major faults of the function are {figure(before, '')} alone and {figure(after, '')} "
-                "beside it, "
-                f"blocks read {BLOCKS_READ.text(run.experiment, beside)}: {waits}."
-            )
-        said.append(" ".join(parts))
-    return said
 
 
 def _conditions(_: Run, found: Sequence[Point]) -> list[str]:
@@ -155,6 +117,6 @@ section = Question(
     experiment="memory.pressure",
     rows=points("set_ns"),
     headline=_headline,
-    text=(_details, _conditions),
+    text=(_conditions,),
     tables=(_tables,),
 )

@@ -14,8 +14,7 @@ from oscope.model.formatting import Scale
 SETS, SIZE = 1 << 20, 1 << 30
 WHERE = (
     "The original report's figures are means of 5 runs with their standard deviations, of another machine, "
-    "with "
-    "1 048 576 sets in 1 GiB, and with first64th."
+    "with 1 048 576 sets in 1 GiB, and with first64th."
 )
 
 

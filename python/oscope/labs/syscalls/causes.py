@@ -17,9 +17,6 @@ from oscope.model.document import Section
 from oscope.model.formatting import format_share
 from oscope.statistics.attribution import FEWEST_SAMPLES, LEAST_EXTREME
 
-NAMES = 3
-"""Causes named above the tables."""
-
 
 def section(results: Analysed) -> Section | None:
     """Answer B4's first question."""
@@ -32,17 +29,14 @@ def section(results: Analysed) -> Section | None:
         answer=_answer(results, every),
         text=[
             (
-                "For each point the variance of its samples is shared out among the covariates recorded "
-                "with every sample (the mean gain in R² over all orders of entry), to differences "
-                "between processes, and to drift over the run. Covariates that rise and fall together "
-                "count as one, named after the one that goes most with the time; the others stand in "
-                "brackets. Each share comes from samples that did not select the covariate, since those "
-                "that did show too large a share. The few most extreme samples of a point are winsorized "
-                "(set to the next value), lest one decide; the slowest are explained in a table of their "
-                "own. What goes together need not be cause and effect."
+                "Variance is shared out among the covariates recorded with every sample (mean gain in R² "
+                "over all orders of entry), processes and drift. Covariates that rise and fall together "
+                "count as one."
             ),
-            *_others(results, every),
-            *_inseparable(every),
+            (
+                "Each share comes from samples that did not select the covariate; the most extreme samples "
+                "are winsorized. An association need not be cause and effect."
+            ),
             *_thin(every),
             *_extreme(every),
         ],
@@ -72,7 +66,7 @@ def _answer(results: Analysed, every: Sequence[Attributed]) -> str:
     rest = float(np.mean([each.found.unexplained for each in judged]))
     if not totals:
         points = counted(len(judged), "point")
-        return f"Nothing that was recorded goes with the variation beyond chance at any of {points}."
+        return f"No recorded covariate is associated with the variance beyond chance at any of {points}."
     name, share = next(iter(totals.items()))
     where = f"on average over {len(judged)} points" if len(judged) > 1 else f"at “{judged[0].name}”"
     return (
@@ -81,32 +75,8 @@ def _answer(results: Analysed, every: Sequence[Attributed]) -> str:
     )
 
 
-def _others(results: Analysed, every: Sequence[Attributed]) -> list[str]:
-    """Name the causes after the first."""
-    totals = variation.totals([each for each in every if each.judged])
-    said = [
-        f"{variation.gloss(results, name)} ({_percent(share)})"
-        for name, share in list(totals.items())[1:NAMES]
-    ]
-    return [f"Further covariates associated with the variance: {listed(said)}."] if said else []
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _inseparable(every: Sequence[Attributed]) -> list[str]:
-    """Say of each cause what cannot be distinguished from it at the points where it was found."""
-    along: dict[str, set[str]] = {}
-    for each in every:
-        for cause in each.found.causes:
-            along.setdefault(cause.name, set()).update(cause.along)
-    said = [
-        f"{listed(sorted(others))} cannot be distinguished from {name}"
-        for name, others in along.items()
-        if others
-    ]
-    return [f"At some points {'; '.join(said)}: they rise and fall together."] if said else []
 
 
 def _thin(every: Sequence[Attributed]) -> list[str]:
@@ -125,7 +95,7 @@ def _extreme(every: Sequence[Attributed]) -> list[str]:
         (
             f"At {counted(len(much), 'point')} of {len(every)} winsorizing took off "
             f"{format_share(LEAST_EXTREME)} of the variance or more, most at “{most.name}” "
-            f"({format_share(most.found.extreme)}): there the shares are of what is left, and "
-            "the tail is explained by itself."
+            f"({format_share(most.found.extreme)}): there the shares are of what is left, and the tail is "
+            "explained by itself."
         )
     ]

@@ -40,10 +40,9 @@ def section(results: Analysed) -> Section | None:
         answer=_headline([point for _, point in rows if point.summary.n >= FEWEST_FOR_SHAPE]),
         text=[
             (
-                "The mean is right for a total (many calls together cost the sum of all of them, tail "
-                "included). It stands for one call only where the distribution is nearly symmetric and "
-                "free of outliers. With several modes no one value stands for all."
-            ),
+                "The mean is right for a total; it represents one call only where the distribution is nearly "
+                "symmetric and free of outliers. With several modes no one value represents all."
+            )
         ],
         tables=[TABLE.of(rows)],
     )

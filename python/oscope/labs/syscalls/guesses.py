@@ -130,7 +130,6 @@ def _pipelining(results: Analysed) -> str:
         found = f"{median(difference, 'ns')} of {median(base, 'ns')}"
         return f"{opening}, but no difference between them was found: {found}{step}."
     return (
-        f"{opening}: getppid by itself differs by {median(difference, 'ns')} from its "
-        f"{median(base, 'ns')} in a loop. That shifts every call alike and is no source of variation "
-        "between calls."
+        f"{opening}: getppid by itself differs by {median(difference, 'ns')} from its {median(base, 'ns')} "
+        "in a loop. That shifts every call alike and is no source of variation between calls."
     )

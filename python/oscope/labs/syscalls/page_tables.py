@@ -10,14 +10,14 @@ from oscope.figures import plots
 from oscope.figures.analysed import Analysed, block_medians, levels
 from oscope.figures.experiments import dot
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import excludes_zero, listed, median
+from oscope.figures.words import excludes_zero, listed
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import reasons, sentence, value
+from oscope.labs.engine.words import reasons, value
 from oscope.model.document import Figure, Section
 from oscope.model.factors import Level
-from oscope.model.formatting import format_interval, format_value
+from oscope.model.formatting import format_interval
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
@@ -53,11 +53,9 @@ def section(results: Analysed) -> Section | None:
         answer=_headline(lines),
         text=[
             (
-                "fork gives the child its own page tables, so the kernel copies an entry for each page "
-                "that the parent has touched; a huge page has one entry for 2 MiB instead of 512. "
-                "vfork, posix_spawn and threads share the parent's tables until they call exec or end."
-            ),
-            *_details(lines),
+                "fork copies a page-table entry for each page that the parent has touched; a huge page has "
+                "one for 2 MiB instead of 512. vfork, posix_spawn and threads share the parent's tables."
+            )
         ],
         tables=[TABLE.of((run, line) for line in lines)],
         figures=[_figure(results, run.experiment, lines)],
@@ -122,24 +120,13 @@ def _flat(lines: list[Line]) -> list[Line]:
     return [line for line in lines if line.slope.ci95 is not None and not excludes_zero(line.slope)]
 
 
-def _details(lines: list[Line]) -> list[str]:
-    """Say what the table of slopes does not: what is flat, unknown, or cannot be explained."""
-    parts = []
-    flat = _flat(lines)
-    if flat:
-        most = max(abs(end) for line in flat for end in line.slope.ci95 or ())
-        parts.append(
-            f"for {listed(_named(flat, lines))} no cost of resident memory was found (it is within "
-            f"{format_value(most, most, 'ns')} a MiB)"
-        )
-    unknown = [line for line in lines if line.slope.ci95 is None]
-    if unknown:
-        parts.append(f"for {listed(_named(unknown, lines))} one block is too few to decide")
-    falling = [line for line in lines if line.slope.ci95 is not None and line.slope.ci95[1] < 0]
-    if falling:
-        said = [f"{line.name} by {median(line.slope, 'ns')} a MiB" for line in falling]
-        parts.append(f"resident memory changed {listed(said)}, which page tables cannot explain")
-    return sentence(parts)
+def _verdict(line: Line) -> str:
+    """Say what the slope shows."""
+    if line.slope.ci95 is None:
+        return "one block is too few to decide"
+    if not excludes_zero(line.slope):
+        return "no cost found"
+    return "slower" if line.slope.median > 0 else "faster, which page tables cannot explain"
 
 
 def _named(some: list[Line], lines: list[Line]) -> list[str]:
@@ -161,6 +148,7 @@ TABLE: TableOf[tuple[Run, Line]] = TableOf(
         value_of("most memory", lambda row: row[0].summary(row[1].points[-1], METRIC), "ns"),
         count("blocks", lambda row: row[1].slope.n),
         text("for each MiB (95 %)", lambda row: _slope_text(row[1].slope)),
+        text("verdict", lambda row: _verdict(row[1])),
     ),
     "The slope is fitted in each block by itself; its interval is over the blocks.",
 )

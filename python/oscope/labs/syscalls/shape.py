@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oscope.figures import plots
 from oscope.figures.analysed import Analysed, measured
 from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import counted, listed
+from oscope.figures.words import counted
 from oscope.labs.engine.run import Point, Run
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import Scale, format_count, format_share, format_value
@@ -37,7 +37,7 @@ def section(results: Analysed) -> Section | None:
     return Section(
         title="How the times are spread",
         answer=_headline(judged),
-        text=[*_modes_said(judged), *_step(every)],
+        text=_step(every),
         figures=[_figure(name, series) for name, series in drawn if series],
         tables=[_table(every)],
     )
@@ -55,20 +55,8 @@ def _headline(judged: Sequence[tuple[str, Summary]]) -> str:
         subject = f"The heaviest tail is that of “{name}”" if len(judged) > 1 else f"“{name}” has a tail"
         # Not rounded by so lopsided an interval: that would leave a bare 1.
         return f"{subject}: {rare} takes {most:.3g} times [{low:.3g}, {high:.3g}] the median or more."
-    return _modes_said(judged)[0]
-
-
-def _modes_said(judged: Sequence[tuple[str, Summary]]) -> list[str]:
-    if not judged:
-        return []
-    several = [name for name, summary in judged if len(summary.modes) > 1]
-    if len(judged) == 1:
-        name, summary = judged[0]
-        return [f"The distribution of “{name}” has {counted(len(summary.modes), 'mode')}."]
-    if not several:
-        return [f"No distribution has more than one mode ({len(judged)} judged)."]
-    of = counted(len(judged), "distribution")
-    return [f"{len(several)} of {of} have more than one mode ({listed(several)})."]
+    several = sum(len(summary.modes) > 1 for _, summary in judged)
+    return f"{several} of {counted(len(judged), 'distribution')} have more than one mode."
 
 
 def _step(series: Series) -> list[str]:
@@ -78,9 +66,8 @@ def _step(series: Series) -> list[str]:
         return []
     return [
         (
-            f"The clock advances in steps of {format_value(step, step / 10, 'ns')} here (what all "
-            "readings are multiples of), so single calls fall on few values; peaks no more than two "
-            "steps apart are the clock's, and are not counted as modes."
+            f"The clock advances in steps of {format_value(step, step / 10, 'ns')} here, so single calls "
+            "fall on few values; peaks no more than two steps apart are not counted as modes."
         )
     ]
 

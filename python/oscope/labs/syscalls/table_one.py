@@ -73,11 +73,7 @@ def section(results: Analysed) -> Section | None:
         answer=_headline(rows, unit),
         text=[
             *_order(rows, unit),
-            (
-                "The original report timed ten iterations of each on another machine (Linux 5.0); its "
-                "figures stand beside ours for their shape. A cycle is a tick of the time-stamp counter, "
-                "which runs at a constant rate whatever the core's own frequency."
-            ),
+            "A cycle is a tick of the time-stamp counter, which runs at a constant rate.",
         ],
         tables=[_statistics(unit).of(rows), _iterations(rows, unit)],
         figures=_figure(rows) if unit == "cycles" else [],

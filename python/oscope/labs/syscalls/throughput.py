@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 from oscope.figures import plots
 from oscope.figures.tables import shared_scale, uncertainty
-from oscope.figures.words import listed
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
@@ -33,27 +31,6 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
     text = f"{_call(fast)} reaches {value(fast.summary, UNIT)}"
     slower = f"{_call(slow)}, the slowest of {len(found)} calls, {value(slow.summary, UNIT)}"
     return f"{text}." if slow is fast else f"{text}; {slower}."
-
-
-def _order(_: Run, found: Sequence[Point]) -> list[str]:
-    """Compare the order of the calls with the original report's, as far as the intervals allow."""
-    known = sorted((each for each in found if _cited(each)), key=lambda each: -each.summary.median)
-    ours = [_call(each) for each in known]
-    theirs = sorted(ours, key=lambda call: -reference.CALLS_PER_SECOND[call])
-    if len(ours) < 2:
-        return []
-    said = (
-        "The order is the original report's"
-        if ours == theirs
-        else f"The original report's order was {', '.join(theirs)}; here it is {', '.join(ours)}"
-    )
-    close = [
-        f"{_call(fast)} and {_call(slow)}"
-        for fast, slow in pairwise(known)
-        for a, b in [(fast.summary.ci95, slow.summary.ci95)]
-        if a is None or b is None or a[0] <= b[1]
-    ]
-    return [f"{said}, though the intervals of {listed(close)} overlap." if close else f"{said}."]
 
 
 def _predicted(point: Point) -> tuple[float, float] | None:
@@ -87,13 +64,7 @@ section = Question(
     experiment="syscall.throughput",
     rows=points("calls_per_s"),
     headline=_headline,
-    text=(
-        _order,
-        (
-            "The original report counts each call as one byte moved, so that its bytes a second and calls a "
-            "second are the same number; so does bytes_per_s here. Its figures are of another machine."
-        ),
-    ),
+    text=("The original report counts each call as one byte moved; so does bytes_per_s here.",),
     tables=(
         TableOf(
             "Calls a second",
@@ -108,8 +79,7 @@ section = Question(
                 in_unit("1 / cost in a loop", _predicted, UNIT),
             ),
             "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
-            "/dev/zero; this "
-            "one is from a file in memory.",
+            "/dev/zero; this one is from a file in memory.",
         ),
     ),
     figures=(_figure,),

@@ -1,4 +1,4 @@
-"""Scenarios of DHCP: what was said, the six answers, and when the address was free again."""
+"""Scenarios of DHCP: the messages, the six answers, and when the address was free again."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EXPLAINED = ("cat", "/etc/os-release")
 
 
 def explain(profile: Profile) -> dict[str, Any]:
-    """Return what `oscope explain` tells of a small program: an object of `oscope.explain/1`."""
+    """Return what `oscope explain` prints of a small program: an object of `oscope.explain/1`."""
     del profile
     with tempfile.TemporaryDirectory(prefix="oscope-") as folder:
         path = Path(folder, "explained.json")

@@ -20,7 +20,7 @@ _LIMIT_S = 30.0
 _PROMPT = b"$ "
 _BACK, _LEFT = "\x7f", "\x1b[D"
 TYPED = (
-    # A word is mistyped and mended at the line's end, another one in its middle.
+    # A word is mistyped and corrected at the line's end, another one in its middle.
     f"echo a lime{_BACK * 2}ne of txet{_LEFT}{_BACK}{_LEFT}e\r",
     "printf '\\033]0;a title\\007\\033[1;32mgreen\\033[0m\\n'\r",
     "for p in 20 40 60 80 100; do printf '\\rcopied %3d %%' $p; done; echo\r",
@@ -30,7 +30,7 @@ _BASH = ("bash", "--noprofile", "--norc", "-i")
 
 
 def make(profile: Profile) -> dict[str, Any]:
-    """Return what a terminal was sent in a session, and what is left of it once it is cleaned.
+    """Return what a terminal was sent in a session, and the same once it is cleaned.
 
     `{"command", "typed", "recorded", "cleaned"}`: the words of the command, keys by prompt, and two texts.
     OscopeError where it cannot be recorded or cleaned here.

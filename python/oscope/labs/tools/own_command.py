@@ -57,7 +57,7 @@ def started(
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # A trace tells the working folder, which may be named after a person. A relative path to the
+            # A trace shows the working folder, which may be named after a person. A relative path to the
             # probe would not lead there any more.
             cwd="/",
             env={**os.environ, "OSCOPE_PROBE": str(find_probe().absolute()), **(environment or {})},

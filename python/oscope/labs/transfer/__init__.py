@@ -88,28 +88,19 @@ def _met(factors: Mapping[str, Level]) -> bool:
 
 
 _TOLD = (
-    "time_ns",
-    "receiver_time_ns",
-    "bytes_per_s",
-    "calls",
-    "receiver_calls",
-    "switches",
-    "receiver_switches",
-    "cpu_s_per_gib",
-    "receiver_cpu_s_per_gib",
+    *("time_ns", "receiver_time_ns", "bytes_per_s", "calls", "receiver_calls", "switches"),
+    *("receiver_switches", "cpu_s_per_gib", "receiver_cpu_s_per_gib"),
 )
 
-_COPY = Design(
-    factors={
-        "sender": SENDERS,
-        "receiver": RECEIVERS,
-        "size": (64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
-        "digest": DIGESTS,
-        "content": ("random",),
-        "files": (1,),
-    },
-    reps=20,
-    blocks=10,
+_COPY = Design.of(
+    20,
+    10,
+    sender=SENDERS,
+    receiver=RECEIVERS,
+    size=(64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
+    digest=DIGESTS,
+    content="random",
+    files=1,
     omit=_digested,
 )
 COPY = Experiment(
@@ -124,24 +115,22 @@ COPY = Experiment(
         omit=_few_pairs,
         sender=SENDERS[:4],
         receiver=RECEIVERS[:3],
-        size=(10 * MEBIBYTE,),
+        size=10 * MEBIBYTE,
         digest=("blake3", "none"),
     ),
     quick_share="about 2 s: 7 points, 10 MiB 5 times each",
     metrics=("bytes_per_s", *(each for each in _TOLD if each != "bytes_per_s")),
 )
 
-_FEW = Design(
-    factors={
-        "sender": ("readwrite", "mmap", "sendfile"),
-        "receiver": ("readwrite", "mmap"),
-        "sizes": ("equal", "document"),
-        "files": EXECUTIONS,
-        "size": (*SMALL, TARGET),
-        "content": ("random",),
-    },
-    reps=20,
-    blocks=10,
+_FEW = Design.of(
+    20,
+    10,
+    sender=("readwrite", "mmap", "sendfile"),
+    receiver=("readwrite", "mmap"),
+    sizes=("equal", "document"),
+    files=EXECUTIONS,
+    size=(*SMALL, TARGET),
+    content="random",
     omit=_executions,
 )
 FEW = Experiment(
@@ -155,16 +144,14 @@ FEW = Experiment(
     metrics=_TOLD,
 )
 
-_LARGE = Design(
-    factors={
-        "sender": ("readwrite", "mmap", "sendfile", "splice"),
-        "receiver": ("readwrite", "mmap", "splice"),
-        "size": SIZES,
-        "content": CONTENTS,
-        "files": (1,),
-    },
-    reps=20,
-    blocks=10,
+_LARGE = Design.of(
+    20,
+    10,
+    sender=("readwrite", "mmap", "sendfile", "splice"),
+    receiver=("readwrite", "mmap", "splice"),
+    size=SIZES,
+    content=CONTENTS,
+    files=1,
     omit=_crossed,
 )
 LARGE = Experiment(
@@ -189,16 +176,14 @@ INPUTS = Experiment(
     workload="transfer.copy",
     title="Five large inputs in one execution",
     question="How long do the original's five large inputs take in one execution, zeros and random bytes?",
-    full=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile", "splice"),
-            "receiver": ("readwrite", "mmap", "splice"),
-            "sizes": ("large",),
-            "files": (len(SIZES),),
-            "content": CONTENTS,
-        },
-        reps=10,
-        blocks=10,
+    full=Design.of(
+        10,
+        10,
+        sender=("readwrite", "mmap", "sendfile", "splice"),
+        receiver=("readwrite", "mmap", "splice"),
+        sizes="large",
+        files=len(SIZES),
+        content=CONTENTS,
         omit=_crossed,
     ),
     quick=None,
@@ -206,17 +191,15 @@ INPUTS = Experiment(
     metrics=_TOLD,
 )
 
-_NETWORK = Design(
-    factors={
-        "where": ("namespaces",),
-        "rate": (0, 100 * MEGABIT_S, 1000 * MEGABIT_S),
-        "delay": (0, 0.001, 0.01, 0.05),
-        "loss": (0, 1, 10),
-        "size": (4 * MEBIBYTE,),
-        "content": ("random",),
-    },
-    reps=5,
-    blocks=5,
+_NETWORK = Design.of(
+    5,
+    5,
+    where="namespaces",
+    rate=(0, 100 * MEGABIT_S, 1000 * MEGABIT_S),
+    delay=(0, 0.001, 0.01, 0.05),
+    loss=(0, 1, 10),
+    size=4 * MEBIBYTE,
+    content="random",
 )
 NETWORK = Experiment(
     name="transfer.network",
@@ -224,22 +207,20 @@ NETWORK = Experiment(
     title="Over a line with rate, delay and loss",
     question="How much of a line's rate does a transfer get, by its delay and its losses?",
     full=_NETWORK.replace(omit=_slow_lines),
-    quick=_NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=(0,), size=(MEBIBYTE,)),
+    quick=_NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=0, size=MEBIBYTE),
     quick_share="about 3 s: 4 points, 1 MiB 5 times each",
     metrics=("bytes_per_s", "time_ns", "receiver_time_ns", "calls", "receiver_calls"),
 )
 
-_MEETING = Design(
-    factors={
-        "meeting": MEETINGS,
-        "late": (LATE_S, 0.3, 0.5, 0.9),
-        "writes": ("whole", "small", "nodelay"),
-        "files": (5,),
-        "sizes": ("equal",),
-        "size": (KIBIBYTE,),
-    },
-    reps=10,
-    blocks=5,
+_MEETING = Design.of(
+    10,
+    5,
+    meeting=MEETINGS,
+    late=(LATE_S, 0.3, 0.5, 0.9),
+    writes=("whole", "small", "nodelay"),
+    files=5,
+    sizes="equal",
+    size=KIBIBYTE,
     omit=_met,
 )
 MEETING = Experiment(
@@ -248,7 +229,7 @@ MEETING = Experiment(
     title="How both ends meet, and small writes",
     question="What makes a step of 900 ms, and is it gone where both ends meet by themselves?",
     full=_MEETING,
-    quick=_MEETING.replace(reps=5, late=(LATE_S,)),
+    quick=_MEETING.replace(reps=5, late=LATE_S),
     quick_share="about 12 s: 5 points 5 times each, two of which wait a second",
     metrics=("receiver_time_ns", "time_ns", "wait_ns", "calls", "receiver_calls"),
 )
@@ -258,16 +239,14 @@ TRACE = Experiment(
     workload="transfer.copy",
     title="A transfer, traced",
     question="In which system calls is the time of both sides, and how long is a wake-up?",
-    full=Design(
-        factors={
-            "sender": ("readwrite", "mmap", "sendfile", "splice"),
-            "receiver": ("readwrite", "mmap", "splice"),
-            "size": (10 * MEBIBYTE,),
-            "content": ("random",),
-            "tracer": ("none", ALL_KINDS),
-        },
-        reps=10,
-        blocks=5,
+    full=Design.of(
+        10,
+        5,
+        sender=("readwrite", "mmap", "sendfile", "splice"),
+        receiver=("readwrite", "mmap", "splice"),
+        size=10 * MEBIBYTE,
+        content="random",
+        tracer=("none", ALL_KINDS),
         omit=_crossed,
     ),
     quick=None,
@@ -280,16 +259,14 @@ DEVICE = Experiment(
     workload="transfer.device",
     title="Through a device in the kernel",
     question="Is mmap faster than read and write on a device that holds the connection?",
-    full=Design(
-        factors={
-            "method": ("fcntl", "mmap"),
-            "sizes": ("equal", "document"),
-            "files": EXECUTIONS,
-            "size": (*SMALL, TARGET, *SIZES),
-            "content": CONTENTS,
-        },
-        reps=10,
-        blocks=10,
+    full=Design.of(
+        10,
+        10,
+        method=("fcntl", "mmap"),
+        sizes=("equal", "document"),
+        files=EXECUTIONS,
+        size=(*SMALL, TARGET, *SIZES),
+        content=CONTENTS,
         omit=_device_executions,
     ),
     quick=None,
@@ -305,16 +282,7 @@ DEVICE_INPUTS = Experiment(
     workload="transfer.device",
     title="Five large inputs in one execution, through a device",
     question="How long do the original's five large inputs take in one execution through the devices?",
-    full=Design(
-        factors={
-            "method": ("fcntl", "mmap"),
-            "sizes": ("large",),
-            "files": (len(SIZES),),
-            "content": CONTENTS,
-        },
-        reps=10,
-        blocks=10,
-    ),
+    full=Design.of(10, 10, method=("fcntl", "mmap"), sizes="large", files=len(SIZES), content=CONTENTS),
     quick=None,
     quick_share=DEVICE.quick_share,
     metrics=DEVICE.metrics,
@@ -326,23 +294,14 @@ LAB = Lab(
     name="transfer",
     title="Transfer",
     document=(
-        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by "
-        "read and write and by mmap"
+        "a laboratory report on sending files through two kernel devices that hold a TCP connection, by read "
+        "and write and by mmap"
     ),
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
         "transfer",
-        "large",
-        "inputs",
-        "small",
-        "content",
-        "time_breakdown",
-        "traced",
-        "rendezvous",
-        "device",
-        "pairs",
-        "network",
-        "integrity",
+        *("large", "inputs", "small", "content", "time_breakdown", "traced", "rendezvous", "device"),
+        *("pairs", "network", "integrity"),
     ),
     notebook="notebooks/transfer.ipynb",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import median as middle
 
 import scipy
@@ -12,7 +13,7 @@ from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import times, verdicts
+from oscope.labs.engine.words import times
 from oscope.labs.transfer import CONTENTS, reference
 from oscope.labs.transfer.points import COPIED, way
 from oscope.model.units import format_bytes
@@ -20,7 +21,6 @@ from oscope.statistics import ComparedMetric
 
 TITLE = "Zeros against random bytes"
 METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
-SHOWN = {COPIED.sender: "sender's time", COPIED.receiver: "receiver's time"}
 
 
 def content_compared(run: Run) -> list[ComparedMetric]:
@@ -35,95 +35,62 @@ def _headline(_: Run, rows: Sequence[ComparedMetric]) -> str:
     if not apart:
         return f"The content makes no difference that was found at {counted(len(here), 'point')}."
     most = max(apart, key=lambda row: abs(row.ratio - 1))
+    place = f"{way(most.factors)}, {format_bytes(int(most.factors['size']))}"
     where = f"at {len(apart)} of {counted(len(here), 'point')}"
-    return f"Random bytes take another time than zeros {where}, most at {_place(most)}: {times(most)}."
+    return f"Random bytes take another time than zeros {where}, most at {place}: {times(most)}."
 
 
-def _counts(_: Run, rows: Sequence[ComparedMetric]) -> list[str]:
-    said = []
-    for metric, words in SHOWN.items():
-        here = [row for row in rows if row.metric == metric]
-        if here:
-            found = verdicts(here, "longer with random bytes", "shorter with random bytes")
-            said.append(f"Of {counted(len(here), 'point')}, the {words} is {found}.")
-    cpu = [row for row in rows if "cpu" in row.metric]
-    apart = [_place(row) for row in cpu if row.different == "yes"]
-    if cpu:
-        found = f"at {listed(apart)}" if apart else "nowhere"
-        said.append(
-            "The CPU time a GiB, which the original report guessed to make the difference, is found "
-            "different "
-            f"{found} (of {counted(len(cpu), 'comparison')})."
-        )
-    return said
-
-
-def _place(row: ComparedMetric) -> str:
-    return f"{way(row.factors)}, {format_bytes(int(row.factors['size']))}"
-
-
-def _original(*_: object) -> list[str]:
-    """Split the original report's difference into that of its groups and that within them."""
-    said, shares, within = [], [], []
-    for method in reference.METHODS:
-        sides = {each: reference.groups(reference.RECEIVER[method, each]) for each in CONTENTS}
-        groups = [f"{each} {_groups(parts)}" for each, parts in sides.items()]
-        said.append(f"{method}: {listed(groups)}")
-        shares.append(f"{by_group(method):.0f} of the {_apart(method):.0f} ms by {method}")
-        for zeros, random in _shared(*sides.values()):
-            p = scipy.stats.mannwhitneyu(zeros, random, method="exact").pvalue
-            place = f"by {method} near {middle(zeros):.0f} ms (p {p:.2f})"
-            within.append(f"{middle(random) - middle(zeros):+.1f} ms {place}")
-    return [
-        (
-            "The original report found zeros faster than random bytes by the receiver's average, and guessed "
-            "the CPU. "
-            f"Its single times fall in groups a step apart ({'; '.join(said)}). That more executions with "
-            "random "
-            f"bytes fell in the late group makes {listed(shares)} between the averages; the step has its own "
-            f"section. Within a group the medians differ, random less zeros, by {listed(within)}: by mmap "
-            "random "
-            "bytes are the later in both groups, and so few values do not decide whether the content does "
-            "that "
-            "(p of the rank sum test, exact, uncorrected)."
-        )
-    ]
-
-
-def _groups(parts: Sequence[Sequence[float]]) -> str:
-    return listed([f"{len(part)} near {middle(part):.0f} ms" for part in parts])
-
-
-def _apart(method: str) -> float:
-    """Return how far apart in ms the original report's averages of both contents are."""
+def _received(method: str) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the original report's times in ms, of zeros and of random bytes."""
     zeros, random = (reference.RECEIVER[method, each] for each in CONTENTS)
-    return sum(random) / len(random) - sum(zeros) / len(zeros)
+    return zeros, random
 
 
 def by_group(method: str) -> float:
-    """Return what of that follows from how many executions fell in the late group alone, in ms.
+    """Return what of the original's difference the numbers of executions in its late group make, in ms.
 
     The step is that of the series with zeros, which has both groups by either method.
     """
     early, late = reference.groups(reference.RECEIVER[method, CONTENTS[0]])
     border = (max(early) + min(late)) / 2
-    zeros, random = (
-        sum(value > border for value in values) / len(values)
-        for values in (reference.RECEIVER[method, each] for each in CONTENTS)
-    )
+    zeros, random = (sum(value > border for value in values) / len(values) for values in _received(method))
     return (random - zeros) * (middle(late) - middle(early))
 
 
-def _shared(
-    zeros: Sequence[Sequence[float]], random: Sequence[Sequence[float]]
-) -> list[tuple[Sequence[float], Sequence[float]]]:
-    """Return the groups that both contents have."""
-    return [
-        (one, other)
-        for one in zeros
-        for other in random
-        if abs(middle(one) - middle(other)) < reference.GAP_MS
-    ]
+def _apart(method: str) -> float:
+    zeros, random = _received(method)
+    return sum(random) / len(random) - sum(zeros) / len(zeros)
+
+
+def _within(method: str) -> str:
+    """Return the difference within each group that both contents have, with its p."""
+    zeros, random = (reference.groups(values) for values in _received(method))
+    shared = ((a, b) for a in zeros for b in random if abs(middle(a) - middle(b)) < reference.GAP_MS)
+    return listed(
+        [
+            f"{middle(b) - middle(a):+.1f} near {middle(a):.0f} (p "
+            f"{scipy.stats.mannwhitneyu(a, b, method='exact').pvalue:.2f})"
+            for a, b in shared
+        ]
+    )
+
+
+def _groups(content: str, method: str) -> str:
+    return reference.groups_text(reference.RECEIVER[method, content])
+
+
+ORIGINAL: TableOf[str] = TableOf(
+    "The original report's difference between random bytes and zeros",
+    (
+        text("method", lambda method: method),
+        *(text(f"{content}: groups [ms] (n)", partial(_groups, content)) for content in CONTENTS),
+        text("averages apart [ms]", lambda method: f"{_apart(method):.0f}", numeric=True),
+        text("by more in the late group [ms]", lambda method: f"{by_group(method):.0f}", numeric=True),
+        text("within a group [ms]", _within),
+    ),
+    "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
+    "CPU.",
+)
 
 
 section: Question[ComparedMetric] = Question(
@@ -131,7 +98,6 @@ section: Question[ComparedMetric] = Question(
     experiment="transfer.large",
     rows=content_compared,
     headline=_headline,
-    text=(_counts, _original),
     tables=(
         TableOf(
             TITLE,
@@ -143,6 +109,7 @@ section: Question[ComparedMetric] = Question(
             ),
             "Paired by block, p corrected (Holm) for all rows.",
         ),
+        lambda *_: [ORIGINAL.of(reference.METHODS)],
     ),
     timed=True,
 )

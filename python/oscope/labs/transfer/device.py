@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.curves import At
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, text, value
+from oscope.labs.engine.table import Column, TableOf, text, value
 from oscope.labs.engine.words import NOT_RUN, cautions, reasons
 from oscope.labs.transfer import LAB, large, small
-from oscope.labs.transfer.points import DEVICE, RECEIVER_TIME, TIME, against, curves, way
+from oscope.labs.transfer.points import (
+    CONTENT,
+    DEVICE,
+    METHOD,
+    RECEIVER_TIME,
+    TIME,
+    compared_ways,
+    curves,
+)
 from oscope.model.document import Section, Table
 from oscope.model.formatting import format_value
 from oscope.model.units import format_bytes
@@ -22,52 +28,41 @@ HOW_TO = (
     "It needs a guest whose kernel has the modules: `oscope kernel build`, then `oscope run transfer.device`."
 )
 WHAT = (
-    "oscope_sender and oscope_receiver are the original report's master and slave: character devices each of "
-    "which holds a TCP connection in the kernel. By fcntl a program reads and writes the device by small "
-    "buffers; by mmap it has the device's pages in its address space, and an ioctl sends or receives them. "
-    "The "
-    "time is the receiver's, as in the original report. `oscope transfer send --device mmap --descriptors` "
-    "prints the page descriptors of the mapped pages, and `receive` those of its side."
+    "oscope_sender and oscope_receiver are the original report's master and slave: character devices that "
+    "hold a TCP connection in the kernel. The time is the receiver's."
 )
 
 
-def _each(name: str, point: Point) -> str | None:
-    found = point.of(name)
-    return None if found is None else format_value(found.median, None, "")
+def _median(heading: str, name: str) -> Column[Point]:
+    def found(point: Point) -> str | None:
+        summary = point.of(name)
+        return None if summary is None else format_value(summary.median, None, "")
+
+    return text(heading, found, numeric=True)
 
 
 WORK: TableOf[Point] = TableOf(
     "What the programs do",
     (
         text("size", lambda point: point.level("size")),
-        text("content", lambda point: str(point.samples.factors.get("content", ""))),
-        text("method", lambda point: way(point.samples.factors)),
-        text("sender's calls", lambda point: _each("sender_calls", point), numeric=True),
-        text("receiver's calls", lambda point: _each("calls", point), numeric=True),
-        text("page faults", lambda point: _each("minflt", point), numeric=True),
+        CONTENT,
+        METHOD,
+        _median("sender's calls", "sender_calls"),
+        _median("receiver's calls", "calls"),
+        _median("page faults", "minflt"),
     ),
     "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
 )
-
-
-@dataclass(frozen=True)
-class Beside:
-    """A size at which a way was measured, through the devices or through user space."""
-
-    at: At
-    content: str
-    through: str
-    method: str
-
-
+Beside = tuple[At, str, str, str]
+"""A size at which a way was measured: with its content, through devices or user space, and its method."""
 SIDE_BY_SIDE: TableOf[Beside] = TableOf(
     "Devices and user space side by side",
     (
-        text("size", lambda row: format_bytes(row.at.size)),
-        text("content", lambda row: row.content),
-        text("through", lambda row: row.through),
-        text("method", lambda row: row.method),
-        value("receiver's time (95 %)", lambda row: row.at.summary, "ns"),
+        text("size", lambda row: format_bytes(row[0].size)),
+        text("content", lambda row: row[1]),
+        text("through", lambda row: row[2]),
+        text("method", lambda row: row[3]),
+        value("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
     ),
     "{apart}: the figures stand side by side and are not compared. A digest is checked in the time of user "
     "space.",
@@ -84,22 +79,16 @@ def section(results: Analysed) -> Section | None:
     missing = reasons(run.experiment)
     if not run.points(TIME):
         return Section(TITLE, "", text=[WHAT], missing=missing or HOW_TO)
-    rows = against(run.experiment, (TIME,), *METHODS)
+    rows = compared_ways(run, TIME, METHODS[0])
     few = bool(small.singles(run, TIME) or small.executions(run, TIME))
     sized = sorted(run.points(TIME, sizes="equal"), key=lambda point: int(point.samples.factors["size"]))
     return Section(
         title=TITLE,
         answer=large.headline(rows, METHODS),
-        text=[
-            *large.from_on(run, rows, METHODS, TIME),
-            *small.details(run, DEVICE, METHODS),
-            WHAT,
-            *cautions(run.experiment),
-            large.original_says(large.equal(rows), TIME),
-        ],
+        text=[WHAT, *cautions(run.experiment)],
         tables=[
             large.table_of_times(run, DEVICE, "Through the devices"),
-            large.verdict_table({METHODS[1]: rows}, METHODS[0], "mmap against fcntl, the receiver's time"),
+            large.verdicts(rows, METHODS[0], "mmap against fcntl, the receiver's time"),
             *small.tables(run, DEVICE, METHODS[0]),
             WORK.of(sized),
             *_side_by_side(run),
@@ -118,7 +107,7 @@ def _side_by_side(run: Run) -> list[Table]:
     if other is None or not other.points(RECEIVER_TIME):
         return []
     rows = [
-        Beside(at, content, through, name)
+        (at, content, through, name)
         for content in run.levels("content")
         for through, found in (
             ("device", curves(run, TIME, content=content, sizes="equal")),
@@ -130,4 +119,4 @@ def _side_by_side(run: Run) -> list[Table]:
     guest = "guest" in run.experiment.environment
     kernel = "Both were measured on this kernel, each in a run of its own"
     apart = "A guest has its own clock and its own kernel" if guest else kernel
-    return [SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row.at.size), apart=apart)]
+    return [SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)]

@@ -9,19 +9,33 @@ from statistics import mean
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, ratio, stat, text
+from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.engine.words import cautions, judged, reasons, times
-from oscope.labs.transfer import SIZES, large, reference
-from oscope.labs.transfer.points import CALLS, COPIED, DEVICE, MAPPED, Sides, way, way_dots
+from oscope.labs.transfer import SIZES, reference
+from oscope.labs.transfer.points import (
+    CALLS,
+    CONTENT,
+    COPIED,
+    DEVICE,
+    MAPPED,
+    METHOD,
+    SPREAD,
+    Sides,
+    Verdict,
+    compared_ways,
+    content_of,
+    times_of,
+    verdict_table,
+    way,
+    way_dots,
+)
 from oscope.model.document import Figure, Section, Table
 from oscope.model.formatting import format_count
-from oscope.statistics import ComparedMetric
 
 TITLE = "Five large inputs in one execution"
 WHAT = (
-    f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection. The "
-    "original report ran this ten times and gave averages, and left out the first where that was started by "
-    "hand. Here nothing is started by hand, and every execution counts."
+    f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection: ten "
+    "executions in the original report, which left out a first one started by hand. Here every one counts."
 )
 APART = "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
 
@@ -51,43 +65,41 @@ def section(results: Analysed) -> Section | None:
     shown = [(kind, each, points) for kind, each in run if (points := each.points(kind.sides.receiver))]
     if not shown:
         return Section(TITLE, "", text=[WHAT], missing=missing)
-    compared = [
-        (kind, large.compared_ways(each, kind.sides.receiver, kind.methods[0])) for kind, each, _ in shown
-    ]
-    pairs = [(kind, row) for kind, rows in compared for row in rows.get(kind.methods[1], ())]
+    compared = [(kind, compared_ways(each, kind.sides.receiver, kind.methods[0])) for kind, each, _ in shown]
     return Section(
         title=TITLE,
-        answer=_headline(pairs),
+        answer=_headline([(kind, row) for kind, rows in compared for row in rows]),
         text=[
-            *(_said(kind, row) for kind, row in pairs),
             WHAT,
             *([APART] if any(kind is KINDS[1] for kind, *_ in shown) else []),
             *dict.fromkeys(text for _, each, _ in shown for text in cautions(each.experiment)),
         ],
         tables=[
             *(_times(kind, points) for kind, _, points in shown),
-            *(_verdicts(kind, rows) for kind, rows in compared if rows),
+            *(
+                verdict_table(
+                    f"Against {kind.methods[0]} through {kind.name}, the receiver's time",
+                    kind.methods[0],
+                    rows,
+                    text("content", content_of),
+                )
+                for kind, rows in compared
+                if rows
+            ),
         ],
         figures=[_figure(kind, points) for kind, _, points in shown],
         missing=missing,
     )
 
 
-def _headline(pairs: Sequence[tuple[Through, ComparedMetric]]) -> str:
+def _headline(rows: Sequence[tuple[Through, Verdict]]) -> str:
+    pairs = [(kind, row) for kind, row in rows if row[0] == kind.methods[1]]
     if not pairs:
         return "The original report's two methods were not both measured."
-    kind, row = max(pairs, key=lambda pair: pair[1].factors.get("content") == "random")
+    kind, (_, row) = max(pairs, key=lambda pair: content_of(pair[1]) == "random")
     what = f"the time of {kind.methods[0]} through {kind.name}"
     ratio_of = f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
     return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
-
-
-def _said(kind: Through, row: ComparedMetric) -> str:
-    """Say for a content how mmap compares with read and write."""
-    content = str(row.factors.get("content", ""))
-    own = judged(row, f"its time by {kind.methods[0]}")
-    what = large.WORDS.get(content, content)
-    return f"Through {kind.name}, with {what}, the receiver takes by {kind.methods[1]} {own}."
 
 
 def _times(kind: Through, points: Sequence[Point]) -> Table:
@@ -95,12 +107,11 @@ def _times(kind: Through, points: Sequence[Point]) -> Table:
     table: TableOf[Point] = TableOf(
         f"Five large inputs through {kind.name}",
         (
-            text("content", lambda each: str(each.samples.factors.get("content", ""))),
-            text("method", lambda each: way(each.samples.factors)),
+            CONTENT,
+            METHOD,
             count("bytes", lambda each: None if (moved := each.of("bytes")) is None else moved.median),
             count("n", lambda each: each.summary.n),
-            stat("sender, {}", lambda each: each.of(kind.sides.sender), "ns", *large.SPREAD),
-            stat("receiver, {}", lambda each: each.summary, "ns", *large.SPREAD),
+            *times_of(kind.sides, "{side}, {part}", *SPREAD),
             text(
                 "original report's sender, mean [ms]",
                 lambda each: _cited(each, reference.SENDER),
@@ -120,24 +131,7 @@ def _cited(point: Point, side: reference.Inputs) -> str | None:
     return None if values is None else f"{mean(values):.1f}"
 
 
-def _verdicts(kind: Through, compared: large.Compared) -> Table:
-    base = kind.methods[0]
-    table: TableOf[tuple[str, ComparedMetric]] = TableOf(
-        f"Against {base} through {kind.name}, the receiver's time",
-        (
-            text("content", lambda row: str(row[1].factors.get("content", ""))),
-            text("method", lambda row: row[0]),
-            ratio(f"time / {base}'s", lambda row: row[1], "different", "matters"),
-        ),
-        "Paired by block, p corrected (Holm) for both contents of a method.",
-    )
-    return table.of((name, row) for name, rows in compared.items() for row in rows)
-
-
 def _figure(kind: Through, points: Sequence[Point]) -> Figure:
     """Draw the receiver's time of each content, a colour for each way."""
-    rows = way_dots(
-        points, lambda each: f"{each.samples.factors.get('content', '')}, {way(each.samples.factors)}"
-    )
-    title = f"Time of the receiver, five large inputs through {kind.name}"
-    return dots(title, "receiver's time", rows, "ns")
+    rows = way_dots(points, lambda each: f"{each.level('content')}, {way(each.samples.factors)}")
+    return dots(f"Time of the receiver, five large inputs through {kind.name}", "receiver's time", rows, "ns")

@@ -9,21 +9,20 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import counted, listed
-from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.drawing import INTERVALS, dot
 from oscope.labs.engine.quantity import derived, metric
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, count, share, stat, text
+from oscope.labs.engine.table import TableOf, count, ratio, share, stat, text
 from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import bytes_text, ratio_text, value
+from oscope.labs.engine.words import bytes_text, value
 from oscope.labs.transfer.points import RATE, TIME
-from oscope.model.document import Figure
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_share
 from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes, format_duration
-from oscope.statistics import Summary
+from oscope.statistics import ComparedMetric, Summary
 
 NS = 1e9
 
@@ -76,22 +75,21 @@ class OnLine:
         return self.size / seconds if seconds else float("inf")
 
     @property
+    def of_bound(self) -> float | None:
+        """Share of the bound that is reached; None where nothing limits."""
+        return self.summary.median / self.bound if np.isfinite(self.bound) else None
+
+    @property
     def name(self) -> str:
         """The line in words."""
         parts = [_rate_name(self.rate), f"{format_duration(self.round_trip_s / 2)} each way"]
         return ", ".join([*parts, *([f"{self.loss / 10:g} % lost"] if self.loss else [])])
 
 
-def _shaped(_: Run, found: Sequence[OnLine]) -> list[str]:
-    """Say what shaped the lines, as the probe noted it."""
-    notes = [" ".join(each.point.notes) for each in found]
-    kinds = (("netem", "(netem)"), ("a token bucket", "tbf"))
-    said = [
-        f"{name} at {counted(number, 'point')}"
-        for name, mark in kinds
-        if (number := sum(mark in note for note in notes))
-    ]
-    return [f"The line was shaped by {listed(said)}."] if said else []
+def _shaped(each: OnLine) -> str | None:
+    """Name what shaped the line, as the probe noted it."""
+    notes = " ".join(each.point.notes)
+    return "netem" if "(netem)" in notes else "token bucket" if "tbf" in notes else None
 
 
 def _rows(run: Run) -> list[OnLine]:
@@ -121,46 +119,44 @@ def _headline(_: Run, found: Sequence[OnLine]) -> str:
     return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name}{share}."
 
 
-def _lossy(run: Run, found: Sequence[OnLine]) -> list[str]:
-    """Say what the highest loss does to the time, where it was measured beside none."""
+def _lossy(run: Run, found: Sequence[OnLine]) -> dict[int, ComparedMetric]:
+    """Return for each line that loses the most how its time compares with that of no loss (Holm)."""
     levels = sorted({each.loss for each in found})
     if len(levels) < 2 or levels[0] != 0:
-        return []
+        return {}
     rows = compared(run.experiment, (TIME,), "loss", (0, levels[-1]))
-    if not rows:
-        return []
-    slower = [row for row in rows if row.different == "yes" and row.ratio > 1]
-    if not slower:
-        return [f"A loss of {levels[-1] / 10:g} % is not found to cost time."]
-    most = max(slower, key=lambda row: row.ratio)
-    rate, delay = float(most.factors.get("rate", 0)), float(most.factors.get("delay", 0.0))
-    return [
+    own = [(each, {n: v for n, v in each.point.factors.items() if n != "loss"}) for each in found]
+    return {
+        id(each): row
+        for each, factors in own
+        if each.loss == levels[-1] and (row := row_of(rows, TIME, **factors)) is not None
+    }
+
+
+def _table(run: Run, found: Sequence[OnLine]) -> list[Table]:
+    lossy = _lossy(run, found)
+    table: TableOf[OnLine] = TableOf(
+        "Throughput over the line",
         (
-            f"A loss of {levels[-1] / 10:g} % is found to cost time at {len(slower)} of "
-            f"{counted(len(rows), 'line')}, most at {_rate_name(rate)} and {format_duration(delay)} each "
-            f"way: {ratio_text(most)} times the time."
-        )
-    ]
-
-
-TABLE: TableOf[OnLine] = TableOf(
-    "Throughput over the line",
-    (
-        text("rate", lambda each: _rate_name(each.rate)),
-        text("delay, one way", lambda each: format_duration(each.round_trip_s / 2)),
-        text("lost", lambda each: f"{each.loss / 10:g} %"),
-        text("sent", lambda each: each.content),
-        count("n", lambda each: each.summary.n),
-        stat("throughput", lambda each: each.summary, "B/s"),
-        share("of the rate", lambda each: each.summary.median / each.rate if each.rate else None),
-        text("bandwidth × delay", lambda each: format_bytes(round(each.product)) if each.product else None),
-        share(
-            "of the bound", lambda each: each.summary.median / each.bound if np.isfinite(each.bound) else None
+            text("rate", lambda each: _rate_name(each.rate)),
+            text("delay, one way", lambda each: format_duration(each.round_trip_s / 2)),
+            text("lost", lambda each: f"{each.loss / 10:g} %"),
+            text("sent", lambda each: each.content),
+            count("n", lambda each: each.summary.n),
+            stat("throughput", lambda each: each.summary, "B/s"),
+            share("of the rate", lambda each: each.summary.median / each.rate if each.rate else None),
+            text(
+                "bandwidth × delay", lambda each: format_bytes(round(each.product)) if each.product else None
+            ),
+            share("of the bound", lambda each: each.of_bound),
+            value_of("round trips (95 %)", lambda each: each.rounds, ""),
+            text("shaped by", _shaped),
+            *([ratio("time / without loss", lambda each: lossy.get(id(each)), "different")] if lossy else ()),
         ),
-        value_of("round trips (95 %)", lambda each: each.rounds, ""),
-    ),
-    "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones.",
-)
+        "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
+        "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
+    )
+    return [table.of(found)]
 
 
 def _figures(_: Run, found: Sequence[OnLine]) -> list[Figure]:
@@ -191,20 +187,12 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _lossy,
         (
-            "Two network namespaces joined by a veth, with netem at both ends, or a token bucket for the "
-            "rate "
-            "alone where the kernel has no netem. The bandwidth-delay product is what is under way when the "
-            "line "
-            "is full: a connection begins with ten packets and needs some round trips until as much is. The "
-            "bound of a line is its bytes over the time that the rate needs for them and one round trip for "
-            "the "
-            "answer."
+            "Two network namespaces joined by a veth. A connection begins with ten packets and needs some "
+            "round trips until it fills bandwidth × delay."
         ),
-        _shaped,
     ),
-    tables=(TABLE,),
+    tables=(_table,),
     figures=(_figures,),
     timed=True,
 )

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import listed, median
+from oscope.figures.words import listed
 from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.curves import At, best, several
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run, narrowed
 from oscope.labs.engine.table import TableOf, ratio, text
-from oscope.labs.engine.words import bounded_share, ratio_text, value
+from oscope.labs.engine.words import value
 from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.points import PLAIN_WAY, RATE, against, curves, sizes, way
 from oscope.model.document import Figure, Table
@@ -43,35 +43,15 @@ def _digest(experiment: ExperimentResults) -> str:
     return DEFAULT if DEFAULT in names else names[0]
 
 
-def _top(run: Run, last: int) -> tuple[At, list[At]]:
-    """Return the fastest pair at the smallest or the largest size, and those not distinguished from it."""
-    every = [each for row in _found(run).values() for each in row]
-    size = sorted({each.size for each in every})[last]
-    return best([each for each in every if each.size == size], run.experiment, RATE)
-
-
 def _headline(run: Run, _: Sequence[Point]) -> str:
-    top, _alike = _top(run, -1)
-    return f"{way(top.point.factors)} is the fastest at {top.name}: {value(top.summary, 'B/s')}."
-
-
-def _fastest(run: Run, _: Sequence[Point]) -> list[str]:
-    """Name the fastest pair at both ends of the sizes, and those that are not distinguished from it."""
-    said = []
-    for last in (0, -1):
-        top, alike = _top(run, last)
-        text = f"{way(top.point.factors)} at {top.name}, {median(top.summary, 'B/s')}"
-        names = listed([way(each.point.factors) for each in alike])
-        said.append(f"{text}{f' (not distinguished from {names})' if alike else ''}{_over_plain(run, top)}")
-    return [f"Fastest is {listed(list(dict.fromkeys(said)))}."]
-
-
-def _over_plain(run: Run, top: At) -> str:
-    name = way(top.point.factors)
-    if name == PLAIN_WAY:
-        return ""
-    rows = against(_narrow(run).experiment, (RATE,), PLAIN_WAY, name, size=top.size)
-    return f", {ratio_text(rows[0])} times {PLAIN_WAY}" if rows else ""
+    """Name the fastest pair at the largest size, and those that are not distinguished from it."""
+    every = [each for row in _found(run).values() for each in row]
+    most = max(each.size for each in every)
+    top, alike = best([each for each in every if each.size == most], run.experiment, RATE)
+    names = [way(each.point.factors) for each in alike]
+    others = f" (not distinguished from {listed(names) if len(names) < 3 else f'{len(names)} others'})"
+    found = f"{way(top.point.factors)} is the fastest at {top.name}: {value(top.summary, 'B/s')}"
+    return f"{found}{others if alike else ''}."
 
 
 def _digests(run: Run) -> list[tuple[str, int, ComparedMetric]]:
@@ -83,22 +63,6 @@ def _digests(run: Run) -> list[tuple[str, int, ComparedMetric]]:
         rows = compared(replace(own, points=points), (RATE,), "digest", (NONE, name))
         found += [(name, int(row.factors["size"]), row) for row in rows]
     return sorted(found, key=lambda each: (DIGESTS.index(each[0]), each[1]))
-
-
-def _cost(run: Run, _: Sequence[Point]) -> list[str]:
-    """Say what each digest takes of the throughput at the largest size."""
-    parts = []
-    for name, (size, row) in {name: (size, row) for name, size, row in _digests(run)}.items():
-        at = f"at {format_bytes(size)}"
-        if row.different != "yes":
-            parts.append(f"{name} was not found to cost throughput {at}")
-        elif row.ratio > 1:
-            parts.append(f"{name} has a throughput of {ratio_text(row)} times that without {at}")
-        else:
-            low, high = (1 - end for end in reversed(row.ci95))
-            taken = bounded_share(1 - row.ratio, low, high, finest=0.0)
-            parts.append(f"{name} takes {taken} of the throughput {at}")
-    return [f"Of the digests, {listed(parts)}."] if parts else []
 
 
 def _matrices(run: Run, found: Sequence[Point]) -> list[Table]:
@@ -166,16 +130,7 @@ section = Question(
     experiment="transfer.copy",
     rows=lambda run: _narrow(run).points(RATE),
     headline=_headline,
-    text=(
-        _fastest,
-        _cost,
-        (
-            "Over loopback, from the page cache to a tmpfs, one file. The wire is the same for all methods, "
-            "so "
-            "that any sender meets any receiver. What the digest costs is the throughput with it over that "
-            "without, at the same pair of methods."
-        ),
-    ),
+    text=("Over loopback, from the page cache to a tmpfs, one file; any sender meets any receiver.",),
     tables=(_matrices, lambda run, _: [DIGEST_COSTS.of(rows)] if (rows := _digests(run)) else []),
     figures=(_figures,),
     factors=OWN,

@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.curves import At
-from oscope.labs.engine.run import Point, Run, untraced
+from oscope.labs.engine.run import Point, Run, known, summary_of, untraced
+from oscope.labs.engine.table import Column, TableOf, ratio, stat, text
 from oscope.labs.transfer import PLAIN, pair
+from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric, Summary
@@ -91,6 +93,43 @@ def against(
 
     points = tuple(renamed(point) for point in untraced(experiment, **levels) if way(point.factors) in (a, b))
     return compared(replace(experiment, points=points), metrics, WAY, (a, b))
+
+
+Verdict = tuple[str, ComparedMetric]
+"""A way, and how it compares with the one that is the base."""
+METHOD: Column[Point] = text("method", lambda point: way(point.samples.factors))
+CONTENT: Column[Point] = text("content", lambda point: point.level("content"))
+SPREAD = ("mean", "std. dev.", "median", "95 %")
+
+
+def times_of(sides: Sides, heading: str, *parts: str) -> list[Column[Point]]:
+    """Return columns of both sides' times; the heading names `{side}` and `{part}`."""
+    both = (("sender", sides.sender), ("receiver", sides.receiver))
+    return [
+        stat(heading.format(side=side, part="{}"), summary_of(metric), "ns", *parts) for side, metric in both
+    ]
+
+
+def compared_ways(run: Run, metric: str, base: str) -> list[Verdict]:
+    """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
+    others = [name for name in ways(known(run.experiment, metric)) if name != base]
+    return [(name, row) for name in others for row in against(run.experiment, (metric,), base, name)]
+
+
+def verdict_table(title: str, base: str, rows: Sequence[Verdict], *places: Column[Verdict]) -> Table:
+    """Return each other way's time over that of `base`, with both answers; `places` say where."""
+    columns = (
+        *places,
+        text("method", lambda row: row[0]),
+        ratio(f"time / {base}'s", lambda row: row[1], "different", "matters"),
+    )
+    note = "Paired by block, p corrected (Holm) for all rows of a method."
+    return TableOf(title, columns, note).of(rows)
+
+
+def content_of(row: Verdict) -> str:
+    """Return the content that was compared."""
+    return str(row[1].factors.get("content", ""))
 
 
 def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:

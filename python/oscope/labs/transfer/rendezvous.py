@@ -12,15 +12,14 @@ import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import paired_difference
-from oscope.figures.words import counted, excludes_zero, listed, median
-from oscope.labs.engine.contrast import compared
+from oscope.figures.words import excludes_zero
 from oscope.labs.engine.drawing import dot, strips
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
 from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.engine.table import value as value_of
-from oscope.labs.engine.words import judged, ratio_text, value
-from oscope.labs.transfer import CONTENTS, RETRY_S, reference
+from oscope.labs.engine.words import value
+from oscope.labs.transfer import RETRY_S, reference
 from oscope.labs.transfer.large import CITED, Cited
 from oscope.labs.transfer.points import RECEIVER_TIME, TIME
 from oscope.model.document import Figure
@@ -51,8 +50,8 @@ class Met:
     wait: Summary | None
     """The sender's, until the connection stood."""
     step: Summary | None
-    """The receiver's time beyond that where both are ready, a difference a block. Of points at which one side
-    is late."""
+    """The receiver's time beyond that where both are ready, a difference a block: where one side is late, and
+    of small writes beyond those without Nagle's algorithm."""
     measured: Point
 
     @property
@@ -100,13 +99,14 @@ class Met:
 
 def _met(run: Run) -> list[Met]:
     points = run.points(RECEIVER_TIME)
-    ready = next((each.samples for each in points if _plainly_ready(each.samples)), None)
+    plain = next((each.samples for each in points if _plainly_ready(each.samples)), None)
+    nodelay = next((each.samples for each in points if each.samples.factors.get("writes") == "nodelay"), None)
     found = []
     for each in points:
-        late = each.samples.factors.get("meeting") in LATE and ready is not None
-        step = (
-            paired_difference(run.experiment, ready, each.samples, RECEIVER_TIME) if late and ready else None
-        )
+        factors = each.samples.factors
+        late, small = factors.get("meeting") in LATE, factors.get("writes") == "small"
+        base = plain if late else nodelay if small else None
+        step = None if base is None else paired_difference(run.experiment, base, each.samples, RECEIVER_TIME)
         found.append(Met(each.samples, each.summary, each.of(TIME), each.of(WAIT), step, each))
     return sorted(found, key=lambda each: (each.retried, each.meeting, each.late_s))
 
@@ -115,90 +115,26 @@ def _plainly_ready(point: PointSamples) -> bool:
     return point.factors.get("meeting") == "ready" and point.factors.get("writes", "whole") == "whole"
 
 
-def _headline(run: Run, found: Sequence[Met]) -> str:
+def _headline(_: Run, found: Sequence[Met]) -> str:
     """Give the greatest step of a side that tries again, and the time without."""
-    steps_found = [each for each in found if each.stepped and each.step is not None]
     ready = next((each for each in found if _plainly_ready(each.point)), None)
+    without = "" if ready is None else f"; where both are ready it takes {value(ready.time, 'ns')}"
+    steps_found = [(each.step.median, each) for each in found if each.retried and each.step and each.stepped]
     if not steps_found:
-        gone = _gone(run, found)
-        return gone[0] if gone else "No step is found."
-    most = max(steps_found, key=lambda each: each.step.median if each.step else 0.0)
-    late = f"the {LATE[most.meeting]} is {format_duration(most.late_s)} late"
-    late += f" and the {AGAIN[most.meeting]} tries again"
+        tried = any(each.retried for each in found)
+        return f"No step is found{' where one side is late' if tried else ''}{without}."
+    most = max(steps_found, key=lambda pair: pair[0])[1]
+    late = f"the {LATE[most.meeting]} is {format_duration(most.late_s)} late and the {AGAIN[most.meeting]}"
     step = "" if most.step is None else value(most.step, "ns")
-    text = f"Where {late}, the receiver takes longer by {step}"
-    return (
-        f"{text}." if ready is None else f"{text}; where both are ready it takes {value(ready.time, 'ns')}."
-    )
+    return f"Where {late} tries again, the receiver takes longer by {step}{without}."
 
 
-def _step(_: Run, found: Sequence[Met]) -> list[str]:
-    """Give the receiver's step by each mechanism and lateness, with what is expected, and the original's."""
-    said = [_by(meeting, late) for meeting in LATE if (late := [e for e in found if _late(e, meeting)])]
-    apart = steps(reference.RECEIVER)
-    theirs = "In the original report, whose receiver is the one that connects, it is "
-    return [*said, f"{theirs}{min(apart):.0f} to {max(apart):.0f} ms."] if said else []
-
-
-def _late(each: Met, meeting: str) -> bool:
-    return each.meeting == meeting and each.step is not None
-
-
-def _by(meeting: str, late: Sequence[Met]) -> str:
-    where = f"the {LATE[meeting]} is late and the {AGAIN[meeting]} tries again"
-    there = [each for each in late if each.stepped]
-    if not there:
-        return f"No step is found where {where}."
-    parts = [
-        f"{median(each.step, 'ns')} where it is {format_duration(each.late_s)} late"
-        for each in there
-        if each.step
-    ]
-    without = [format_duration(each.late_s) for each in late if not each.stepped]
-    none = f" None is found where it is {listed(without)} late." if without else ""
-    apart = max(abs(each.step.median - each.expected_ns) for each in late if each.step)
-    return (
-        f"Where {where} after {RETRY_S:g} s, the receiver takes longer by {listed(parts)}.{none} From "
-        f"{FORMULA[meeting]} that is {format_value(apart, apart / 5, 'ns')} away at most."
-    )
-
-
-def _gone(run: Run, found: Sequence[Met]) -> list[str]:
-    """Say what is left of the wait where both ends meet by themselves, with the verdicts."""
-    ready = next((each for each in found if _plainly_ready(each.point)), None)
-    if ready is None:
-        return []
-    waited = "" if ready.wait is None else f", and the sender {median(ready.wait, 'ns')} until they met"
-    text = f"Where both meet by themselves the receiver takes {median(ready.time, 'ns')}{waited}"
-    parts = []
-    for meeting in LATE:
-        rows = compared(run.experiment, (RECEIVER_TIME,), "meeting", ("ready", meeting))
-        for row in rows[:1]:
-            gone = "is gone" if row.different == "yes" and row.ratio > 1 else "is not decided"
-            who = f"the step of a {AGAIN[meeting]} that tries again"
-            parts.append(f"{who} {gone} (with it, {ratio_text(row)} times as long)")
-    return [f"{text}: {listed(parts)}." if parts else f"{text}."]
-
-
-def _small(run: Run, found: Sequence[Met]) -> list[str]:
-    """Give what Nagle's algorithm and delayed acknowledgements make of small writes, whole and a file."""
-    by_writes = {each.writes: each for each in found if not each.retried}
-    without, small = by_writes.get("nodelay"), by_writes.get("small")
-    if without is None or small is None:
-        return []
-    rows = compared(run.experiment, (RECEIVER_TIME,), "writes", ("nodelay", "small"))
-    more = paired_difference(run.experiment, without.point, small.point, RECEIVER_TIME)
-    if not rows or more is None:
-        return []
-    if rows[0].different != "yes":
-        return [f"With Nagle's algorithm small writes take {judged(rows[0], 'the time without')}."]
-    files = int(small.point.factors.get("files", 1))
-    return [
-        (
-            f"Nagle's algorithm adds {median(more, 'ns')} to small writes of {counted(files, 'file')}, "
-            f"{format_value(more.median / files, more.median / files / 20, 'ns')} a file."
-        )
-    ]
+def _a_file(each: Met) -> str | None:
+    """Return the step of small writes for each file."""
+    if each.retried or each.step is None:
+        return None
+    more = each.step.median / int(each.point.factors.get("files", 1))
+    return format_value(more, more / 20, "ns")
 
 
 TABLE: TableOf[Met] = TableOf(
@@ -210,14 +146,14 @@ TABLE: TableOf[Met] = TableOf(
         value_of("sender's time (95 %)", lambda each: each.sender, "ns"),
         value_of("sender, until they met", lambda each: each.wait, "ns"),
         value_of("receiver's step (95 %)", lambda each: each.step, "ns"),
+        text("step a file", _a_file),
         text(
             "step expected", lambda each: format_value(each.expected_ns, None, "ns") if each.retried else None
         ),
     ),
-    "The receiver's clock runs from its own coming, or its first try. Expected: the retry interval, less the "
-    "lateness where the receiver is the late one. Medians with their 95 % intervals; the step is the "
-    "difference "
-    "from both ready, a block each.",
+    "The receiver's clock runs from its own coming, or its first try. Medians with their 95 % intervals; a "
+    "step is the difference, a block each, from both ready, or of small writes from those without Nagle's "
+    f"algorithm. Expected: the retry interval of {RETRY_S:g} s, less the lateness of a late receiver.",
 )
 
 
@@ -264,43 +200,6 @@ def steps(side: reference.Inputs) -> list[float]:
     return found
 
 
-def _original(*_: object) -> list[str]:
-    """Say what the original report's own times say of its step, and what they leave open."""
-    apart = steps(reference.RECEIVER)
-    # An execution that waited for a hand is a group of its own, further away.
-    sender = [step for step in steps(reference.SENDER) if step < 2 * max(apart)]
-    parts = {key: reference.groups(values) for key, values in reference.RECEIVER.items()}
-    alone = [" with ".join(key) for key, groups in parts.items() if len(groups) == 1]
-    late = [groups[-1] for groups in parts.values()]
-    width, count = max(max(each) - min(each) for each in late), sum(map(len, late))
-    fast = {method: middle(parts[method, CONTENTS[0]][0]) for method in reference.METHODS}
-    return [
-        (
-            f"The original report's receiver has times in two groups, {min(apart):.0f} to {max(apart):.0f} "
-            "ms "
-            "apart, in "
-            f"{len(parts) - len(alone)} of {len(parts)} series; {listed(alone)} has the late group alone. "
-            "The "
-            f"distance is the same by both methods, though the early groups are near {fast['fcntl']:.0f} ms "
-            "by "
-            f"fcntl and {fast['mmap']:.0f} ms by mmap: so it would be with a wait, and not with work. Its "
-            "sender "
-            f"has steps of {min(sender):.0f} to {max(sender):.0f} ms. Its receiver (slave) is given an "
-            "address "
-            "and connects, and its sender (master) listens, so that of the two it is the receiver that can "
-            "be "
-            "refused. But whether its programs sleep and try again, for how long, and where their clocks "
-            "begin, "
-            f"it does not show. With an interval of {RETRY_S:g} s either mechanism leaves some 100 ms to "
-            "account for, by a lateness or a clock that begins later, and open why they would be the same "
-            "each "
-            f"time: the {count} late executions lie within {width:.0f} ms of one another in each series. "
-            "Which "
-            "mechanism it was, if it was one of these, cannot be decided from the report."
-        )
-    ]
-
-
 ORIGINAL: TableOf[Cited] = TableOf(
     "The steps in the original report's times",
     (
@@ -313,9 +212,8 @@ ORIGINAL: TableOf[Cited] = TableOf(
         ),
     ),
     f"A group ends where the next value is more than {reference.GAP_MS:g} ms away. Steps of several seconds "
-    "at the "
-    "sender are of the two executions that the original report leaves out, since they waited for a hand. "
-    f"{reference.WHERE}",
+    "are of two executions that waited for a hand and that the report leaves out. Its receiver connects, so "
+    f"that it can be refused. {reference.WHERE}",
 )
 
 
@@ -335,29 +233,18 @@ section = Question(
     rows=_met,
     headline=_headline,
     text=(
-        _step,
-        _gone,
-        _small,
         (
-            f"Who connects and is refused, since the other does not listen yet, sleeps {RETRY_S:g} s and "
-            "tries "
-            "again. Where that is the receiver, whose clock runs from its first try, it takes longer by "
-            "whole "
-            "retry intervals, however late the sender is within one; a clock that begins later gains less "
-            "by as "
-            "much. Where it is the sender, as in oscope's own transfer, a receiver that comes meanwhile "
-            "waits "
-            "for the rest of that sleep: the retry interval less its lateness. Who is there in time waits "
-            "for "
-            "nothing."
+            "Who is refused sleeps and tries again: a receiver waits whole intervals from its first try, a "
+            "sender makes a late receiver wait for the rest of one."
         ),
-        _original,
         (
-            "Small writes are the other candidate: with Nagle's algorithm on, a second small write waits "
-            "until "
-            "the first is acknowledged, and the receiver delays its acknowledgement by up to 40 ms. It is "
-            "compared with the same exchange without Nagle's algorithm. Such a step comes with each file and "
-            "grows with their number."
+            "The original's distance is the same by both methods, as a wait makes it. Which mechanism it was "
+            "cannot be decided from the report, which shows neither its programs' sleeps nor where their "
+            "clocks begin."
+        ),
+        (
+            "Nagle's algorithm with delayed acknowledgements, up to 40 ms, is the other candidate: its step "
+            "grows with the number of files."
         ),
     ),
     tables=(TABLE, lambda *_: [ORIGINAL.of(CITED)]),

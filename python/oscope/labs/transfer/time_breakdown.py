@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import measured
-from oscope.figures.words import counted, listed, median
 from oscope.labs.engine.contrast import row_of
-from oscope.labs.engine.curves import At, best
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.quantity import derived, metric
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run, known, narrowed
 from oscope.labs.engine.table import TableOf, share, stat, text
 from oscope.labs.engine.words import ratio_text
-from oscope.labs.transfer.points import CALLS, COPIED, GIBIBYTE, MAPPED, MEBIBYTE, against, sizes, way
+from oscope.labs.transfer.points import CALLS, COPIED, GIBIBYTE, MEBIBYTE, against, sizes, way
 from oscope.model.document import Figure, Table
-from oscope.model.formatting import format_share, format_value
-from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
+from oscope.model.formatting import format_value
+from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
 from oscope.statistics.compare import THRESHOLD
 
 CONTENT = "random"
-BOTH = "cpu_s_per_gib of both sides"
 COMPARED = ("cpu_s_per_gib", "receiver_cpu_s_per_gib", "calls", "receiver_calls")
 OWN = ("sender", "receiver", "size", "content", "digest", "tracer")
 """Factors that the section names; of any other the first level is shown."""
@@ -125,68 +122,18 @@ def _row(experiment: ExperimentResults, side: Side, point: PointSamples) -> Row:
     )
 
 
-def _headline(run: Run, rows: Sequence[Row]) -> str:
-    """Give the fewest and the most calls of the sender."""
+def _headline(_: Run, rows: Sequence[Row]) -> str:
+    """Give the fewest and the most calls of the sender; where they are not known, the least CPU time."""
     sending = [(row.calls.median, row) for row in rows if row.side is SIDES[0] and row.calls]
     if not sending:
-        return " ".join(_cheapest(run, rows))
+        cpu, row = min(((row.cpu.median, row) for row in rows if row.cpu), key=lambda pair: pair[0])
+        return f"Least CPU time has {row.way} at the {row.side.name}: {format_value(cpu, None, 's')} a GiB."
     (few, least), (many, most) = (end(sending, key=lambda pair: pair[0]) for end in (min, max))
-    text = (
+    found = (
         f"At {format_bytes(least.size)} the sender makes {format_value(few, None, '')} system calls a MiB by "
     )
-    text += least.way
-    return f"{text}." if least is most else f"{text} and {format_value(many, None, '')} by {most.way}."
-
-
-def _cpu(run: Run, rows: Sequence[Row]) -> list[str]:
-    """Name the way with the least CPU time of both sides, and compare mmap with read and write."""
-    mapped, parts = _over_calls(run, rows).get(MAPPED, []), []
-    for side in SIDES:
-        ratio_of = row_of(mapped, f"{side.prefix}cpu_s_per_gib", size=rows[0].size, content=CONTENT)
-        if ratio_of is not None:
-            alike = "" if ratio_of.different == "yes" else " (not found different)"
-            parts.append(f"{ratio_text(ratio_of)} times at the {side.name}{alike}")
-    by_mmap = [f"By mmap it is, over that by read and write, {listed(parts)}."] if parts else []
-    return [*_cheapest(run, rows), *by_mmap]
-
-
-def _cheapest(run: Run, rows: Sequence[Row]) -> list[str]:
-    """Name the way with the least CPU time of both sides, and those not distinguished from it."""
-
-    def both(point: PointSamples) -> Floats:
-        return np.asarray(sum(side.cpu(point) for side in SIDES), dtype=float)
-
-    found = []
-    for point in (row.point for row in rows if row.side is SIDES[0]):
-        one = derived(run.experiment, point, both)
-        if one is not None:
-            found.append(At(rows[0].size, replace(point, metrics={BOTH: both(point)}), one))
-    if not found:
-        return []
-    column = Column(BOTH, "s/GiB", "CPU time of both sides", "less")
-    least, alike = best(found, replace(run.experiment, metrics={BOTH: column}), BOTH)
-    others = (
-        f" (not distinguished from {listed([way(each.point.factors) for each in alike])})" if alike else ""
-    )
-    return [
-        (
-            f"Least CPU time of both sides has {way(least.point.factors)}: {median(least.summary, 's')} a "
-            f"GiB{others}."
-        )
-    ]
-
-
-def _idle(_: Run, rows: Sequence[Row]) -> list[str]:
-    """Give the bounds of each side that say something, without a ranking of the ways."""
-    parts = []
-    for side in SIDES:
-        here = [row.idle.median for row in rows if row.side is side and row.idle]
-        above = sorted(part for part in here if part > 0)
-        if above:
-            ends = " to ".join(dict.fromkeys(format_share(part, 0.01) for part in (above[0], above[-1])))
-            some = "" if len(above) == len(here) else f" (by {len(above)} of {counted(len(here), 'method')})"
-            parts.append(f"the {side.name} {ends} of its time{some}")
-    return [f"On no CPU is, at least, {listed(parts)}."] if parts else []
+    more = "" if least is most else f" and {format_value(many, None, '')} by {most.way}"
+    return f"{found}{least.way}{more}."
 
 
 TABLE: TableOf[Row] = TableOf(
@@ -261,29 +208,14 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        _cpu,
-        _idle,
+        "Over loopback the receiving half of TCP is done in the sender's call and charged to the sender.",
         (
-            "System calls are those made for the moving, counted by the engine where it makes them; CPU "
-            "time and "
-            "switches are each process's own (getrusage). Over loopback the receiving half of TCP is done "
-            "in the "
-            "sender's call, and its CPU time is charged to the sender."
+            "On no CPU: 1 - CPU time / time, the least share in which no thread of a side was on a CPU; "
+            "below 0 it shows nothing of waiting."
         ),
         (
-            "A side is on no CPU while it waits: the sender for room in the socket and for the receipt, the "
-            "receiver for data, either for a CPU where there are fewer than threads. For files of 1 MiB or "
-            "more "
-            "a second thread computes the digest, and CPU time is that of both: 1 - CPU time / time is the "
-            "least "
-            "share in which neither was on a CPU, more where both were at once. Below 0 it says nothing of "
-            "waiting."
-        ),
-        (
-            "Read and write copy each byte between kernel and user space, at both ends; mmap pays with page "
-            "faults for what it saves in calls; sendfile and splice hand pages on without bringing them to "
-            "user "
-            "space, but the digest reads them there all the same."
+            "Read and write copy each byte at both ends; mmap pays with page faults for the calls it saves; "
+            "sendfile and splice hand pages on, but the digest reads them all the same."
         ),
     ),
     tables=(lambda _, rows: [TABLE.of(rows, size=format_bytes(rows[0].size))], _verdicts),

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from oscope.figures.analysed import measured
 from oscope.figures.traced import Traced, traced
-from oscope.figures.words import listed
 from oscope.labs.engine import histograms
-from oscope.labs.engine.histograms import bin_text
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, share, text
@@ -18,7 +16,7 @@ from oscope.labs.engine.words import EFFECT
 from oscope.labs.transfer.points import MEBIBYTE, TIME, way
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_share
-from oscope.trace.reading import quantile, time_in_calls_ns
+from oscope.trace.reading import time_in_calls_ns
 
 NAME = "transfer.trace"
 FUTEX = "futex"
@@ -35,46 +33,14 @@ def _name(point: Traced) -> str:
     return way(point.point.factors)
 
 
-def _tops(points: Sequence[Traced]) -> list[tuple[float, str, Traced, float]]:
-    """Return of each way the call with the most time, its share, and how long threads await one another."""
-    found = []
-    for each in points:
-        timed = {name: call["time_ns"] for name, call in each.reading["calls"].items() if "time_ns" in call}
-        whole, between = each.reading.get("region_ns"), timed.pop(FUTEX, 0)
-        if timed and whole:
-            top = max(timed, key=lambda name: timed[name])
-            found.append((timed[top] / whole, top, each, between / whole))
-    return found
-
-
 def _headline(_: Run, points: Sequence[Traced]) -> str:
-    tops = _tops(points)
-    if not tops:
+    """Name the call with the most time; of futex, most is the digest's thread, beside the calls that move."""
+    moving = [call for call in _calls(points) if call.count is not None and call.name != FUTEX and call.share]
+    if not moving:
         return ""
-    part, call, each, _between = max(tops, key=lambda top: top[0])
-    return f"By {_name(each)}, {format_share(part, 0.01)} of both sides' time is in {call}, waiting included."
-
-
-def _most(_: Run, points: Sequence[Traced]) -> list[str]:
-    tops = _tops(points)
-    parts = [f"by {_name(each)} to {call} ({format_share(part, 0.01)})" for part, call, each, _w in tops]
-    waited = [f"{format_share(between, 0.01)} by {_name(each)}" for *_top, each, between in tops if between]
-    said = [f"Of both sides' time, waiting included, there goes most {listed(parts)}."] if parts else []
-    if waited:
-        said.append(
-            f"Threads of one process, such as that of the digest, wait for one another ({FUTEX}, beside the "
-            f"calls of those that move) for {listed(waited)}."
-        )
-    return said
-
-
-def _woken(_: Run, points: Sequence[Traced]) -> list[str]:
-    parts = []
-    for each in points:
-        found = quantile(each.reading.get("switches", {}).get("wakeup_ns", []), 0.5)
-        if found is not None:
-            parts.append(f"{bin_text(found)} by {_name(each)}")
-    return [f"The median wake-up takes {listed(parts)}."] if parts else []
+    most = max(moving, key=lambda call: call.share)
+    part = format_share(most.share, 0.01)
+    return f"By {_name(most.where)}, {part} of both sides' time is in {most.name}, waiting included."
 
 
 @dataclass(frozen=True)
@@ -118,8 +84,7 @@ CALLS: TableOf[Call] = TableOf(
         effect_column(lambda call: call.where),
     ),
     f"All traced repetitions together; calls below {format_share(LEAST_SHARE)} of the time are left out. "
-    "Every "
-    f"thread's calls count, so that all calls can have more than the time. {EFFECT}",
+    f"Every thread's calls count, so that all calls can have more than the time. {EFFECT}",
 )
 SWITCHES: TableOf[Traced] = TableOf(
     "Switches and faults of both sides, traced",
@@ -172,13 +137,9 @@ section = Question(
     rows=_points,
     headline=_headline,
     text=(
-        _most,
-        _woken,
         (
-            "Traced are the processes that mark their part of a repetition, with all their threads: the "
-            "sender "
-            "and the receiver. Shares are of the time of both. A call that waits for room, for data or, as "
-            "futex, for another thread of its process is in the call all the while."
+            "Traced are sender and receiver with all their threads. A call that waits is in the call all the "
+            "while, as threads that wait for one another (futex), such as the digest's."
         ),
         lambda _, points: losses(points),
     ),
