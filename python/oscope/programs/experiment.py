@@ -75,16 +75,16 @@ def bench_plan(
     seed = planning.draw_seed() if seed is None else planning.check_seed(seed)
     described = catalogue.load()
     workload = described.workload(EXPERIMENT)
-    metrics = _order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"))
+    metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
     points = _points(commands, parameters, surroundings)
     trials = try_out(
         EXPERIMENT,
         [point.params for point in points],
-        [_name(point.factors) for point in points],
+        [name_point(point.factors) for point in points],
         find=amount.warmup is None,
     )
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-    reps, blocks = _size(amount, trials)
+    reps, blocks = size_run(amount, trials)
     experiment = PlannedExperiment(
         name=EXPERIMENT,
         title="Commands",
@@ -92,17 +92,18 @@ def bench_plan(
         metrics=metrics,
         points=tuple(point.factors for point in points),
         min_time_ns=1,
-        workload=_with_factors(workload, points),
+        workload=with_factors(workload, [point.factors for point in points]),
         params=tuple(
             {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
         ),
         reps=reps,
         blocks=blocks,
     )
-    return _plan(experiment, described, amount, seed), trials
+    return make_plan(experiment, described, amount, seed), trials
 
 
-def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:
+def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:
+    """Return the plan of a run that measures `experiment` alone."""
     budget_s = amount.budget_s
     if amount.precision is not None and budget_s is None:
         budget_s = planning.DEFAULT_BUDGET_S
@@ -118,7 +119,7 @@ def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, s
     )
 
 
-def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
+def size_run(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
     """Return repetitions and blocks: as asked for, else as many as take a few seconds a command."""
     blocks = QUICK_BLOCKS if amount.quick else BLOCKS
     longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
@@ -135,11 +136,12 @@ def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
     return math.ceil(reps / blocks) * blocks, blocks
 
 
-def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:
+def order_metrics(workload: Workload, first: str, what: str) -> tuple[str, ...]:
+    """Return the metrics of `workload`, `first` in front; UsageError where `what` is not judged by it."""
     known = [metric.name for metric in workload.metrics]
     comparable = [metric.name for metric in workload.metrics if metric.better is not None]
     if first not in comparable:
-        raise UsageError(f"--metric {first}: no metric of a command", remedy=nearest(first, comparable))
+        raise UsageError(f"--metric {first}: no metric of {what}", remedy=nearest(first, comparable))
     return (first, *(name for name in known if name != first))
 
 
@@ -157,7 +159,8 @@ def _points(
             factors: dict[str, Level] = {"command": command.label, **levels}
             if tuple(factors.items()) in points:
                 raise UsageError(
-                    f"{_name(factors)} is given twice", remedy="give the commands different names with --name"
+                    f"{name_point(factors)} is given twice",
+                    remedy="give the commands different names with --name",
                 )
             texts_of = dict(zip((each.name for each in own), values, strict=True))
             points[tuple(factors.items())] = BenchPoint(factors, _params(command, texts_of, surroundings))
@@ -234,11 +237,11 @@ def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
         raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None
 
 
-def _with_factors(workload: Workload, points: Sequence[BenchPoint]) -> Workload:
-    """Return `workload` with the factors of this bench in the place of the probe's parameters."""
+def with_factors(workload: Workload, points: Sequence[Factors]) -> Workload:
+    """Return `workload` with the factors of this bench in the place of its own parameters."""
     levels: dict[str, dict[Level, None]] = {}
     for point in points:
-        for name, level in point.factors.items():
+        for name, level in point.items():
             levels.setdefault(name, {})[level] = None
     factors = tuple(_factor(name, tuple(found)) for name, found in levels.items())
     return Workload(**{**vars(workload), "parameters": factors})
@@ -250,6 +253,8 @@ def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
     return catalogue.Parameter(name, "choice", levels[0], choices=tuple(map(str, levels)))
 
 
-def _name(factors: Factors) -> str:
-    rest = ", ".join(f"{name}={level}" for name, level in factors.items() if name != "command")
-    return f"{factors['command']} ({rest})" if rest else str(factors["command"])
+def name_point(factors: Factors) -> str:
+    """Return the command or function with its parameters: the first factor is what is measured."""
+    (_, first), *others = factors.items()
+    rest = ", ".join(f"{name}={level}" for name, level in others)
+    return f"{first} ({rest})" if rest else str(first)

@@ -9,11 +9,13 @@ from math import isfinite
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
+from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
 from oscope.model.formatting import format_interval, format_share, format_value
 from oscope.model.samples import ExperimentResults, PointSamples, Results
-from oscope.programs.experiment import EXPERIMENT
+from oscope.programs.experiment import EXPERIMENT, name_point
+from oscope.programs.functions import FUNCTION
 from oscope.statistics import ComparedMetric, Comparison, Summary, compare_with
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
@@ -21,17 +23,19 @@ TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 TIMES = ("time_ns", "net_ns", "cpu_ns", "user_ns", "system_ns")
 NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
+NEAR_CALL = 1.5
+"""A function that takes less than so many times a call that does nothing is little more than called."""
 LARGE = 2.0
 """From this ratio on, a difference is written as a multiple."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One command with its parameters."""
+    """One command, or function of Python, with its parameters."""
 
     point: PointSamples
     name: str
-    """The command with its parameters."""
+    """It with its parameters."""
     summary: Summary | None
     """Of the metric that is judged; None where no run counts."""
     medians: Mapping[str, float | None]
@@ -39,13 +43,18 @@ class Row:
 
     @property
     def parameters(self) -> dict[str, Level]:
-        """The levels beside the command."""
-        return {name: level for name, level in self.point.factors.items() if name != "command"}
+        """The levels beside the command or function."""
+        return {name: level for name, level in self.point.factors.items() if name != self.subject}
+
+    @property
+    def subject(self) -> str:
+        """What is measured: command or function."""
+        return "command" if "command" in self.point.factors else FUNCTION
 
     @property
     def command(self) -> str:
-        """The command's name, without parameters."""
-        return str(self.point.factors["command"])
+        """The name of the command or function, without parameters."""
+        return str(self.point.factors[self.subject])
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,18 @@ class Findings:
     start_ns: float | None
     """Median time of a trivial program, from its start to its end."""
     shell_ns: float | None
+    call_ns: float | None = None
+    """Median time of a call that does nothing, where functions were measured."""
+
+    @property
+    def subject(self) -> str:
+        """What was measured: command or function."""
+        return self.rows[0].subject
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The metrics of `TABLE` that what was measured has."""
+        return tuple(name for name in TABLE if name in self.experiment.metrics)
 
     @property
     def metric(self) -> str:
@@ -102,17 +123,31 @@ class Findings:
                         f"{row.name} takes no longer than such a start: its own work does not show; "
                         "have it do more, or repeat it within one command"
                     )
+        if self.call_ns is not None:
+            told.append(
+                f"calling a function that does nothing takes {_about(self.call_ns)}, measured in this run; "
+                "it is part of each time above"
+            )
+            for row in self.rows:
+                if row.summary is not None and self._near_call(row):
+                    told.append(f"{row.name} takes little more than such a call: its own work hardly shows")
         if self.shell_ns is not None:
             told.append(
                 f"the shell's own start takes {_about(self.shell_ns)}: net_ns is without it, time_ns with it"
             )
         return told
 
+    def _near_call(self, row: Row) -> bool:
+        times = measured(row.point, "time_ns")[0]
+        return (
+            self.call_ns is not None and len(times) > 0 and float(np.median(times)) < NEAR_CALL * self.call_ns
+        )
+
 
 def find(results: Results, threshold: float = 0.01) -> Findings:
     """Return what a bench found; OscopeError where it has no measured command."""
     analysed = Analysed.of(results)
-    experiment = analysed.get(EXPERIMENT)
+    experiment = analysed.get(EXPERIMENT) or analysed.get(FUNCTION_EXPERIMENT)
     if experiment is None:
         raise UsageError(f"the run has no {EXPERIMENT}", remedy="name a run of oscope bench")
     rows = tuple(_row(analysed, experiment, point) for point in experiment.points)
@@ -129,15 +164,14 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
         _compare(experiment, usable, threshold),
         _median(experiment.points, "start_ns"),
         _median(experiment.points, "shell_ns"),
+        _median(experiment.points, "call_ns"),
     )
 
 
 def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> Row:
-    parameters = ", ".join(f"{name}={level}" for name, level in point.factors.items() if name != "command")
-    command = str(point.factors["command"])
     return Row(
         point,
-        f"{command} ({parameters})" if parameters else command,
+        name_point(point.factors),
         results.summary(experiment, point, experiment.headline),
         {name: _median([point], name) for name in TABLE},
     )

@@ -6,7 +6,7 @@ Its figures are kept nowhere: they only size the run.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,15 +39,27 @@ class Trial:
     """Runs from the start of a process that take longer than the others; 1 where none do."""
 
 
-def try_out(
-    workload: str, params: Sequence[Mapping[str, Any]], labels: Sequence[str], *, find: bool
-) -> tuple[Trial, ...]:
-    """Try each command; `find` says whether enough to see how it warms up.
+def _start_probe(placement: Placement) -> Probe:
+    return Local(find_probe(), placement).start()
 
+
+def try_out(
+    workload: str,
+    params: Sequence[Mapping[str, Any]],
+    labels: Sequence[str],
+    *,
+    find: bool,
+    start: Callable[[Placement], Probe] = _start_probe,
+    min_time_ns: int = 1,
+    silence_s: float = SILENCE_S,
+) -> tuple[Trial, ...]:
+    """Try each command or function; `find` says whether enough to see how it warms up.
+
+    `start` starts what measures them, which may be silent for `silence_s` beside a command's own limit.
     Raises OscopeError with the label of the first that fails.
     """
-    with Placement() as placement, Local(find_probe(), placement).start() as probe:
-        asker = _Asker(probe, workload)
+    with Placement() as placement, start(placement) as probe:
+        asker = _Asker(probe, workload, min_time_ns, silence_s)
         return tuple(_try(asker, each, label, find=find) for each, label in zip(params, labels, strict=True))
 
 
@@ -55,18 +67,21 @@ def try_out(
 class _Asker:
     probe: Probe
     workload: str
+    min_time_ns: int
+    silence_s: float
 
     def times_s(self, params: Mapping[str, Any], label: str, reps: int) -> list[float]:
-        """Return how long each of `reps` runs took."""
+        """Return how long each of `reps` runs, or repetitions of a function, took."""
         request = Request(
             id=secrets.randbelow(2**30),
             workload=self.workload,
             params={**params, "warmup": 0},
             reps=reps,
-            min_time_ns=1,
+            min_time_ns=self.min_time_ns,
         )
         times = []
-        for events in self.probe.run(request, silence_limit_s=SILENCE_S + 8 * float(params["timeout"])):
+        limit_s = self.silence_s + 8 * float(params.get("timeout", 0.0))
+        for events in self.probe.run(request, silence_limit_s=limit_s):
             for event in events:
                 if isinstance(event, Refusal):
                     kind = UsageError if event.kind == "request" else OscopeError
@@ -74,7 +89,7 @@ class _Asker:
                 if isinstance(event, Sample):
                     if event.failed is not None:
                         raise OscopeError(f"{label}: {event.failed}")
-                    times.append(float(event.metrics["time_ns"] or 0.0) / 1e9)
+                    times.append(event.iterations * float(event.metrics["time_ns"] or 0.0) / 1e9)
         return times
 
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from oscope.cli.views.columns import measurement_columns
 from oscope.model import formatting
 from oscope.programs.export import about
-from oscope.programs.findings import TABLE, Findings
+from oscope.programs.findings import Findings
 from oscope.report.terminal import aligned, grid, print_prose, table_width
 
 MOST_SENTENCES = 12
@@ -40,12 +40,12 @@ def _columns(findings: Findings) -> list[list[str]]:
     summaries = [row.summary for row in rows if row.summary is not None]
     experiment = findings.experiment
     parameters = dict.fromkeys(name for row in rows for name in row.parameters)
-    columns = [["command", *(_cut(row.command) for row in rows)]]
+    columns = [[findings.subject, *(_cut(row.command) for row in rows)]]
     columns += [
         [name, *(str(row.parameters.get(name, formatting.MISSING)) for row in rows)] for name in parameters
     ]
     columns += measurement_columns(findings.metric, summaries, experiment.metrics[findings.metric].shown_unit)
-    for name in TABLE:
+    for name in findings.table:
         if name != findings.metric and any(row.medians[name] is not None for row in rows):
             unit = experiment.metrics[name].shown_unit
             columns.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))
