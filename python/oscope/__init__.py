@@ -206,3 +206,10 @@ def experiments() -> tuple[Experiment, ...]:
     from oscope.api import list_experiments  # noqa: PLC0415 - importing oscope is cheap
 
     return list_experiments()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics `%oscope` and `%%oscope`: what `%load_ext oscope` calls."""
+    from oscope.magics import load as load_magics  # noqa: PLC0415 - only IPython's sessions have IPython
+
+    load_magics(shell)
