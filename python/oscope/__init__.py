@@ -100,6 +100,10 @@ def bench(
     cwd: str | Path | None = None,
     cold: Sequence[str | Path] = (),
     pin: int | None = None,
+    on: str | None = None,
+    cpus: int | None = None,
+    memory: int | str | None = None,
+    trace: Sequence[str] = (),
     seed: int | None = None,
     store: str | Path | None = None,
 ) -> Bench:
@@ -107,7 +111,9 @@ def bench(
 
     Each command is a quoted line, split as a shell would, or a list of words; no shell runs it unless `shell`
     names one. `parameters` gives values for each {NAME} in the commands. `warmup` None finds how many runs
-    do not count. The other arguments are those of the command line.
+    do not count. `on` is `local`, `guest` or `guest:KERNEL`; a guest has so many `cpus` and so much `memory`.
+    With `trace` (some of counts, syscalls, sched, faults) every command is measured under bpftrace as well.
+    The other arguments are those of the command line.
 
     A function is called with `args` and `kwargs`, in fresh processes; a repetition calls it as often as takes
     2 ms. `setup` is then a function, called once in each process outside the clock; what it returns, unless
@@ -128,6 +134,10 @@ def bench(
         "cwd": cwd,
         "cold": cold,
         "ignore_failure": ignore_failure,
+        "trace": trace,
+        "on": on if on != "local" else None,
+        "cpus": cpus,
+        "memory": memory,
     }
     if any(callable(each) for each in given):
         from oscope.api import FunctionRequest, measure_functions  # noqa: PLC0415 - importing oscope is cheap
@@ -180,6 +190,10 @@ def bench(
         budget=budget,
         warmup=warmup,
         quick=quick,
+        on=on,
+        cpus=cpus,
+        memory=memory,
+        trace=tuple(trace),
     )
     return measure_commands(request, metric=metric, seed=seed, place=store)
 

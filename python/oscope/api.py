@@ -23,7 +23,7 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
-from oscope.programs import Command, Findings, Parameter, Surroundings, bench_plan, find
+from oscope.programs import Command, Conditions, Findings, Parameter, Surroundings, bench_plan, find
 from oscope.programs.export import rows
 from oscope.programs.functions import FunctionBench, function_plan
 from oscope.report.comparison import comparison_table
@@ -242,6 +242,17 @@ class BenchRequest:
     budget: float | str | None
     warmup: int | None
     quick: bool
+    on: str | None
+    cpus: int | None
+    memory: int | str | None
+    trace: tuple[str, ...]
+
+    def conditions(self) -> Conditions:
+        """Return where they are measured, and under which tracer."""
+        check_types(on=self.on, cpus=self.cpus, memory=self.memory)
+        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        where = Where(self.on, None, self.cpus, memory)
+        return Conditions(where, parse_kinds(self.trace) if self.trace else None)
 
     def values(self) -> tuple[list[Command], list[Parameter], Surroundings, programs.Amount]:
         """Return it as values, with texts converted; UsageError for what is wrong."""
@@ -266,7 +277,7 @@ def measure_commands(
 ) -> Bench:
     """Do what `oscope.bench` says."""
     recovery.restore_once(_tell)
-    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed)
+    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed, conditions=request.conditions())
     with Store.open(place) as store:
         outcome = execute(plan, store)
         return Bench(outcome.run_id, store.results(outcome.run_id), place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,9 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.place import Conditions, check_for_guest, for_guest, programs_of, starter
 from oscope.programs.trial import Trial, try_out
+from oscope.trace.factor import TRACER, UNTRACED
 
 EXPERIMENT = "command.run"
 """The name of the experiment, and of the probe's workload."""
@@ -25,6 +27,8 @@ TIME_S = 3.0
 """What the repetitions of a command take in all, unless said otherwise."""
 QUICK_TIME_S = 1.0
 BLOCKS, QUICK_BLOCKS = 20, 10
+BOOTS = 8
+"""Blocks in guests: each is a boot, which takes seconds."""
 LEAST_REPS, QUICK_LEAST_REPS = 10, 5
 MOST_REPS = 1000
 OVERHEAD_S = 0.002
@@ -64,6 +68,7 @@ def bench_plan(
     *,
     metric: str | None = None,
     seed: int | None = None,
+    conditions: Conditions | None = None,
 ) -> tuple[Plan, tuple[Trial, ...]]:
     """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials found.
 
@@ -77,14 +82,26 @@ def bench_plan(
     workload = described.workload(EXPERIMENT)
     metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
     points = _points(commands, parameters, surroundings)
+    conditions = conditions or Conditions()
+    guest = conditions.guest()
+    programs: tuple[str, ...] = ()
+    if guest is not None:
+        check_for_guest(surroundings)
+        programs = programs_of(point.params for point in points)
+        points = [BenchPoint(point.factors, for_guest(point.params)) for point in points]
     trials = try_out(
         EXPERIMENT,
         [point.params for point in points],
         [name_point(point.factors) for point in points],
         find=amount.warmup is None,
+        start=starter(guest, programs),
     )
+    if conditions.tracer is not None:
+        planning.check_traced(amount.precision)
+        points = _traced(points, conditions.tracer)
+        trials = (*trials, *trials)
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-    reps, blocks = size_run(amount, trials)
+    reps, blocks = size_run(amount, trials, BOOTS if guest is not None else BLOCKS)
     experiment = PlannedExperiment(
         name=EXPERIMENT,
         title="Commands",
@@ -92,7 +109,8 @@ def bench_plan(
         metrics=metrics,
         points=tuple(point.factors for point in points),
         min_time_ns=1,
-        workload=with_factors(workload, [point.factors for point in points]),
+        workload=replace(with_factors(workload, [point.factors for point in points]), programs=programs),
+        guest=guest,
         params=tuple(
             {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
         ),
@@ -110,7 +128,7 @@ def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amoun
     return Plan(
         seed=seed,
         profile="quick" if amount.quick else "full",
-        place="local",
+        place="local" if experiment.guest is None else "guest",
         precision=amount.precision,
         budget_s=budget_s,
         experiments=(experiment,),
@@ -119,9 +137,9 @@ def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amoun
     )
 
 
-def size_run(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
+def size_run(amount: Amount, trials: Sequence[Trial], most: int = BLOCKS) -> tuple[int, int | None]:
     """Return repetitions and blocks: as asked for, else as many as take a few seconds a command."""
-    blocks = QUICK_BLOCKS if amount.quick else BLOCKS
+    blocks = min(QUICK_BLOCKS if amount.quick else BLOCKS, most)
     longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
     if amount.precision is not None:
         return max(1, min(10, math.floor(0.1 / longest_s))), None
@@ -247,7 +265,18 @@ def with_factors(workload: Workload, points: Sequence[Factors]) -> Workload:
     return Workload(**{**vars(workload), "parameters": factors})
 
 
+def _traced(points: Sequence[BenchPoint], tracer: str) -> list[BenchPoint]:
+    """Return the points without a tracer, then all of them with it."""
+    return [
+        BenchPoint({**point.factors, TRACER.name: level}, point.params)
+        for level in (UNTRACED, tracer)
+        for point in points
+    ]
+
+
 def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
+    if name == TRACER.name:
+        return TRACER
     if all(isinstance(level, int) for level in levels):
         return catalogue.Parameter(name, "integer", levels[0])
     return catalogue.Parameter(name, "choice", levels[0], choices=tuple(map(str, levels)))
@@ -256,5 +285,6 @@ def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
 def name_point(factors: Factors) -> str:
     """Return the command or function with its parameters: the first factor is what is measured."""
     (_, first), *others = factors.items()
-    rest = ", ".join(f"{name}={level}" for name, level in others)
+    shown = ((name, level) for name, level in others if (name, level) != (TRACER.name, UNTRACED))
+    rest = ", ".join(f"{name}={level}" for name, level in shown)
     return f"{first} ({rest})" if rest else str(first)

@@ -17,6 +17,7 @@ from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.programs.experiment import EXPERIMENT, name_point
 from oscope.programs.functions import FUNCTION
 from oscope.statistics import ComparedMetric, Comparison, Summary, compare_with
+from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
@@ -69,6 +70,8 @@ class Findings:
     start_ns: float | None
     """Median time of a trivial program, from its start to its end."""
     shell_ns: float | None
+    traced: tuple[str, ...] = ()
+    """What a tracer costs each command, in words."""
     call_ns: float | None = None
     """Median time of a call that does nothing, where functions were measured."""
 
@@ -90,7 +93,7 @@ class Findings:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, a sentence for each comparison; for one command its time."""
-        measured_rows = [row for row in self.rows if row.summary is not None]
+        measured_rows = [row for row in _untraced(self.rows) if row.summary is not None]
         if self.comparison is not None:
             names = {tuple(row.point.factors.items()): row.name for row in self.rows}
             first = measured_rows[0].name
@@ -100,14 +103,14 @@ class Findings:
             )
         return tuple(
             _alone(row, row.summary, self.metric, self.experiment)
-            for row in self.rows
+            for row in measured_rows
             if row.summary is not None
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
-        return (*self._starts(), *(self.comparison.caveats if self.comparison else ()))
+        return (*self.traced, *self._starts(), *(self.comparison.caveats if self.comparison else ()))
 
     def _starts(self) -> list[str]:
         told = []
@@ -116,7 +119,7 @@ class Findings:
                 f"start overhead: a program that does nothing (true) takes {_about(self.start_ns)}, "
                 "measured in this run; it is part of each time above"
             )
-            for row in self.rows:
+            for row in _untraced(self.rows):
                 times = measured(row.point, "net_ns" if self.shell_ns is not None else "time_ns")[0]
                 if len(times) and float(np.median(times)) < NEAR_START * self.start_ns:
                     told.append(
@@ -161,11 +164,36 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
         analysed,
         experiment,
         rows,
-        _compare(experiment, usable, threshold),
+        _compare(experiment, _untraced(usable), threshold),
         _median(experiment.points, "start_ns"),
         _median(experiment.points, "shell_ns"),
+        _cost_of_tracing(experiment, usable, threshold),
         _median(experiment.points, "call_ns"),
     )
+
+
+def _untraced(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if tracer_of(row.point.factors) == UNTRACED]
+
+
+def _cost_of_tracing(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> tuple[str, ...]:
+    """Compare each traced command with itself, in words."""
+    plain = {_without_tracer(row): row for row in _untraced(rows)}
+    found = []
+    for row in rows:
+        base = plain.get(_without_tracer(row))
+        if base is None or base is row:
+            continue
+        comparison = _compare(experiment, [base, row], threshold)
+        if comparison is not None:
+            found += [verdict(each, base.name, row.name, threshold) for each in comparison.rows]
+    if found:
+        found.append(f"oscope show {experiment.run_id} has what was traced")
+    return tuple(found)
+
+
+def _without_tracer(row: Row) -> tuple[tuple[str, Level], ...]:
+    return tuple(each for each in row.point.factors.items() if each[0] != TRACER.name)
 
 
 def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> Row:

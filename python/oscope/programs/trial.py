@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from oscope.model.errors import OscopeError, UsageError
-from oscope.probe.locate import find_probe
 from oscope.probe.process import Probe, Request
 from oscope.probe.wire import Refusal, Sample
 from oscope.statistics.warmup import find_warmup
 from oscope.targets.affinity import Placement
-from oscope.targets.target import Local
 
 TIME_S = 0.3
 """What the trial of a command takes, unless one run takes longer."""
@@ -39,17 +37,13 @@ class Trial:
     """Runs from the start of a process that take longer than the others; 1 where none do."""
 
 
-def _start_probe(placement: Placement) -> Probe:
-    return Local(find_probe(), placement).start()
-
-
 def try_out(
     workload: str,
     params: Sequence[Mapping[str, Any]],
     labels: Sequence[str],
     *,
     find: bool,
-    start: Callable[[Placement], Probe] = _start_probe,
+    start: Callable[[Placement], Probe],
     min_time_ns: int = 1,
     silence_s: float = SILENCE_S,
 ) -> tuple[Trial, ...]:
