@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from rich.console import Console
+from rich.text import Text
 
 from oscope.cli.views.columns import measurement_columns
+from oscope.cli.views.spread import lines_for
 from oscope.model import formatting
 from oscope.programs.export import about
 from oscope.programs.findings import Findings
@@ -28,6 +30,10 @@ def print_findings(findings: Findings, out: Console) -> None:
         # The last ones first; the command, its figure and the interval stay.
         shown = shown[:-1]
     out.print(grid(shown))
+    if out.is_terminal:
+        # What reads a pipe finds the table, and no drawing in it.
+        for line in ("", *lines_for(findings, out.width, out.encoding), ""):
+            out.print(Text(line), soft_wrap=True)
     for row in findings.rows:
         if row.point.skipped is not None:
             print_prose(f"not measured: {row.name}: {row.point.skipped}", out)
