@@ -47,6 +47,7 @@ MODULES = (
     "recording",
     "causes",
     "trust",
+    "kits",
 )
 SHORT_MINUTES = 40.0
 WIDTH = 160
