@@ -169,7 +169,7 @@ def bench(
         typer.Option(
             "--on",
             metavar="local|guest[:KERNEL]",
-            help="Where to measure; a guest has the programs with their libraries, and no other file.",
+            help="Where to measure: here, or in a guest, which has the programs with their libraries alone.",
         ),
     ] = None,
     cpus: Annotated[
