@@ -5,6 +5,7 @@
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
 //! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
 
+mod energy;
 mod launch;
 mod parameters;
 mod shed;
@@ -22,6 +23,7 @@ use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
 
+use energy::{LEAST_NS, Rapl};
 use launch::{Ended, Launcher, Program};
 use parameters::Parameters;
 use strays::Strays;
@@ -208,6 +210,11 @@ impl CommandRun {
             ("cycles_user", ended.cycles),
             ("start_ns", self.start_ns),
             ("shell_ns", self.shell_ns),
+            (
+                "energy_j",
+                ended.energy_j.filter(|_| elapsed_ns >= LEAST_NS),
+            ),
+            ("idle_w", self.launcher.rapl().map(Rapl::idle_w)),
         ];
         figures.extend(
             optional
@@ -237,6 +244,8 @@ fn metrics() -> Vec<Metric> {
         ("written_bytes", "B", Less, "Bytes taken by write system calls (wchar)."),
         ("instructions_user", "1", Less, "Instructions in user mode (perf_event_open(2), inherited); null without a counter."),
         ("cycles_user", "1", Less, "Core cycles in user mode; null without a counter."),
+        ("energy_j", "J", Less, "Energy of the processor packages from the start of the program to its end (RAPL), others' work and the idle machine's included; null without a counter, or for a run below 20 ms."),
+        ("idle_w", "W", Neither, "Power of the processor packages when nothing was measured, before the repetitions of each block: the floor of the energy."),
         ("start_ns", "ns", Neither, "How long a trivial program took from its start to its end: the median, measured before the repetitions of each block."),
         ("shell_ns", "ns", Neither, "The same of a shell that runs nothing; null without a shell."),
         ("exit_code", "1", Neither, "Exit code of the program; 128 and the signal's number where a signal ended it."),

@@ -110,7 +110,12 @@ class Findings:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
-        return (*self.traced, *self._starts(), *(self.comparison.caveats if self.comparison else ()))
+        return (
+            *self.traced,
+            *self._starts(),
+            *self._energy(),
+            *(self.comparison.caveats if self.comparison else ()),
+        )
 
     def _starts(self) -> list[str]:
         told = []
@@ -139,6 +144,18 @@ class Findings:
                 f"the shell's own start takes {_about(self.shell_ns)}: net_ns is without it, time_ns with it"
             )
         return told
+
+    def _energy(self) -> list[str]:
+        points = self.experiment.points
+        if "energy_j" not in self.experiment.metrics:
+            return []
+        idle_w = _median(points, "idle_w")
+        if idle_w is None:
+            return ["energy: not measured (no RAPL here)"]
+        floor = f"the idle machine takes {format_value(idle_w, 0.05 * idle_w, 'W')}, measured in this run"
+        if _median(points, "energy_j") is None:
+            return [f"energy: not measured (the runs are shorter than 20 ms); {floor}"]
+        return [f"energy: of the whole machine, all that runs meanwhile included; {floor}"]
 
     def _near_call(self, row: Row) -> bool:
         times = measured(row.point, "time_ns")[0]

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use nix::sched::CpuSet;
 use nix::sys::signal::{SigHandler, Signal};
 
+use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
 use super::shed::Surplus;
 use super::tail::Tail;
@@ -147,6 +148,7 @@ pub struct Ended {
     pub bytes: Option<Bytes>,
     pub instructions: Option<f64>,
     pub cycles: Option<f64>,
+    pub energy_j: Option<f64>,
 }
 
 impl Ended {
@@ -205,6 +207,7 @@ pub struct Launcher {
     cpus: CpuSet,
     timeout: Duration,
     counted: Vec<&'static str>,
+    rapl: Option<Rapl>,
     stack: RefCell<Vec<u128>>,
 }
 
@@ -245,6 +248,7 @@ impl Launcher {
             cpus: cpus(&parameters.cpu, context.allowed())?,
             timeout: Duration::from_secs_f64(parameters.timeout),
             counted: context.program_counters().to_vec(),
+            rapl: Rapl::find(Path::new(POWERCAP)),
             stack: RefCell::new(vec![0; STACK_BYTES / size_of::<u128>()]),
         })
     }
@@ -252,6 +256,11 @@ impl Launcher {
     /// Seconds after which a program is killed.
     pub fn timeout_s(&self) -> f64 {
         self.timeout.as_secs_f64()
+    }
+
+    /// The energy counters; `None` where the machine has none.
+    pub fn rapl(&self) -> Option<&Rapl> {
+        self.rapl.as_ref()
     }
 
     /// Measure one run of `program`, and return what it used and the end of its standard error.
@@ -287,6 +296,7 @@ impl Launcher {
         self.rehearse(streams);
         let mut counters = self.counters();
         let timer = Timer::start(self.timeout)?;
+        let energy_before = self.rapl.as_ref().and_then(Rapl::read);
         if let Some(counters) = &mut counters {
             counters
                 .enable()
@@ -301,6 +311,14 @@ impl Launcher {
                 .disable()
                 .map_err(|error| Failure::system("counting", error))?;
         }
+        let energy_j = self
+            .rapl
+            .as_ref()
+            .zip(energy_before)
+            .and_then(|(rapl, before)| {
+                let after = rapl.read()?;
+                Some(rapl.used_j(&before, &after))
+            });
         let mut count = |name| counters.as_mut().and_then(|counters| counters.read(name));
         drop(timer);
         let (child, timed_out) = match measured {
@@ -316,6 +334,7 @@ impl Launcher {
             bytes,
             instructions: count("instructions"),
             cycles: count("cpu_cycles"),
+            energy_j,
         }))
     }
 
@@ -365,6 +384,7 @@ impl Launcher {
             bytes: None,
             instructions: None,
             cycles: None,
+            energy_j: None,
         };
         if stop() {
             return Err(Failure::failed("interrupted by a signal"));
