@@ -48,6 +48,7 @@ MODULES = (
     "causes",
     "trust",
     "programs",
+    "kits",
 )
 SHORT_MINUTES = 40.0
 WIDTH = 160

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Mapping
@@ -528,4 +529,40 @@ def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(bench: CommandLi
     told = json.loads(found.read_bytes())
     assert [each["subject"] for each in told["suspects"]] == ["Change 5"]
     assert told["runs"][: len(before)] == before
+    assert left() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--git", "c0..c8", "--on", "guest"), "--git and --on guest contradict each other"),
+        (("--git", "c0..c8", "--bisect", "--trace", "counts"), "--bisect and --trace contradict each other"),
+        (("--git", "c0..c8", "--trace", "counts", "--precision", "2%"), "--trace and --precision contradict"),
+        (("--git", "c0..c8", "--cpus", "2"), "--cpus is of a guest"),
+    ],
+)
+def test_conditions_that_revisions_cannot_have_are_refused_before_a_build(
+    bench: CommandLine, words: tuple[str, ...], text: str
+) -> None:
+    done = bench("bench", *words, "--build", "touch built", *SHOW)
+    assert done.code == 2
+    (line,) = done.errors
+    assert text in line
+    assert left() == []
+
+
+@pytest.mark.alone
+def test_revisions_are_compared_untraced_and_each_with_itself_traced(
+    bench: CommandLine, repository: Repository
+) -> None:
+    del repository
+    done = bench("bench", "--git", "c0..c8", "--trace", "counts", *BYTES, *SHOW)
+    assert done.code == 0, done.err
+    first, *_ = done.out.splitlines()
+    assert re.match(r"c8 \([0-9a-f]{12}\) uses 50.* more than c0 \([0-9a-f]{12}\)", first)
+    assert "tracer=" not in first
+    for name in ("c0", "c8"):
+        traced = rf"{name} \([0-9a-f]{{12}}\) \(tracer=counts\)"
+        assert re.search(rf"note: .*{traced}.* {name} \(|note: .*{name} .*{traced}", done.out)
+    assert {tuple(point.factors) for point in results_of(bench).points} == {("command", "revision", "tracer")}
     assert left() == []

@@ -9,14 +9,15 @@ Importing this is cheap; numpy, pandas and the like are loaded when something ne
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from oscope.model.errors import OscopeError, ProbeError, StoreError, UsageError
 from oscope.model.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import Any
 
     from oscope.api import Bench, Run
     from oscope.model.clocks import Clock
@@ -74,11 +75,14 @@ def run(
 
 
 def bench(
-    commands: str | Sequence[str | Sequence[str]],
+    commands: str | Callable[..., Any] | Sequence[str | Sequence[str] | Callable[..., Any]],
     *,
     names: Sequence[str] = (),
     parameters: Mapping[str, Sequence[object]] | None = None,
-    setup: str | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    gc: bool = False,
+    setup: str | Callable[..., Any] | None = None,
     prepare: str | None = None,
     cleanup: str | None = None,
     warmup: int | None = 1,
@@ -96,20 +100,75 @@ def bench(
     cwd: str | Path | None = None,
     cold: Sequence[str | Path] = (),
     pin: int | None = None,
+    on: str | None = None,
+    cpus: int | None = None,
+    memory: int | str | None = None,
+    trace: Sequence[str] = (),
     seed: int | None = None,
     store: str | Path | None = None,
 ) -> Bench:
-    """Measure programs interleaved, and compare each with the first; what `oscope bench` does.
+    """Measure programs or functions of Python interleaved, and compare each with the first.
 
     Each command is a quoted line, split as a shell would, or a list of words; no shell runs it unless `shell`
     names one. `parameters` gives values for each {NAME} in the commands. `warmup` None finds how many runs
-    do not count. The other arguments are those of the command line. Raises UsageError for a request that
-    cannot be, OscopeError where a command fails.
+    do not count. `on` is `local`, `guest` or `guest:KERNEL`; a guest has so many `cpus` and so much `memory`.
+    With `trace` (some of counts, syscalls, sched, faults) every command is measured under bpftrace as well.
+    The other arguments are those of the command line.
+
+    A function is called with `args` and `kwargs`, in fresh processes; a repetition calls it as often as takes
+    2 ms. `setup` is then a function, called once in each process outside the clock; what it returns, unless
+    None, is the measured function's first argument. Each combination of `parameters` is passed by keyword to
+    `setup` or the function, whichever takes it. The garbage collector is off meanwhile, as with timeit,
+    unless `gc` is set. `warmup` counts repetitions. The arguments that only programs have are refused.
+
+    Raises UsageError for a request that cannot be, OscopeError where a command or function fails.
     """
+    given = (commands,) if isinstance(commands, str) or callable(commands) else tuple(commands)
+    texts: dict[str, Any] = {
+        "prepare": prepare,
+        "cleanup": cleanup,
+        "shell": shell,
+        "input": input,
+        "output": output,
+        "env": env,
+        "cwd": cwd,
+        "cold": cold,
+        "ignore_failure": ignore_failure,
+        "trace": trace,
+        "on": on if on != "local" else None,
+        "cpus": cpus,
+        "memory": memory,
+    }
+    if any(callable(each) for each in given):
+        from oscope.api import FunctionRequest, measure_functions  # noqa: PLC0415 - importing oscope is cheap
+
+        of_functions = FunctionRequest(
+            functions=given,
+            names=tuple(names),
+            parameters=dict(parameters or {}),
+            setup=setup,
+            args=tuple(args),
+            kwargs=dict(kwargs or {}),
+            collect=gc,
+            pin=pin,
+            timeout=timeout,
+            reps=reps,
+            precision=precision,
+            budget=budget,
+            warmup=warmup,
+            quick=quick,
+            of_programs=texts,
+        )
+        return measure_functions(of_functions, metric=metric, seed=seed, place=store)
     from oscope.api import BenchRequest, measure_commands  # noqa: PLC0415 - importing oscope is cheap
 
+    if args or kwargs or gc or callable(setup):
+        raise UsageError(
+            "args, kwargs, gc and a function as setup belong to functions",
+            remedy="leave them out for a command",
+        )
     request = BenchRequest(
-        commands=(commands,) if isinstance(commands, str) else tuple(commands),
+        commands=cast("tuple[str | Sequence[str], ...]", given),
         names=tuple(names),
         parameters=dict(parameters or {}),
         surroundings={
@@ -131,6 +190,10 @@ def bench(
         budget=budget,
         warmup=warmup,
         quick=quick,
+        on=on,
+        cpus=cpus,
+        memory=memory,
+        trace=tuple(trace),
     )
     return measure_commands(request, metric=metric, seed=seed, place=store)
 
@@ -157,3 +220,10 @@ def experiments() -> tuple[Experiment, ...]:
     from oscope.api import list_experiments  # noqa: PLC0415 - importing oscope is cheap
 
     return list_experiments()
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Add the magics `%oscope` and `%%oscope`: what `%load_ext oscope` calls."""
+    from oscope.magics import load as load_magics  # noqa: PLC0415 - only IPython's sessions have IPython
+
+    load_magics(shell)

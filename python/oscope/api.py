@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from html import escape
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,9 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
-from oscope.programs import Command, Findings, Parameter, Surroundings, bench_plan, find
+from oscope.programs import Command, Conditions, Findings, Parameter, Surroundings, bench_plan, find
 from oscope.programs.export import rows
+from oscope.programs.functions import FunctionBench, function_plan
 from oscope.report.comparison import comparison_table
 from oscope.report.forms import html
 from oscope.runner import recovery
@@ -195,11 +197,21 @@ class Run:
 
 
 class Bench(Run):
-    """A run of commands: what was found in sentences, and a row for each command."""
+    """A run of commands or functions: what was found in sentences, and a row for each."""
 
     def __init__(self, run_id: str, results: Results, place: str | Path | None = None) -> None:
         super().__init__(run_id, results, place)
         self.findings: Findings = find(results)
+
+    def __repr__(self) -> str:
+        """Name the run, and say what was found."""
+        return f"<Bench {self.id}: {'; '.join(self.sentences)}>"
+
+    def _repr_html_(self) -> str:
+        """Return what was found, the table, and what to know beside, for a notebook."""
+        found = "".join(f"<p><strong>{escape(sentence)}</strong></p>" for sentence in self.sentences)
+        notes = "".join(f"<p>{escape(note)}</p>" for note in self.findings.notes)
+        return found + super()._repr_html_() + notes
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -212,7 +224,7 @@ class Bench(Run):
         return self.findings.comparison
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each command, in the units of the metrics (ns, bytes)."""
+        """Return a row for each command or function, in the units of the metrics (ns, bytes)."""
         return rows(self.findings)
 
 
@@ -230,6 +242,17 @@ class BenchRequest:
     budget: float | str | None
     warmup: int | None
     quick: bool
+    on: str | None
+    cpus: int | None
+    memory: int | str | None
+    trace: tuple[str, ...]
+
+    def conditions(self) -> Conditions:
+        """Return where they are measured, and under which tracer."""
+        check_types(on=self.on, cpus=self.cpus, memory=self.memory)
+        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
+        where = Where(self.on, None, self.cpus, memory)
+        return Conditions(where, parse_kinds(self.trace) if self.trace else None)
 
     def values(self) -> tuple[list[Command], list[Parameter], Surroundings, programs.Amount]:
         """Return it as values, with texts converted; UsageError for what is wrong."""
@@ -254,8 +277,74 @@ def measure_commands(
 ) -> Bench:
     """Do what `oscope.bench` says."""
     recovery.restore_once(_tell)
-    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed)
+    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed, conditions=request.conditions())
     with Store.open(place) as store:
+        outcome = execute(plan, store)
+        return Bench(outcome.run_id, store.results(outcome.run_id), place)
+
+
+@dataclass(frozen=True)
+class FunctionRequest:
+    """What a call of `oscope.bench` with functions asks for."""
+
+    functions: tuple[Any, ...]
+    names: tuple[str, ...]
+    parameters: Mapping[str, Sequence[Any]]
+    setup: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    collect: bool
+    pin: int | None
+    timeout: float | str
+    reps: int | None
+    precision: float | str | None
+    budget: float | str | None
+    warmup: int | None
+    quick: bool
+    of_programs: Mapping[str, Any]
+    """Arguments that only programs have."""
+
+    def bench(self) -> FunctionBench:
+        """Return what is called, and how; UsageError for what is wrong."""
+        foreign = [name for name, value in self.of_programs.items() if value]
+        if foreign:
+            raise UsageError(
+                f"{foreign[0]}= belongs to programs, and a function is measured",
+                remedy="do it in setup=, a function that each process calls first",
+            )
+        if self.setup is not None and not callable(self.setup):
+            raise UsageError(
+                f"setup={self.setup!r} is no function", remedy="give a function, such as a lambda"
+            )
+        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
+        return FunctionBench(
+            self.functions,
+            self.names,
+            self.parameters,
+            self.setup,
+            self.args,
+            self.kwargs,
+            self.collect,
+            self.pin,
+            timeout_s,
+        )
+
+    def amount(self) -> programs.Amount:
+        """Return how much is measured, with texts converted."""
+        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
+        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
+        return programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick)
+
+
+def measure_functions(
+    request: FunctionRequest, *, metric: str | None, seed: int | None, place: str | Path | None
+) -> Bench:
+    """Do what `oscope.bench` says of functions."""
+    recovery.restore_once(_tell)
+    with (
+        function_plan(request.bench(), request.amount(), metric=metric, seed=seed) as plan,
+        Store.open(place) as store,
+    ):
         outcome = execute(plan, store)
         return Bench(outcome.run_id, store.results(outcome.run_id), place)
 

@@ -281,14 +281,17 @@ class _Server:
             try:
                 self._answer(number, request)
             except _RefusedError as refused:
-                self._say(
-                    event="error",
-                    request=number,
-                    kind=refused.kind,
-                    field=refused.field,
-                    message=str(refused),
-                    remedy=None,
-                )
+                self._refuse(number, refused)
+
+    def _refuse(self, number: int, refused: _RefusedError) -> None:
+        self._say(
+            event="error",
+            request=number,
+            kind=refused.kind,
+            field=refused.field,
+            message=str(refused),
+            remedy=None,
+        )
 
     def _next(self) -> str:
         self._idle = True

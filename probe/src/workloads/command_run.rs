@@ -7,6 +7,7 @@
 
 mod child;
 mod ended;
+mod energy;
 mod launch;
 mod parameters;
 mod program;
@@ -28,6 +29,7 @@ use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
 
 use ended::Ended;
+use energy::{LEAST_NS, Rapl};
 use launch::Launcher;
 use parameters::Parameters;
 use program::Program;
@@ -215,6 +217,11 @@ impl CommandRun {
             ("cycles_user", ended.cycles),
             ("start_ns", self.start_ns),
             ("shell_ns", self.shell_ns),
+            (
+                "energy_j",
+                ended.energy_j.filter(|_| elapsed_ns >= LEAST_NS),
+            ),
+            ("idle_w", self.launcher.rapl().map(Rapl::idle_w)),
         ];
         figures.extend(
             optional
@@ -257,6 +264,12 @@ fn metrics() -> Vec<Metric> {
         Metric::spent("instructions_user", "1", "instructions in user mode")
             .note("By perf_event_open(2), inherited by children. Null without a counter."),
         Metric::spent("cycles_user", "1", "core cycles in user mode").note("Null without a counter."),
+        Metric::spent("energy_j", "J", "energy of the processor packages").note(
+            "By RAPL, from the start of the program to its end. The work of other programs and the idle power are included. Null without a \
+                counter, or for a run below 20 ms.",
+        ),
+        Metric::found("idle_w", "W", "power of the processor packages when nothing is measured")
+            .note("Measured before the repetitions of each block. It is the floor of the energy."),
         time("start_ns", Quantity::Time, "a trivial program from its start to its end")
             .note("The median, measured before the repetitions of each block.")
             .not_compared(),

@@ -10,15 +10,16 @@ import typer
 import typer.core
 
 from oscope.cli.options import Settings, command_class, parse_option, whole_number
-from oscope.cli.request import parse_amount
+from oscope.cli.request import parse_amount, parse_trace, parse_where
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file
 from oscope.model.errors import UsageError
+from oscope.model.guest import MOST_CPUS
 from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_REPS
 
 if TYPE_CHECKING:
-    from oscope.programs import Amount, Command
+    from oscope.programs import Amount, Command, Conditions
 
 Format = Literal["md", "json", "csv"]
 FORMATS: tuple[Format, ...] = ("md", "json", "csv")
@@ -180,6 +181,28 @@ def bench(
         bool,
         typer.Option("--bisect", help="Find the commit of the range that changed the metric."),
     ] = False,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            "--on",
+            metavar="local|guest[:KERNEL]",
+            help="Where to measure: here, or in a guest, which has the programs with their libraries alone.",
+        ),
+    ] = None,
+    cpus: Annotated[
+        int | None, whole_number("--cpus", least=1, most=MOST_CPUS, help="CPUs of a guest. [default: 2]")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(
+            "--trace",
+            metavar="KINDS",
+            help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
+        ),
+    ] = None,
     seed: SeedOption = None,
     json: Annotated[
         Output | None,
@@ -250,6 +273,7 @@ def bench(
         _amount(reps, precision, budget, warmup, quick=quick),
         metric=metric,
         seed=seed,
+        conditions=_conditions(on, cpus, memory, trace),
         place=settings.store,
         files=files,
     )
@@ -300,6 +324,12 @@ def _amount(
             raise UsageError(f"--warmup {warmup} is no number of runs", remedy="give a whole number, or auto")
         runs = int(warmup)
     return Amount(found.reps, found.precision, found.budget_s, runs, quick)
+
+
+def _conditions(on: str | None, cpus: int | None, memory: str | None, trace: str | None) -> Conditions:
+    from oscope.programs import Conditions  # noqa: PLC0415 - start-up
+
+    return Conditions(parse_where(on, None, cpus, memory), parse_trace(trace))
 
 
 def _export(given: tuple[str, str] | None) -> tuple[Format, Output] | None:

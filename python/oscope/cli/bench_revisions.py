@@ -18,7 +18,7 @@ from oscope.model.revision import Revision
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_duration
 from oscope.planning.plan import Plan
-from oscope.programs import EXPERIMENT, Amount, Command, Parameter, Surroundings
+from oscope.programs import EXPERIMENT, Amount, Command, Conditions, Parameter, Surroundings
 from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.export import bisection_export
 from oscope.programs.repository import Repository
@@ -77,10 +77,12 @@ def start(
     *,
     metric: str | None,
     seed: int | None,
+    conditions: Conditions,
     place: str | None,
     files: Files,
 ) -> int:
     """Measure the revisions, or bisect between two; return the exit code."""
+    conditions.check(amount.precision, revisions=True, bisect=options.bisect)
     _leave_foreign_repository()
     request = RevisionRequest.of(options.names, options.build, bisect=options.bisect, folder=Path.cwd())
     line = _line(request) if options.bisect else ()
@@ -91,7 +93,15 @@ def start(
     with Store.open(place) as store, workshop_for(request, surroundings, Builds()) as workshop:
         try:
             plan = revision_plan(
-                workshop, request.sides, commands, parameters, surroundings, amount, metric=metric, seed=seed
+                workshop,
+                request.sides,
+                commands,
+                parameters,
+                surroundings,
+                amount,
+                metric=metric,
+                seed=seed,
+                conditions=conditions,
             )
         except BuildError as error:
             _print_last_lines(error)

@@ -281,12 +281,17 @@ def _check_unmeasured(settings: Mapping[str, Sequence[Level]], amount: Amount, t
 def _traced(settings: Mapping[str, Sequence[Level]], amount: Amount, trace: str) -> tuple[str, str]:
     if TRACER.name in settings:
         raise UsageError("--trace and --set tracer contradict each other", remedy="give one of them")
-    if amount.precision is not None:
+    check_traced(amount.precision)
+    return (UNTRACED, trace)
+
+
+def check_traced(precision: float | None) -> None:
+    """Raise UsageError where a traced run is asked for a precision."""
+    if precision is not None:
         raise UsageError(
             "--trace and --precision contradict each other: traced figures come at the end",
             remedy="give --reps",
         )
-    return (UNTRACED, trace)
 
 
 def _with_tracer(design: Design, workload: Workload, settings: Mapping[str, Sequence[Level]]) -> Workload:

@@ -3,11 +3,13 @@
 from oscope.programs.command import Command, Parameter, Surroundings
 from oscope.programs.experiment import EXPERIMENT, Amount, bench_plan
 from oscope.programs.findings import Findings, find
+from oscope.programs.place import Conditions
 
 __all__ = [
     "EXPERIMENT",
     "Amount",
     "Command",
+    "Conditions",
     "Findings",
     "Parameter",
     "Surroundings",

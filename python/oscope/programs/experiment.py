@@ -17,7 +17,9 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
+from oscope.programs.place import Conditions, check_for_guest, for_guest, programs_of, starter
 from oscope.programs.trial import Trial, try_out
+from oscope.trace.factor import TRACER, UNTRACED
 
 EXPERIMENT = "command.run"
 """The name of the experiment, and of the probe's workload."""
@@ -26,6 +28,8 @@ TIME_S = 3.0
 """What the repetitions of a command take in all, unless said otherwise."""
 QUICK_TIME_S = 1.0
 BLOCKS, QUICK_BLOCKS = 20, 10
+BOOTS = 8
+"""Blocks in guests: each is a boot, which takes seconds."""
 LEAST_REPS, QUICK_LEAST_REPS = 10, 5
 MOST_REPS = 1000
 OVERHEAD_S = 0.002
@@ -74,6 +78,7 @@ def bench_plan(
     metric: str | None = None,
     seed: int | None = None,
     checkouts: Mapping[str, str] | None = None,
+    conditions: Conditions | None = None,
 ) -> tuple[Plan, tuple[Trial, ...]]:
     """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials found.
 
@@ -87,16 +92,28 @@ def bench_plan(
     seed = planning.draw_seed() if seed is None else planning.check_seed(seed)
     described = catalogue.load()
     workload = described.workload(EXPERIMENT)
-    metrics = _order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"))
+    conditions = conditions or Conditions()
+    conditions.check(amount.precision)
+    guest = conditions.guest()
+    metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
     points = _points_of(commands, parameters, surroundings, checkouts)
+    programs: tuple[str, ...] = ()
+    if guest is not None:
+        check_for_guest(surroundings)
+        programs = programs_of(point.params for point in points)
+        points = [BenchPoint(point.factors, for_guest(point.params)) for point in points]
     trials = try_out(
         EXPERIMENT,
         [point.params for point in points],
-        [_name(point.factors) for point in points],
+        [name_point(point.factors) for point in points],
         find=amount.warmup is None,
+        start=starter(guest, programs),
     )
+    if conditions.tracer is not None:
+        points = _traced(points, conditions.tracer)
+        trials = (*trials, *trials)
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-    reps, blocks = _size(amount, trials)
+    reps, blocks = size_run(amount, trials, None if guest is None else BOOTS)
     experiment = PlannedExperiment(
         name=EXPERIMENT,
         title="Commands",
@@ -104,24 +121,26 @@ def bench_plan(
         metrics=metrics,
         points=tuple(point.factors for point in points),
         min_time_ns=1,
-        workload=_with_factors(workload, points),
+        workload=replace(with_factors(workload, [point.factors for point in points]), programs=programs),
+        guest=guest,
         params=tuple(
             {**point.params, "warmup": warmup} for point, warmup in zip(points, warmups, strict=True)
         ),
         reps=reps,
         blocks=blocks,
     )
-    return _plan(experiment, described, amount, seed), trials
+    return make_plan(experiment, described, amount, seed), trials
 
 
-def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:
+def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, seed: int) -> Plan:
+    """Return the plan of a run that measures `experiment` alone."""
     budget_s = amount.budget_s
     if amount.precision is not None and budget_s is None:
         budget_s = planning.DEFAULT_BUDGET_S
     return Plan(
         seed=seed,
         profile="quick" if amount.quick else "full",
-        place="local",
+        place="local" if experiment.guest is None else "guest",
         precision=amount.precision,
         budget_s=budget_s,
         experiments=(experiment,),
@@ -130,9 +149,12 @@ def _plan(experiment: PlannedExperiment, described: Catalogue, amount: Amount, s
     )
 
 
-def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
-    """Return repetitions and blocks: as asked for, else as many as take a few seconds a command."""
-    blocks = QUICK_BLOCKS if amount.quick else BLOCKS
+def size_run(amount: Amount, trials: Sequence[Trial], most: int | None = None) -> tuple[int, int | None]:
+    """Return repetitions and blocks: as asked for, else as many as take a few seconds a command.
+
+    `most` limits the blocks where each is expensive. None: `BLOCKS`, or `MOST_BLOCKS` with a budget.
+    """
+    blocks = min(QUICK_BLOCKS if amount.quick else BLOCKS, most or BLOCKS)
     longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
     if amount.precision is not None:
         return max(1, min(10, math.floor(0.1 / longest_s))), None
@@ -141,7 +163,7 @@ def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
     least = QUICK_LEAST_REPS if amount.quick else LEAST_REPS
     if amount.budget_s is not None:
         warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-        return _fill_budget(amount.budget_s, trials, warmups, least)
+        return _fill_budget(amount.budget_s, trials, warmups, least, most or MOST_BLOCKS)
     time_s = QUICK_TIME_S if amount.quick else TIME_S
     reps = min(max(math.ceil(time_s / longest_s), least), MOST_REPS)
     blocks = min(reps, blocks)
@@ -149,14 +171,14 @@ def _size(amount: Amount, trials: Sequence[Trial]) -> tuple[int, int | None]:
 
 
 def _fill_budget(
-    budget_s: float, trials: Sequence[Trial], warmups: Sequence[int], least: int
+    budget_s: float, trials: Sequence[Trial], warmups: Sequence[int], least: int, most: int
 ) -> tuple[int, int]:
     """Return repetitions and blocks that take the budget: many short blocks rather than few long ones."""
     block_s = BLOCK_S + sum(
         TURN_OVERHEAD_S + warmup * trial.each_s for trial, warmup in zip(trials, warmups, strict=True)
     )
     affordable = int(BLOCK_SHARE * budget_s / block_s)
-    blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), MOST_BLOCKS)
+    blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), most)
     run_s = sum(trial.each_s for trial in trials)
     reps = min(int((budget_s - blocks * block_s) / run_s), planning.MOST_REPS)
     if reps < blocks:
@@ -165,15 +187,16 @@ def _fill_budget(
         return reps // blocks * blocks, blocks
     in_a_block = reps // blocks
     # What the division leaves over is enough for further blocks where a block is short.
-    blocks = min(int(budget_s / (block_s + in_a_block * run_s)), MOST_BLOCKS)
+    blocks = min(int(budget_s / (block_s + in_a_block * run_s)), most)
     return in_a_block * blocks, blocks
 
 
-def _order_metrics(workload: Workload, first: str) -> tuple[str, ...]:
+def order_metrics(workload: Workload, first: str, what: str) -> tuple[str, ...]:
+    """Return the metrics of `workload`, `first` in front; UsageError where `what` is not judged by it."""
     known = [metric.name for metric in workload.metrics]
     comparable = [metric.name for metric in workload.metrics if metric.better is not None]
     if first not in comparable:
-        raise UsageError(f"--metric {first}: no metric of a command", remedy=nearest(first, comparable))
+        raise UsageError(f"--metric {first}: no metric of {what}", remedy=nearest(first, comparable))
     return (first, *(name for name in known if name != first))
 
 
@@ -191,7 +214,8 @@ def _points(
             factors: dict[str, Level] = {"command": command.label, **levels}
             if tuple(factors.items()) in points:
                 raise UsageError(
-                    f"{_name(factors)} is given twice", remedy="give the commands different names with --name"
+                    f"{name_point(factors)} is given twice",
+                    remedy="give the commands different names with --name",
                 )
             texts_of = dict(zip((each.name for each in own), values, strict=True))
             points[tuple(factors.items())] = BenchPoint(factors, _params(command, texts_of, surroundings))
@@ -286,22 +310,36 @@ def _aside(name: str, text: str, surroundings: Surroundings) -> list[str]:
         raise UsageError(f"--{name}: {error.message}", remedy=error.remedy) from None
 
 
-def _with_factors(workload: Workload, points: Sequence[BenchPoint]) -> Workload:
-    """Return `workload` with the factors of this bench in the place of the probe's parameters."""
+def with_factors(workload: Workload, points: Sequence[Factors]) -> Workload:
+    """Return `workload` with the factors of this bench in the place of its own parameters."""
     levels: dict[str, dict[Level, None]] = {}
     for point in points:
-        for name, level in point.factors.items():
+        for name, level in point.items():
             levels.setdefault(name, {})[level] = None
     factors = tuple(_factor(name, tuple(found)) for name, found in levels.items())
     return Workload(**{**vars(workload), "parameters": factors})
 
 
+def _traced(points: Sequence[BenchPoint], tracer: str) -> list[BenchPoint]:
+    """Return the points without a tracer, then all of them with it."""
+    return [
+        BenchPoint({**point.factors, TRACER.name: level}, point.params)
+        for level in (UNTRACED, tracer)
+        for point in points
+    ]
+
+
 def _factor(name: str, levels: tuple[Level, ...]) -> catalogue.Parameter:
+    if name == TRACER.name:
+        return TRACER
     if all(isinstance(level, int) for level in levels):
         return catalogue.Parameter(name, "integer", levels[0])
     return catalogue.Parameter(name, "choice", levels[0], choices=tuple(map(str, levels)))
 
 
-def _name(factors: Factors) -> str:
-    rest = ", ".join(f"{name}={level}" for name, level in factors.items() if name != "command")
-    return f"{factors['command']} ({rest})" if rest else str(factors["command"])
+def name_point(factors: Factors) -> str:
+    """Return the command or function with its parameters: the first factor is what is measured."""
+    (_, first), *others = factors.items()
+    shown = ((name, level) for name, level in others if (name, level) != (TRACER.name, UNTRACED))
+    rest = ", ".join(f"{name}={level}" for name, level in shown)
+    return f"{first} ({rest})" if rest else str(first)

@@ -13,7 +13,7 @@ import numpy as np
 from oscope.figures.analysed import measured
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import Floats
-from oscope.programs.findings import TABLE, Findings, Row, revisions
+from oscope.programs.findings import Findings, Row, revisions
 
 Format = Literal["md", "json", "csv"]
 
@@ -32,7 +32,7 @@ def _row(findings: Findings, row: Row) -> dict[str, Any]:
     summary = row.summary
     low, high = summary.ci95 if summary and summary.ci95 else (None, None)
     return {
-        "command": row.command,
+        row.subject: row.command,
         **row.parameters,
         **_revision(findings, row),
         "metric": findings.metric,
@@ -57,9 +57,9 @@ def _revision(findings: Findings, row: Row) -> dict[str, Any]:
 def _markdown(findings: Findings) -> str:
     metrics = findings.experiment.metrics
     heading = [
-        "command",
+        findings.subject,
         f"median {findings.metric} [95 % interval]",
-        *(name.rpartition("_")[0] for name in TABLE),
+        *(name.rpartition("_")[0] for name in findings.table),
         "n",
     ]
     lines = [*(f"{sentence}.  " for sentence in findings.sentences), ""]
@@ -75,7 +75,7 @@ def _markdown(findings: Findings) -> str:
         cells = [
             f"`{row.name}`",
             str(size),
-            *(about(row.medians[name], metrics[name].shown_unit) for name in TABLE),
+            *(about(row.medians[name], metrics[name].shown_unit) for name in findings.table),
             str(summary.n if summary else 0),
         ]
         lines.append(_line(cells))
@@ -107,7 +107,9 @@ def _json(findings: Findings) -> str:
         "found": list(findings.sentences),
         "notes": list(findings.notes),
         "commands": rows(findings),
-        "units": {name: findings.experiment.metrics[name].unit for name in (findings.metric, *TABLE)},
+        "units": {
+            name: findings.experiment.metrics[name].unit for name in (findings.metric, *findings.table)
+        },
         "start_ns": findings.start_ns,
         "shell_ns": findings.shell_ns,
     }

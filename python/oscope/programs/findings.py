@@ -9,13 +9,16 @@ from math import isfinite
 import numpy as np
 
 from oscope.figures.analysed import Analysed, measured
+from oscope.function_worker import NAME as FUNCTION_EXPERIMENT
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.factors import Level
 from oscope.model.formatting import format_interval, format_share, format_value
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
-from oscope.programs.experiment import EXPERIMENT
+from oscope.programs.experiment import EXPERIMENT, name_point
+from oscope.programs.functions import FUNCTION
 from oscope.statistics import ComparedMetric, Comparison, Summary, compare_pairs
+from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 
 TABLE = ("cpu_ns", "user_ns", "system_ns", "max_rss_bytes")
 """Metrics shown beside the one that is judged."""
@@ -24,17 +27,19 @@ NEAR_START = 1.1
 """A command that takes less than so many times the start of a trivial program does little but start."""
 MOST_WAITING = 0.1
 """Share of a command's time that it may wait for a CPU without a word."""
+NEAR_CALL = 1.5
+"""A function that takes less than so many times a call that does nothing is little more than called."""
 LARGE = 2.0
 """From this ratio on, a difference is written as a multiple."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One command with its parameters."""
+    """One command, or function of Python, with its parameters."""
 
     point: PointSamples
     name: str
-    """The command with its parameters."""
+    """It with its parameters."""
     summary: Summary | None
     """Of the metric that is judged; None where no run counts."""
     medians: Mapping[str, float | None]
@@ -44,13 +49,18 @@ class Row:
 
     @property
     def parameters(self) -> dict[str, Level]:
-        """The levels beside the command."""
-        return {name: level for name, level in self.point.factors.items() if name != "command"}
+        """The levels beside the command or function."""
+        return {name: level for name, level in self.point.factors.items() if name != self.subject}
+
+    @property
+    def subject(self) -> str:
+        """What is measured: command or function."""
+        return "command" if "command" in self.point.factors else FUNCTION
 
     @property
     def command(self) -> str:
-        """The command's name, without parameters."""
-        return str(self.point.factors["command"])
+        """The name of the command or function, without parameters."""
+        return str(self.point.factors[self.subject])
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,20 @@ class Findings:
     start_ns: float | None
     """Median time of a trivial program, from its start to its end."""
     shell_ns: float | None
+    traced: tuple[str, ...] = ()
+    """What a tracer costs each command, in words."""
+    call_ns: float | None = None
+    """Median time of a call that does nothing, where functions were measured."""
+
+    @property
+    def subject(self) -> str:
+        """What was measured: command or function."""
+        return self.rows[0].subject
+
+    @property
+    def table(self) -> tuple[str, ...]:
+        """The metrics of `TABLE` that what was measured has."""
+        return tuple(name for name in TABLE if name in self.experiment.metrics)
 
     @property
     def metric(self) -> str:
@@ -74,9 +98,9 @@ class Findings:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, a sentence for each comparison; for one command its time."""
+        measured_rows = [row for row in _untraced(self.rows) if row.summary is not None]
         if self.comparison is not None:
             rows = {tuple(row.point.factors.items()): row for row in self.rows}
-            measured_rows = [row for row in self.rows if row.summary is not None]
             others = [rows[tuple(each.factors.items())] for each in self.comparison.rows]
             return tuple(
                 verdict(each, reference(other, measured_rows).name, other.name, self.comparison.threshold)
@@ -84,7 +108,7 @@ class Findings:
             )
         return tuple(
             _alone(row, row.summary, self.metric, self.experiment)
-            for row in self.rows
+            for row in measured_rows
             if row.summary is not None
         )
 
@@ -93,8 +117,10 @@ class Findings:
         """What the reader has to know beside: the start, what is lost in it, what was left out."""
         return (
             *revision_notes(self.experiment),
+            *self.traced,
             *self._starts(),
             *self._waits(),
+            *self._energy(),
             *(self.comparison.caveats if self.comparison else ()),
         )
 
@@ -102,7 +128,7 @@ class Findings:
         """Say that the commands had to wait for a CPU, so that their times are also others'."""
         if self.metric not in ("time_ns", "net_ns"):
             return []
-        shares = [share for row in self.rows if (share := _waiting(row.point)) > MOST_WAITING]
+        shares = [share for row in _untraced(self.rows) if (share := _waiting(row.point)) > MOST_WAITING]
         if not shares:
             return []
         most = format_share(max(shares))
@@ -116,24 +142,50 @@ class Findings:
                 f"start overhead: a program that does nothing (true) takes {_about(self.start_ns)}, "
                 "measured in this run; it is part of each time above"
             )
-            for row in self.rows:
+            for row in _untraced(self.rows):
                 times = measured(row.point, "net_ns" if self.shell_ns is not None else "time_ns")[0]
                 if len(times) and float(np.median(times)) < NEAR_START * self.start_ns:
                     told.append(
                         f"{row.name} takes no longer than such a start: its own work does not show; "
                         "have it do more, or repeat it within one command"
                     )
+        if self.call_ns is not None:
+            told.append(
+                f"calling a function that does nothing takes {_about(self.call_ns)}, measured in this run; "
+                "it is part of each time above"
+            )
+            for row in self.rows:
+                if row.summary is not None and self._near_call(row):
+                    told.append(f"{row.name} takes little more than such a call: its own work hardly shows")
         if self.shell_ns is not None:
             told.append(
                 f"the shell's own start takes {_about(self.shell_ns)}: net_ns is without it, time_ns with it"
             )
         return told
 
+    def _energy(self) -> list[str]:
+        points = self.experiment.points
+        if "energy_j" not in self.experiment.metrics:
+            return []
+        idle_w = _median(points, "idle_w")
+        if idle_w is None:
+            return ["energy: not measured (no RAPL here)"]
+        floor = f"the idle machine takes {format_value(idle_w, 0.05 * idle_w, 'W')}, measured in this run"
+        if _median(points, "energy_j") is None:
+            return [f"energy: not measured (the runs are shorter than 20 ms); {floor}"]
+        return [f"energy: of the whole machine, all that runs meanwhile included; {floor}"]
+
+    def _near_call(self, row: Row) -> bool:
+        times = measured(row.point, "time_ns")[0]
+        return (
+            self.call_ns is not None and len(times) > 0 and float(np.median(times)) < NEAR_CALL * self.call_ns
+        )
+
 
 def find(results: Results, threshold: float = 0.01) -> Findings:
     """Return what a bench found; OscopeError where it has no measured command."""
     analysed = Analysed.of(results)
-    experiment = analysed.get(EXPERIMENT)
+    experiment = analysed.get(EXPERIMENT) or analysed.get(FUNCTION_EXPERIMENT)
     if experiment is None:
         raise UsageError(f"the run has no {EXPERIMENT}", remedy="name a run of oscope bench")
     rows = tuple(_row(analysed, experiment, point) for point in experiment.points)
@@ -147,23 +199,49 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
         analysed,
         experiment,
         rows,
-        _compare(experiment, usable, threshold),
+        _compare(experiment, _untraced(usable), threshold),
         _median(experiment.points, "start_ns"),
         _median(experiment.points, "shell_ns"),
+        _cost_of_tracing(experiment, usable, threshold),
+        _median(experiment.points, "call_ns"),
     )
 
 
+def _untraced(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if tracer_of(row.point.factors) == UNTRACED]
+
+
+def _cost_of_tracing(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> tuple[str, ...]:
+    """Compare each traced command with itself, in words."""
+    plain = {_without_tracer(row): row for row in _untraced(rows)}
+    found = []
+    for row in rows:
+        base = plain.get(_without_tracer(row))
+        if base is None or base is row:
+            continue
+        comparison = _compare_pairs(experiment, [(base, row)], threshold)
+        if comparison is not None:
+            found += [verdict(each, base.name, row.name, threshold) for each in comparison.rows]
+    if found:
+        found.append(f"oscope show {experiment.run_id} has what was traced")
+    return tuple(found)
+
+
+def _without_tracer(row: Row) -> tuple[tuple[str, Level], ...]:
+    return tuple(each for each in row.point.factors.items() if each[0] != TRACER.name)
+
+
 def _row(results: Analysed, experiment: ExperimentResults, point: PointSamples) -> Row:
-    own = {name: level for name, level in point.factors.items() if name not in ("command", FACTOR)}
-    parameters = ", ".join(f"{name}={level}" for name, level in own.items())
-    command = str(point.factors["command"])
-    name = f"{command} ({parameters})" if parameters else command
+    name = name_point({name: level for name, level in point.factors.items() if name != FACTOR})
     known = revisions(experiment)
     revision = None if known is None else known.of(point.factors)
     if revision is not None:
         # Of one command alone the revisions say all.
-        alone = len(experiment.levels("command")) == 1 and not parameters
-        name = revision.label if alone else f"{name} at {revision.label}"
+        alone = (
+            set(point.factors) <= {"command", FACTOR, TRACER.name} and len(experiment.levels("command")) == 1
+        )
+        others = {name: level for name, level in point.factors.items() if name not in ("command", FACTOR)}
+        name = name_point({"command": revision.label, **others}) if alone else f"{name} at {revision.label}"
     return Row(
         point,
         name,
@@ -230,11 +308,17 @@ def _waiting(point: PointSamples) -> float:
 
 
 def _compare(experiment: ExperimentResults, rows: Sequence[Row], threshold: float) -> Comparison | None:
-    pairs = [(first.point, row.point) for row in rows if (first := reference(row, rows)) is not row]
-    if not pairs:
-        return None
+    """Compare each row with the one that it is measured against; None where there is none."""
+    pairs = [(first, row) for row in rows if (first := reference(row, rows)) is not row]
+    return _compare_pairs(experiment, pairs, threshold) if pairs else None
+
+
+def _compare_pairs(
+    experiment: ExperimentResults, pairs: Sequence[tuple[Row, Row]], threshold: float
+) -> Comparison | None:
+    points = [(first.point, other.point) for first, other in pairs]
     try:
-        return compare_pairs(experiment, pairs, experiment.headline, threshold=threshold)
+        return compare_pairs(experiment, points, experiment.headline, threshold=threshold)
     except UsageError:
         # A metric that is 0 everywhere, such as major faults, has no ratio.
         return None

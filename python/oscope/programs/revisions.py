@@ -15,6 +15,7 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Parameter as Factor
 from oscope.programs.command import Command, Parameter, Surroundings, names_in
 from oscope.programs.experiment import Amount, bench_plan
+from oscope.programs.place import Conditions
 from oscope.programs.repository import Repository
 from oscope.programs.worktrees import BuildError, Watcher, Workshop
 
@@ -102,6 +103,7 @@ def revision_plan(
     *,
     metric: str | None,
     seed: int | None,
+    conditions: Conditions | None = None,
 ) -> Plan:
     """Build all revisions, and return the plan that measures the commands in each.
 
@@ -129,6 +131,7 @@ def revision_plan(
         amount,
         metric=metric,
         seed=seed,
+        conditions=conditions,
         checkouts={level: str(folder) for level, folder in folders.items()},
     )
     (experiment,) = found.experiments

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,39 +43,52 @@ class Trial:
 
 
 def try_out(
-    workload: str, params: Sequence[Mapping[str, Any]], labels: Sequence[str], *, find: bool
+    workload: str,
+    params: Sequence[Mapping[str, Any]],
+    labels: Sequence[str],
+    *,
+    find: bool,
+    start: Callable[[Placement], Probe],
+    min_time_ns: int = 1,
+    silence_s: float = SILENCE_S,
 ) -> tuple[Trial, ...]:
-    """Try each command; `find` says whether enough to see how it warms up.
+    """Try each command or function; `find` says whether enough to see how it warms up.
 
+    `start` starts what measures them, which may be silent for `silence_s` beside a command's own limit.
     Raises OscopeError with the label of the first that fails.
     """
-    with Placement() as placement, Local(find_probe(), placement).start() as probe:
-        asker = _Asker(probe, workload)
+    with Placement() as placement, start(placement) as probe:
+        asker = _Asker(probe, workload, min_time_ns, silence_s)
         return tuple(_try(asker, each, label, find=find) for each, label in zip(params, labels, strict=True))
 
 
 def run_once(workload: str, params: Mapping[str, Any], label: str) -> float:
     """Run a command once, and return how long it took in seconds; OscopeError with the label if it fails."""
     with Placement() as placement, Local(find_probe(), placement).start() as probe:
-        return _Asker(probe, workload).times_s(params, label, 1)[0]
+        return _Asker(probe, workload, 1, SILENCE_S).times_s(params, label, 1)[0]
 
 
 @dataclass
 class _Asker:
     probe: Probe
     workload: str
+    min_time_ns: int
+    silence_s: float
 
     def times_s(self, params: Mapping[str, Any], label: str, reps: int) -> list[float]:
-        """Return how long each of `reps` runs took."""
+        """Return how long each of `reps` runs, or repetitions of a function, took."""
+        # The start of a trivial program is measured in the run; a trial has no use for it.
+        unneeded: dict[str, Any] = {"reference": []} if "reference" in params else {}
         request = Request(
             id=secrets.randbelow(2**30),
             workload=self.workload,
-            params={**params, "warmup": 0, "reference": []},
+            params={**params, "warmup": 0, **unneeded},
             reps=reps,
-            min_time_ns=1,
+            min_time_ns=self.min_time_ns,
         )
         times = []
-        for events in self.probe.run(request, silence_limit_s=SILENCE_S + 8 * float(params["timeout"])):
+        limit_s = self.silence_s + 8 * float(params.get("timeout", 0.0))
+        for events in self.probe.run(request, silence_limit_s=limit_s):
             for event in events:
                 if isinstance(event, Refusal):
                     kind = UsageError if event.kind == "request" else OscopeError
@@ -83,7 +96,7 @@ class _Asker:
                 if isinstance(event, Sample):
                     if event.failed is not None:
                         raise OscopeError(f"{label}: {event.failed}")
-                    times.append(float(event.metrics["time_ns"] or 0.0) / 1e9)
+                    times.append(event.iterations * float(event.metrics["time_ns"] or 0.0) / 1e9)
         return times
 
 

@@ -66,6 +66,7 @@ pub struct Ended {
     pub bytes: Option<Bytes>,
     pub instructions: Option<f64>,
     pub cycles: Option<f64>,
+    pub energy_j: Option<f64>,
 }
 
 impl Ended {

@@ -5,6 +5,7 @@ use std::ffi::{CString, c_int};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sched::CpuSet;
@@ -12,6 +13,7 @@ use nix::sys::signal::{SigHandler, Signal};
 
 use super::child::{Errand, begin, close_on_execution};
 use super::ended::{Ended, FIX, bytes_of, reap};
+use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
 use super::program::{Program, pointers, text};
 use super::shed::{Peak, Surplus};
@@ -39,6 +41,7 @@ pub struct Launcher {
     cpus: CpuSet,
     timeout: Duration,
     counted: Vec<&'static str>,
+    rapl: Option<Rapl>,
     stack: RefCell<Vec<u128>>,
     /// What each launcher gives back. It is looked for once, since that takes a third of what starting a program does, and a fork has the same.
     surplus: Surplus,
@@ -68,6 +71,7 @@ impl Launcher {
             cpus: cpus(&parameters.cpu, context.allowed())?,
             timeout: Duration::from_secs_f64(parameters.timeout),
             counted: context.program_counters().to_vec(),
+            rapl: Rapl::find(Path::new(POWERCAP)),
             stack: RefCell::new(vec![0; STACK_BYTES / size_of::<u128>()]),
             surplus: Surplus::find(),
         })
@@ -76,6 +80,11 @@ impl Launcher {
     /// Seconds after which a program is killed.
     pub fn timeout_s(&self) -> f64 {
         self.timeout.as_secs_f64()
+    }
+
+    /// The energy counters; `None` where the machine has none.
+    pub fn rapl(&self) -> Option<&Rapl> {
+        self.rapl.as_ref()
     }
 
     /// Measure one run of `program`, and return what it used and the end of its standard error.
@@ -111,6 +120,7 @@ impl Launcher {
         self.rehearse(streams);
         let mut counters = self.counters();
         let timer = Timer::start(self.timeout)?;
+        let energy_before = self.rapl.as_ref().and_then(Rapl::read);
         if let Some(counters) = &mut counters {
             counters
                 .enable()
@@ -125,6 +135,14 @@ impl Launcher {
                 .disable()
                 .map_err(|error| Failure::system("counting", error))?;
         }
+        let energy_j = self
+            .rapl
+            .as_ref()
+            .zip(energy_before)
+            .and_then(|(rapl, before)| {
+                let after = rapl.read()?;
+                Some(rapl.used_j(&before, &after))
+            });
         let mut count = |name| counters.as_mut().and_then(|counters| counters.read(name));
         drop(timer);
         let (child, timed_out) = match measured {
@@ -140,6 +158,7 @@ impl Launcher {
             bytes,
             instructions: count("instructions"),
             cycles: count("cpu_cycles"),
+            energy_j,
         }))
     }
 
@@ -185,6 +204,7 @@ impl Launcher {
             bytes: None,
             instructions: None,
             cycles: None,
+            energy_j: None,
         };
         if stop() {
             return Err(Failure::failed("interrupted by a signal"));

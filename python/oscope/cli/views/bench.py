@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from oscope.cli.views.columns import measurement_columns
+from oscope.cli.views.spread import lines_for
 from oscope.model import formatting
 from oscope.programs.bisection import Bisection
 from oscope.programs.export import about
-from oscope.programs.findings import TABLE, Findings
+from oscope.programs.findings import Findings
 from oscope.report.terminal import aligned, grid, print_columns, print_prose, table_width
 
 MOST_SENTENCES = 12
@@ -31,6 +33,10 @@ def print_findings(findings: Findings, out: Console) -> None:
         # The last ones first; the command, its figure and the interval stay.
         shown = shown[:-1]
     out.print(grid(shown))
+    if out.is_terminal:
+        # What reads a pipe finds the table, and no drawing in it.
+        for line in ("", *lines_for(findings, out.width, out.encoding), ""):
+            out.print(Text(line), soft_wrap=True)
     for row in findings.rows:
         if row.point.skipped is not None:
             print_prose(f"not measured: {row.name}: {row.point.skipped}", out)
@@ -61,12 +67,12 @@ def _columns(findings: Findings) -> list[list[str]]:
     summaries = [row.summary for row in rows if row.summary is not None]
     experiment = findings.experiment
     parameters = dict.fromkeys(name for row in rows for name in row.parameters)
-    columns = [["command", *(_cut(row.command) for row in rows)]]
+    columns = [[findings.subject, *(_cut(row.command) for row in rows)]]
     columns += [
         [name, *(str(row.parameters.get(name, formatting.MISSING)) for row in rows)] for name in parameters
     ]
     columns += measurement_columns(findings.metric, summaries, experiment.metrics[findings.metric].shown_unit)
-    for name in TABLE:
+    for name in findings.table:
         if name != findings.metric and any(row.medians[name] is not None for row in rows):
             unit = experiment.metrics[name].shown_unit
             columns.append(aligned([HEADINGS[name], *(about(row.medians[name], unit) for row in rows)]))

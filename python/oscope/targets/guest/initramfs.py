@@ -74,7 +74,8 @@ def cache_folder() -> Path:
 def pack(probe: Path, programs: Collection[str], modules: Path | None = None) -> Path:
     """Return an initramfs with `probe` as its first process, packed anew where its content has changed.
 
-    The `programs` will be in the guest's /bin, and the kernel modules of the folder `modules` in MODULES.
+    The `programs` will be in the guest's /bin, one with an absolute path at that path, and the kernel modules
+    of the folder `modules` in MODULES.
 
     Raises OscopeError where a program or library is missing.
     """
@@ -96,7 +97,9 @@ def pack(probe: Path, programs: Collection[str], modules: Path | None = None) ->
 
 def _content(probe: Path, names: Collection[str]) -> Iterable[tuple[str, bytes]]:
     """Yield each file's path in the guest and what is in it."""
-    programs = {"/oscope-probe": probe} | {f"/bin/{name}": _find(name) for name in (_MAKES_DISK, *names)}
+    programs = {"/oscope-probe": probe} | {
+        name if name.startswith("/") else f"/bin/{name}": _find(name) for name in (_MAKES_DISK, *names)
+    }
     libraries = dict.fromkeys(library for program in programs.values() for library in _libraries(program))
     for name, path in (programs | {str(library): library for library in libraries}).items():
         yield name, path.read_bytes()
@@ -119,6 +122,8 @@ def _which(name: str) -> str | None:
 
 
 def _find(name: str) -> Path:
+    if name.startswith("/"):
+        return Path(name)
     if name == "oscope-fs":
         return find_filesystem()
     found = _which(name)

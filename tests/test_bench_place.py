@@ -1,0 +1,78 @@
+"""`oscope bench` under a tracer, and places where it cannot measure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import oscope
+from cli_driver import CommandLine
+from oscope.model.errors import UsageError
+
+
+@pytest.fixture
+def bench(real_probe: Path, tmp_path: Path) -> CommandLine:
+    """Give the command line in an empty folder with a store of its own."""
+    own = {"OSCOPE_PROBE": str(real_probe), "OSCOPE_STORE": str(tmp_path / "store.db"), "COLUMNS": "200"}
+    return CommandLine(tmp_path, own)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("--on", "moon", "true"), "there is no such place"),
+        (("--on", "guest:", "true"), "names no kernel"),
+        (("--on", "guest:no-such-kernel", "true"), "no-such-kernel"),
+        (("--on", "ssh:elsewhere", "true"), "commands are measured here or in a guest"),
+        (("--cpus", "2", "true"), "--cpus is of a guest"),
+        (("--on", "local", "--memory", "1G", "true"), "--memory is of a guest"),
+        (("--on", "guest", "--trace", "counts", "true"), "a tracer of this machine sees nothing of a guest"),
+        (("--trace", "count", "true"), "did you mean 'counts'?"),
+        (("--trace", "counts", "--precision", "2%", "true"), "contradict"),
+    ],
+)
+def test_what_contradicts_itself_is_one_line(bench: CommandLine, words: Sequence[str], text: str) -> None:
+    done = bench("bench", *words)
+    assert done.code in (1, 2)
+    (line,) = done.errors
+    assert text in line
+    assert bench.runs() == []
+
+
+@pytest.mark.alone
+def test_commands_are_measured_with_a_tracer_and_without(bench: CommandLine) -> None:
+    words = ("--trace", "syscalls", "--reps", "4", "--json", "record.json")
+    done = bench("bench", *words, "--", "true", "--vs", "sh", "-c", "exit 0")
+    assert done.code == 0, done.err
+    found = json.loads((bench.folder / "record.json").read_text())
+    points = {(point["factors"]["command"], point["factors"]["tracer"]): point for point in found["points"]}
+    assert set(points) == {
+        (command, tracer) for command in ("true", "sh -c 'exit 0'") for tracer in ("none", "syscalls")
+    }
+    # The tracer followed the program that was measured: its execve is one of the calls of each run.
+    names = {name for trace in points["true", "syscalls"]["traces"] for name in json.dumps(trace).split('"')}
+    assert "openat" in names
+    # Commands are compared as they are, and each with itself under the tracer.
+    first, *_ = done.out.splitlines()
+    assert re.match(r"(no difference found between )?sh -c 'exit 0' ", first)
+    assert "tracer=" not in first
+    assert "(tracer=syscalls)" in done.out
+
+
+@pytest.mark.alone
+def test_python_takes_a_tracer_too(probe: Path, store_path: Path) -> None:
+    del probe
+    found = oscope.bench("true", trace=["counts"], reps=2, store=store_path)
+    assert [row.get("tracer") for row in found.rows()] == ["none", "counts"]
+    assert len(found.sentences) == 1
+    for options, text in (
+        ({"on": "guest"}, "on= belongs to programs"),
+        ({"trace": ["counts"]}, "trace= belongs to programs"),
+        ({"cpus": 2}, "cpus= belongs to programs"),
+    ):
+        with pytest.raises(UsageError, match=text):
+            oscope.bench(len, store=store_path, **options)  # type: ignore[arg-type]
