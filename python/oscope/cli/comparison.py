@@ -86,10 +86,10 @@ def compare(
         raise UsageError("compare takes two runs, or one and --by", remedy="see oscope compare --help")
     a = a or "last"
     first = read_results(a, settings.store)
+    sides_measured = [first]
     if b is not None:
-        compared = _between(
-            first, read_results(b, settings.store), limit, allowed(allow or ()), settings.store
-        )
+        sides_measured.append(read_results(b, settings.store))
+        compared = _between(first, sides_measured[1], limit, allowed(allow or ()), settings.store)
     else:
         compared = _within(first, by or "", limit)
 
@@ -100,12 +100,18 @@ def compare(
         with paged(terminal.console()) as out:
             for experiment, comparison, sides in compared:
                 print_comparison(experiment, comparison, out, sides)
-                for text in revision_notes(experiment):
-                    print_prose(f"note: {text}", out)
+            for text in dict.fromkeys(text for side in sides_measured for text in _revisions(side)):
+                print_prose(f"note: {text}", out)
     found = [name for experiment, comparison, _ in compared for name in worse(experiment, comparison)]
     if threshold is not None and found:
         raise OscopeError(f"worse by more than {threshold}: {', '.join(found)}")
     return DONE
+
+
+def _revisions(results: Results) -> Iterator[str]:
+    """Yield what is known of the revisions that a side measured."""
+    for experiment in results.experiments:
+        yield from revision_notes(experiment)
 
 
 def read_results(text: str, store: str | None) -> Results:

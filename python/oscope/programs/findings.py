@@ -166,7 +166,7 @@ def revisions(experiment: ExperimentResults) -> Revisions | None:
 
 
 def revision_notes(experiment: ExperimentResults) -> tuple[str, ...]:
-    """Return a line for each revision of a run, how they were built, and what a bisection found that ended here.
+    """Return a line for each revision of a run, how they were built, and what a bisection found.
 
     None for a run of something else.
     """

@@ -100,6 +100,8 @@ class Repository:
                 if base
                 else "name an ancestor"
             )
+            if base == last.commit:
+                hint = f"name the older one first: --git {last.name}..{first.name}"
             raise UsageError(f"--bisect: {first.label} is no ancestor of {last.label}", remedy=hint)
         if not listed:
             raise UsageError(

@@ -13,7 +13,7 @@ from oscope.model.factors import Level
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Parameter as Factor
-from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.command import Command, Parameter, Surroundings, names_in
 from oscope.programs.experiment import Amount, bench_plan
 from oscope.programs.repository import Repository
 from oscope.programs.worktrees import BuildError, Watcher, Workshop
@@ -119,6 +119,9 @@ def revision_plan(
                 f"--cwd {surroundings.folder}: {side.label} has no such folder",
                 remedy="name one that all have",
             )
+    if surroundings.shell is None:
+        for side in sides:
+            _check_programs(side, folders[side.short], commands)
     found, _ = bench_plan(
         commands,
         parameters,
@@ -136,6 +139,16 @@ def revision_plan(
         revisions=workshop.revisions(sides),
     )
     return replace(found, experiments=(recorded,))
+
+
+def _check_programs(side: Revision, folder: Path, commands: Sequence[Command]) -> None:
+    """Raise UsageError for a program that a revision should have and does not."""
+    for command in commands:
+        word = command.words[0]
+        if "/" in word and not names_in([word]) and not (folder / word).exists():
+            raise UsageError(
+                f"{side.label} has no program {word}", remedy="check the path, or build it with --build CMD"
+            )
 
 
 @contextmanager

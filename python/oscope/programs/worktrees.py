@@ -231,6 +231,9 @@ class Workshop:
         try:
             params = self._build_params(folder, log)
         except UsageError as error:
+            if "/" not in split(self.build)[0]:
+                raise UsageError(f"--build: {error.message}", remedy=error.remedy) from None
+            # Another commit may have it.
             raise BuildError(revision, f"does not build: {error.message}") from None
         try:
             run_once(WORKLOAD, params, "the build")
