@@ -1,4 +1,4 @@
-"""`oscope bench --git` with real repositories: what is built and measured, and that the user's is left as it was."""
+"""`oscope bench --git` with real repositories: what is measured, and that the user's is left as it was."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oscope.storage.store import Store
 from oscope.targets import own_folders
 from waiting import wait_until
 
-BYTES = ("--reps", "4", "--warmup", "0", "--metric", "written_bytes")
+BYTES = ("--reps", "6", "--warmup", "0", "--metric", "written_bytes")
 """A metric without noise: what a program writes."""
 SHOW = ("--", "cat", "data")
 IDENTITY = {
@@ -71,10 +71,10 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    """Give a repository whose file grows from 100 to 150 bytes at commit 5 of 8."""
+    """Give a repository whose file grows from 100 kB to 150 kB at commit 5 of 8."""
     made = Repository(tmp_path / "checkout")
     for number in range(9):
-        size = 150 if number >= 5 else 100
+        size = 150_000 if number >= 5 else 100_000
         made.commit(f"Change {number}", {"data": "x" * size, "note": str(number)})
         made.git("tag", f"c{number}")
     return made
@@ -123,7 +123,7 @@ def test_two_revisions_are_built_measured_and_shown_and_the_checkout_is_left_alo
     )  # fmt: skip
     assert done.code == 0, done.err
     first, last = (repository.git("rev-parse", name) for name in ("c4", "main"))
-    assert f"main ({last[:12]}) uses 50.0" in done.out
+    assert f"main ({last[:12]}) uses 50" in done.out
     assert f"more than c4 ({first[:12]})" in done.out
     assert repository.state() == before
     assert left() == []
@@ -146,14 +146,14 @@ def test_two_revisions_are_built_measured_and_shown_and_the_checkout_is_left_alo
 
 
 def test_commands_run_in_the_subfolder_that_one_is_in(bench: CommandLine, repository: Repository) -> None:
-    repository.commit("Add a folder", {"sub/tool": "#!/bin/sh\ncat here\n", "sub/here": "123"})
+    repository.commit("Add a folder", {"sub/tool": "#!/bin/sh\ncat here\n", "sub/here": "1" * 10_000})
     (repository.folder / "sub" / "tool").chmod(0o755)
     first = repository.commit("Make it run", {})
-    repository.commit("Let it grow", {"sub/here": "123456"})
+    repository.commit("Let it grow", {"sub/here": "1" * 40_000})
     inside = CommandLine(repository.folder / "sub", bench.environment)
     done = inside("bench", *BYTES, "--git", first, "--git", "HEAD", "--", "./tool")
     assert done.code == 0, done.err
-    assert "takes" in done.out or "uses 2.0" in done.out
+    assert "uses 4.0" in done.out
     folders = {Path(p["folder"]).name for p in _params(bench)}
     assert folders == {"sub"}
     done = inside("bench", *BYTES, "--git", "c0", "--git", "HEAD", "--", "./tool")
@@ -180,7 +180,7 @@ def test_a_bisection_finds_the_commit_and_says_how_sure_it_is(
     assert 0.95 <= told["probability"] < 1
     assert "(Change 5) changed written_bytes: probability" in done.out
     assert "there written_bytes changes by +50" in done.out
-    assert sum(each["probability"] for each in told["commits"]) == pytest.approx(1)
+    assert sum(each["probability"] for each in told["commits"]) == pytest.approx(1, abs=1e-4)
     assert bench.runs() == told["runs"]
     assert "bisection: " in bench("show", "last").out
     assert repository.state() == before
@@ -192,7 +192,7 @@ def test_commits_that_do_not_build_are_skipped_and_named_with_their_last_lines(
 ) -> None:
     # Both that lie around the change: which of them made it cannot be told from the next.
     for number in (4, 5, 6):
-        size = 150 if number == 6 else 100
+        size = 150_000 if number == 6 else 100_000
         repository.git("checkout", "--quiet", "--detach", f"c{number - 1}" if number == 4 else "HEAD")
         build = "echo broken on purpose >&2; exit 3" if number < 6 else "true"
         repository.commit(f"Other {number}", {"data": "x" * size, "build.sh": build})
@@ -216,7 +216,7 @@ def test_commits_that_do_not_build_are_skipped_and_named_with_their_last_lines(
     assert left() == []
 
 
-def test_ends_that_do_not_differ_end_it_at_once(bench: CommandLine, repository: Repository) -> None:
+def test_ends_that_do_not_differ_end_it_at_once(bench: CommandLine) -> None:
     done = bench("bench", *BYTES, "--git", "c0..c4", "--bisect", *SHOW)
     assert done.code == 0, done.err
     assert "they do not differ; nothing to bisect" in done.out
@@ -225,7 +225,11 @@ def test_ends_that_do_not_differ_end_it_at_once(bench: CommandLine, repository: 
 
 
 SPIN = """#include "cost.h"
-int main(void) { volatile unsigned long sum = 0; for (unsigned long i = 0; i < COST; i++) sum += i; return 0; }
+int main(void) {
+    volatile unsigned long sum = 0;
+    for (unsigned long i = 0; i < COST; i++) sum += i;
+    return 0;
+}
 """
 
 
@@ -258,7 +262,7 @@ def test_along_first_parents_a_merge_is_one_commit_and_says_how_to_look_into_it(
 ) -> None:
     repository.git("checkout", "--quiet", "-b", "side", "c2")
     for number in range(3):
-        repository.commit(f"Side {number}", {"other": "y" * (10 if number else 1)})
+        repository.commit(f"Side {number}", {"other": "y" * (80_000 if number else 1)})
     repository.git("checkout", "--quiet", "-b", "merged", "c3")
     repository.git("merge", "--quiet", "--no-ff", "--message", "Merge the side", "side")
     merge = repository.git("rev-parse", "HEAD")
@@ -288,7 +292,7 @@ def test_along_first_parents_a_merge_is_one_commit_and_says_how_to_look_into_it(
         (("--git", "c0...c3"), "three dots"),
         (("--git", "c0", "--git", "c1", "--bisect"), "--bisect takes one range"),
         (("--git", "c3..c0", "--bisect"), "name the older one first: --git c0..c3"),
-        (("--git", "c0..c3", "--bisect", "--cwd", "/tmp"), "an absolute path is not in the worktrees"),
+        (("--git", "c0..c3", "--bisect", "--cwd", "/"), "an absolute path is not in the worktrees"),
         (("--git", "c0", "--git", "c1", "--build", "nosuchprogram"), "--build: there is no program"),
         (("--git", "c0", "--git", "c1", "--build", ""), "--build is empty"),
         (("--build", "make"), "--build needs --git"),
@@ -339,7 +343,7 @@ def test_changes_that_are_not_committed_are_told_and_not_measured(
     done = bench("bench", *BYTES, "--git", "c0", "--git", "c8", *SHOW)
     assert done.code == 0, done.err
     assert "changes in 1 file that are not committed: they are not measured" in done.err
-    assert "uses 50.0" in done.out
+    assert "uses 50" in done.out
     assert repository.state() == before
 
 
@@ -509,10 +513,8 @@ def test_a_folder_that_is_not_as_it_was_made_is_left_alone(bench: CommandLine, t
     assert (root / "notes").exists()
 
 
-def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(
-    bench: CommandLine, repository: Repository, tmp_path: Path
-) -> None:
-    words = ("--reps", "4", "--warmup", "0", "--metric", "written_bytes", "--git", "c0..c8", "--bisect")
+def test_a_bisection_that_was_interrupted_goes_on_from_its_runs(bench: CommandLine, tmp_path: Path) -> None:
+    words = ("--reps", "6", "--warmup", "0", "--metric", "written_bytes", "--git", "c0..c8", "--bisect")
     process = bench.start("bench", *words, "--", "sh", "-c", "sleep 0.1; cat data")
     wait_until(lambda: len(bench.runs()) >= 2, "the second run", process)
     process.send_signal(signal.SIGINT)

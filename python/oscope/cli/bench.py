@@ -200,7 +200,7 @@ def bench(
         ),
     ] = None,
 ) -> int:
-    r"""Measure programs: how long each takes and what it uses; two or more are compared.
+    """Measure programs: how long each takes and what it uses; two or more are compared.
 
     Commands are measured interleaved, in random order within each block, and compared with the first one,
     paired by block. Nothing is run through a shell unless --shell asks for it.
@@ -210,7 +210,7 @@ def bench(
     oscope bench 'gzip -1 -k -c f' 'gzip -9 -k -c f' --output /dev/null
     oscope bench --parameter level=1..9 'gzip -{level} -c f'
     oscope bench --git v1.0 --git HEAD --build 'make -j2' -- ./program
-    """
+    """  # noqa: D301 - click reads the character
     from oscope.cli import bench_revisions, benching  # noqa: PLC0415 - start-up
 
     settings: Settings = context.obj

@@ -34,7 +34,7 @@ from oscope.statistics.compare import compare_points
 _HALF = 1.959964
 """Half of a 95 % interval, in standard errors."""
 SURE = 0.95
-"""From this probability on a commit is said to be as one of the ends."""
+"""From this probability on a commit counts as one of the ends."""
 MOST_SUSPECTS = 5
 """Commits that a sentence names."""
 SPARE_STEPS = 8
@@ -209,7 +209,7 @@ Measure = Callable[[Sequence[Revision]], ExperimentResults]
 
 
 def search(bisection: Bisection, measure: Measure, tell: Callable[[str], None]) -> None:
-    """Measure until the commit is found, or nothing more can be told; `tell` hears a line on each step.
+    """Measure until the commit is found, or no measurement would help; `tell` hears a line on each step.
 
     Nothing is measured where the ends do not differ.
     """

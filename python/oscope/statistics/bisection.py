@@ -4,7 +4,7 @@ The line has positions 0 to n: 0 is the end before the change, n the one after i
 made the change, each with the same prior probability. A reading of a position says how far the metric lies
 from the middle of both ends, and how sure that is; it gives the probability that the position is after the
 change, and so, by Bayes' rule, a posterior over the commits. The next reading is taken at its median, which
-is the choice that tells most (Horstein, IEEE Trans. Inform. Theory 9, 1963; Waeber, Frazier and Henderson,
+is the most informative choice (Horstein, IEEE Trans. Inform. Theory 9, 1963; Waeber, Frazier and Henderson,
 SIAM J. Control Optim. 51, 2013). There all answers are wrong at one known rate; here each reading has a
 rate of its own.
 
@@ -32,7 +32,7 @@ FLOOR = 0.005
 ENOUGH = 0.95
 """Probability of a group at which the search ends."""
 NEGLIGIBLE = 0.01
-"""A position that is before or after the change with less doubt than this is not read."""
+"""A position that is before or after the change as surely as this is not read."""
 MOST_ROUNDS = 3
 """Readings of one position."""
 
