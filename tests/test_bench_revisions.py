@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from cli_driver import Answer, CommandLine
+from oscope.model.samples import ExperimentResults
 from oscope.programs import EXPERIMENT
-from oscope.storage import record
 from oscope.storage.store import Store
 from oscope.targets import own_folders
 from waiting import wait_until
@@ -105,7 +105,7 @@ def last_line(answer: Answer) -> str:
     return answer.err.splitlines()[-1]
 
 
-def results_of(bench: CommandLine, run: str = "last") -> record.ExperimentResults:
+def results_of(bench: CommandLine, run: str = "last") -> ExperimentResults:
     with Store.read(bench.environment["OSCOPE_STORE"]) as store:
         found = store.results(store.resolve(run)).get(EXPERIMENT)
     assert found is not None

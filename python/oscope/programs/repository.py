@@ -32,10 +32,10 @@ class Repository:
         except UsageError:
             raise
         except OscopeError as error:
-            raise UsageError(
-                error.message.replace("git rev-parse: ", "--git: "),
-                remedy="go into a checkout of the program's repository",
-            ) from None
+            remedy = "go into a checkout of the program's repository"
+            if "dubious ownership" in error.message:
+                remedy = f"if you trust it: git config --global --add safe.directory {folder}"
+            raise UsageError(error.message.replace("git rev-parse: ", "--git: "), remedy=remedy) from None
         shared = Path(folder, common).resolve()
         top = git.find(folder, "rev-parse", "--show-toplevel")
         if not top:
@@ -47,6 +47,11 @@ class Repository:
     def is_shallow(self) -> bool:
         """Whether commits are missing from its history."""
         return (self.common / "shallow").exists()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether contents are missing that git would fetch when they are needed."""
+        return git.find(self.top, "config", "--get-regexp", r"^remote\..*\.promisor$") is not None
 
     def revision(self, name: str) -> Revision:
         """Return the commit that `name` means; UsageError where it means none."""

@@ -182,7 +182,9 @@ class Workshop:
         except UsageError:
             raise
         except OscopeError as error:
-            raise BuildError(revision, f"cannot be checked out ({error.message})") from None
+            partial = "; this clone is partial, get the rest with git fetch --refetch --no-filter"
+            why = error.message + (partial if self.repository.is_partial else "")
+            raise BuildError(revision, f"cannot be checked out ({why})") from None
         folder = place / self.repository.prefix
         if not folder.is_dir():
             raise BuildError(revision, f"has no folder {self.repository.prefix.rstrip('/')}")

@@ -7,6 +7,7 @@ process that was killed holds it no more. The next command removes what nobody h
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -70,11 +71,20 @@ def own_folder(again: str | None = None) -> Iterator[tuple[Path, int]]:
 def remove(path: Path) -> None:
     """Remove a folder with all that is in it; OscopeError where something cannot be removed.
 
-    A process that is being ended may still write there for a moment.
+    A process that is being ended may still write there for a moment. The lock goes last: without it, what a
+    kill leaves of the folder would be nobody's.
     """
     for last in (*[False] * _TRIES, True):
         try:
-            shutil.rmtree(path)
+            for entry in sorted(path.iterdir()):
+                if entry.name == _LOCK:
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry)
+                else:
+                    entry.unlink()
+            (path / _LOCK).unlink(missing_ok=True)
+            path.rmdir()
         except FileNotFoundError:
             if not path.exists():
                 return
@@ -106,7 +116,7 @@ def remove_left(tell: Callable[[str], None]) -> None:
     """
     place = root()
     try:
-        if not any(_NAME.fullmatch(entry.name) for entry in os.scandir(place)):
+        if not any(map(_NAME.fullmatch, os.listdir(place))):
             return
         with _alone(place):
             for path in sorted(place.iterdir()):
@@ -121,15 +131,17 @@ def remove_left(tell: Callable[[str], None]) -> None:
 
 
 def _remove_unused(path: Path) -> None:
-    """Remove a folder; BlockingIOError where a process uses it, OscopeError where it is strange."""
+    """Remove a folder; BlockingIOError where another has it, OscopeError where it is not as it was made."""
     found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o5777 != 0o700:
+    if stat.S_ISDIR(found.st_mode) and found.st_uid != os.geteuid():
+        raise BlockingIOError(errno.EWOULDBLOCK, "another user's", str(path))
+    if not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o5777 != 0o700:
         raise OscopeError(f"{path} is not the folder that was made", remedy="look at it, and remove it")
     try:
         lock = os.open(path / _LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        # Killed just after it was made: whoever makes one holds the lock of all.
-        remove(path)
+        # Killed just after it was made, by one who held the lock of all.
+        path.rmdir()
         return
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
