@@ -11,7 +11,6 @@ import errno
 import fcntl
 import os
 import re
-import secrets
 import shutil
 import stat
 import time
@@ -42,7 +41,7 @@ def own_folder(again: str | None = None) -> Iterator[tuple[Path, int]]:
     in use, UsageError where `again` is none of these folders.
     """
     place = root()
-    path = place / f"oscope-{secrets.token_hex(4)}" if again is None else Path(again)
+    path = place / f"oscope-{os.urandom(4).hex()}" if again is None else Path(again)
     if path.parent != place or not _NAME.fullmatch(path.name):
         raise UsageError(
             f"the run used {path}, which is not in {place}", remedy="set XDG_CACHE_HOME as it was then"
@@ -116,7 +115,7 @@ def remove_left(tell: Callable[[str], None]) -> None:
     """
     place = root()
     try:
-        if not any(map(_NAME.fullmatch, os.listdir(place))):
+        if not any(_NAME.fullmatch(path.name) for path in place.iterdir()):
             return
         with _alone(place):
             for path in sorted(place.iterdir()):
