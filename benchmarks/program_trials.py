@@ -34,7 +34,7 @@ from measuring import compile_c
 from oscope.analysis.calibration.peers import HYPERFINE, RULES, WELCH
 from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
 from oscope.programs import Findings
-from oscope.statistics import compare_with
+from oscope.statistics import compare_pairs
 from oscope.statistics.rate import Rate
 
 EFFECTS = (0.0, 0.02)
@@ -227,7 +227,7 @@ def _oscope_finds(trial: Trial, metric: str) -> tuple[bool, bool]:
     """Judge as `oscope bench` does: see oscope.programs.findings."""
     results = _results(trial, metric)
     a, b = results.points
-    (row,) = compare_with(results, a, [b], metric).rows
+    (row,) = compare_pairs(results, [(a, b)], metric).rows
     return row.different == "yes", row.ratio > 1
 
 

@@ -21,8 +21,8 @@ def encode(findings: FleetFindings) -> bytes:
     sections = [
         Section(
             "Which host is odd, and which settings go with that?",
-            headline(findings),
-            text=[line for host in findings.odd for line in describe(host)],
+            " ".join([headline(findings), *(line for host in findings.odd for line in describe(host)[:2])]),
+            text=[line for host in findings.odd for line in describe(host)[2:]],
             tables=tables(findings),
             figures=(_heat_map(findings),),
         ),
@@ -187,7 +187,6 @@ def _heat_map(findings: FleetFindings) -> Figure:
         "zmin": -min(most, 100.0),
         "zmax": min(most, 100.0),
         "colorscale": _COLOURS,
-        "reversescale": True,
         "colorbar": {"title": {"text": "%"}},
         "hovertemplate": "%{y}<br>%{x}<br>%{z:.3g} %<extra></extra>",
     }
@@ -211,7 +210,7 @@ def _share(metric: FleetMetric, host: str) -> float | None:
 
 def _strip(metric: FleetMetric) -> Figure:
     traces = []
-    for verdict in ("ordinary", "cannot tell", "odd"):
+    for colour, verdict in enumerate(("ordinary", "odd", "cannot tell")):
         cells = [cell for cell in metric.cells if cell.verdict == verdict]
         if cells:
             traces.append(
@@ -223,11 +222,7 @@ def _strip(metric: FleetMetric) -> Figure:
                     "y": [0.0] * len(cells),
                     "text": [cell.host for cell in cells],
                     "textposition": "top center",
-                    "marker": {
-                        "size": 12,
-                        "symbol": "diamond" if verdict == "odd" else "circle",
-                        "opacity": 0.6,
-                    },
+                    "meta": {"colour": colour, "symbol": "diamond" if verdict == "odd" else "circle"},
                     "hovertemplate": "%{text}: %{x:.3g} %<extra></extra>",
                 }
             )

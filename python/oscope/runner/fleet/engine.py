@@ -21,7 +21,7 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.host import Host
 from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, on_host
-from oscope.runner.fleet.turn import ROUND, Turn, TurnOutcome, take
+from oscope.runner.fleet.turn import ROUND, Turn, TurnOutcome, load_engine, take
 from oscope.storage.store import FLEET, FleetEntry, FleetRun, Happening, Store
 
 _LOOK_S = 0.5
@@ -76,7 +76,7 @@ def create(plan: Plan, hosts: Sequence[Host], rounds: int, store: Store) -> str:
 
     Raises UsageError where the plan cannot be carried out on another host, or has fewer blocks than rounds.
     """
-    _distributed()
+    load_engine()
     for experiment in plan.experiments:
         if experiment.blocks is None:
             raise UsageError("a fleet measures a number of samples", remedy="give --reps, not --precision")
@@ -194,7 +194,7 @@ class _Loop:
             time.sleep(_LOOK_S)
             return []
         with contextlib.suppress(TimeoutError):
-            _distributed().wait(list(self.running), timeout=_LOOK_S, return_when="FIRST_COMPLETED")
+            load_engine().wait(list(self.running), timeout=_LOOK_S, return_when="FIRST_COMPLETED")
         return [future for future in self.running if future.done()]
 
     def _hear(self, future: Any) -> None:
@@ -233,25 +233,14 @@ class _Loop:
 
     def _stop(self) -> None:
         self.tell("ending: each host finishes the sample under way")
-        _distributed().Event(self.queue.stop, client=self.client).set()
+        load_engine().Event(self.queue.stop, client=self.client).set()
         self.ending_at = time.monotonic() + _END_LIMIT_S
-
-
-def _distributed() -> Any:
-    """Return Dask's module. Raises OscopeError where it is not installed."""
-    try:
-        import distributed  # noqa: PLC0415 - of the extra `fleet`, and a second to load
-    except ImportError as error:
-        raise OscopeError(
-            "fleets are measured by Dask, which is not installed", remedy="pip install 'oscope[fleet]'"
-        ) from error
-    return distributed
 
 
 @contextlib.contextmanager
 def _client(engine: Engine) -> Iterator[Any]:
     """Give a client of the scheduler that is named, or of one of this process alone."""
-    distributed = _distributed()
+    distributed = load_engine()
     if engine.scheduler is not None:
         try:
             client = distributed.Client(engine.scheduler, timeout=20)

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from oscope.model.errors import OscopeError, StoreError, UsageError
 from oscope.planning.schedule import Share
@@ -97,12 +98,22 @@ class _Stopping:
                 self._runner.interrupt()
 
 
+def load_engine() -> Any:
+    """Return Dask's module. Raises OscopeError where it is not installed."""
+    try:
+        import distributed  # noqa: PLC0415 - of the extra `fleet`, and a second to load
+    except ImportError as error:
+        raise OscopeError(
+            "fleets are measured by Dask, which is not installed", remedy="pip install 'oscope[fleet]'"
+        ) from error
+    return distributed
+
+
 @contextlib.contextmanager
 def _stopping(name: str) -> Iterator[_Stopping]:
     """Look whether all turns are to end, for as long as the block lasts."""
-    import distributed  # noqa: PLC0415 - of the extra `fleet`, and a second to load
-
     stopping = _Stopping()
+    distributed = load_engine()
     event = distributed.Event(name, client=distributed.get_client())
 
     def look() -> None:
