@@ -42,7 +42,7 @@ class Conditions:
                 )
         if revisions and self.where.on not in (None, LOCAL):
             raise UsageError(
-                f"--git and --on {self.where.on} contradict each other, since a worktree is on this machine alone",
+                f"--git and --on {self.where.on} contradict each other, since worktrees are here alone",
                 remedy="leave out --on, or name built programs: oscope bench --on guest -- OLD --vs NEW",
             )
         if revisions:
