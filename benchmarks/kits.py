@@ -191,12 +191,12 @@ PARTS = (
         30,
         120,
     ),
-    Part("The Python example sorts beside timeit, which sorts the same.", (PYTHON,), python, 15, 90),
+    Part("The Python example sorts beside timeit, which sorts the same.", (PYTHON,), python, None, 90),
     Part(
         "The shell example lists a folder beside a loop of bash that does; the fastest of 11 repetitions.",
         (SHELL,),
         shell,
-        40,
+        None,
         200,
     ),
 )

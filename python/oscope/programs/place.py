@@ -37,12 +37,12 @@ class Conditions:
             check_traced(precision)
             if bisect:
                 raise UsageError(
-                    "--bisect and --trace contradict each other: the search needs untraced figures alone",
+                    "--bisect and --trace contradict each other, since the search needs untraced figures",
                     remedy="leave out --trace, or trace two revisions without --bisect",
                 )
         if revisions and self.where.on not in (None, LOCAL):
             raise UsageError(
-                f"--git and --on {self.where.on} contradict each other: a worktree is on this machine alone",
+                f"--git and --on {self.where.on} contradict each other, since worktrees are here alone",
                 remedy="leave out --on, or name built programs: oscope bench --on guest -- OLD --vs NEW",
             )
         if revisions:
