@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from conftest import make_experiment
@@ -55,7 +56,7 @@ class FakeGuests:
 
     def translate(self, sample: Sample, workload: str) -> Sample:
         assert workload == "fake.work"
-        return dataclasses.replace(sample, metrics={**sample.metrics, "time_ns": 7.0})
+        return msgspec.structs.replace(sample, metrics={**sample.metrics, "time_ns": 7.0})
 
 
 def in_guests(catalogue: Catalogue, blocks: int = 2) -> Plan:
@@ -89,7 +90,7 @@ class CountingGuests(FakeGuests):
     """Guests that count: the same in each."""
 
     def translate(self, sample: Sample, workload: str) -> Sample:
-        return dataclasses.replace(super().translate(sample, workload), metrics={"instructions": 236.0})
+        return msgspec.structs.replace(super().translate(sample, workload), metrics={"instructions": 236.0})
 
 
 def test_runs_that_count_instructions_have_the_same_order_by_every_seed(

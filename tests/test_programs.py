@@ -18,14 +18,14 @@ from oscope.programs.experiment import (
     MOST_BLOCKS,
     TURN_OVERHEAD_S,
     Amount,
-    _size,
+    size_run,
 )
 from oscope.programs.trial import Trial
 
 
 def planned(budget_s: float, each_s: float, commands: int = 2) -> tuple[int, int, float]:
     """Return repetitions, blocks and the seconds that they take, of commands that take `each_s` each."""
-    reps, blocks = _size(Amount(budget_s=budget_s), [Trial(0.9 * each_s, each_s, 1)] * commands)
+    reps, blocks = size_run(Amount(budget_s=budget_s), [Trial(0.9 * each_s, each_s, 1)] * commands)
     assert blocks is not None
     took_s = commands * each_s * reps + blocks * (BLOCK_S + commands * (TURN_OVERHEAD_S + each_s))
     return reps, blocks, took_s
