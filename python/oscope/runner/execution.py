@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -208,15 +207,10 @@ def _begin(plan: Plan, store: Store, runner: PointRunner, resume: str | None) ->
 
 
 def _record_environment_after(run: ActiveRun) -> None:
-    # Whoever shows the run needs it next. Nothing is measured any more, and the probe's survey mostly sleeps.
-    loading = threading.Thread(target=summary.load_library)
-    loading.start()
     try:
         run.append(Happened("environment_after", dict(run.runner.survey())))
     except ProbeError as error:
         run.note(f"the environment after the run is not known: {error}")
-    finally:
-        loading.join()
 
 
 def measure(
