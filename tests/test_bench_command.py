@@ -321,12 +321,12 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
 
 
 def test_ctrl_c_while_a_block_is_set_up_loses_nothing_of_it(bench: CommandLine) -> None:
-    options = ("--reps", "8", "--setup", "sleep 1.2345", "--warmup", "0")
+    options = ("--reps", "8", "--setup", "sleep 0.5432", "--warmup", "0")
     process = bench.start("bench", *options, "--", "true", "--vs", "sleep", "0")
     try:
         for _ in bench_began(bench):
             pass
-        wait_until(lambda: alive("sleep 1.2345"), "the set-up of a block", process)
+        wait_until(lambda: alive("sleep 0.5432"), "the set-up of a block", process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     finally:
