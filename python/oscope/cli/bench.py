@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 import typer.core
 
-from oscope.cli.options import Settings, command_class, parse_option, whole_number
+from oscope.cli.options import MemoryOption, Settings, TraceOption, command_class, parse_option, whole_number
 from oscope.cli.request import parse_amount, parse_trace, parse_where
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file
@@ -192,17 +192,8 @@ def bench(
     cpus: Annotated[
         int | None, whole_number("--cpus", least=1, most=MOST_CPUS, help="CPUs of a guest. [default: 2]")
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            "--trace",
-            metavar="KINDS",
-            help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
-        ),
-    ] = None,
+    memory: MemoryOption = None,
+    trace: TraceOption = None,
     seed: SeedOption = None,
     json: Annotated[
         Output | None,

@@ -33,6 +33,17 @@ FormOption = Annotated[
         "--format", help="text for a person; md, csv or json: the tables, with all columns and rows."
     ),
 ]
+TraceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--trace",
+        metavar="KINDS",
+        help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
+    ),
+]
+MemoryOption = Annotated[
+    str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
+]
 RunArgument = Annotated[
     str,
     typer.Argument(

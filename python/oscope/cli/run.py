@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from oscope.cli.completing import part_names
-from oscope.cli.options import Settings, whole_number
+from oscope.cli.options import MemoryOption, Settings, TraceOption, whole_number
 from oscope.cli.request import (
     check_amounts,
     injected,
@@ -98,14 +98,7 @@ def run(
         ),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Short for --profile quick.")] = False,
-    trace: Annotated[
-        str | None,
-        typer.Option(
-            "--trace",
-            metavar="KINDS",
-            help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
-        ),
-    ] = None,
+    trace: TraceOption = None,
     on: Annotated[
         str | None,
         typer.Option(
@@ -129,9 +122,7 @@ def run(
             "--cpus", least=1, most=MOST_CPUS, help="CPUs of a guest. [default: 2; 1 to count instructions]"
         ),
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
-    ] = None,
+    memory: MemoryOption = None,
     inject: Annotated[
         list[str] | None,
         typer.Option(

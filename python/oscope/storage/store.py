@@ -56,6 +56,8 @@ from oscope.storage.reader import load_results
 _LOCK_LIMIT_S = 10.0
 FLEET = "fleet"
 """Kind of the event by which a run belongs to a fleet's."""
+FLEET_ROUND = "fleet_round"
+"""Kind of the event by which a round of it is measured whole."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +286,7 @@ class Store:
         table = schema.event
         query = (
             sa.select(table.c.run_id, table.c.kind, table.c.data)
-            .where(table.c.kind.in_((FLEET, f"{FLEET}_round")))
+            .where(table.c.kind.in_((FLEET, FLEET_ROUND)))
             .order_by(table.c.id)
         )
         members: dict[str, dict[str, Any]] = {}

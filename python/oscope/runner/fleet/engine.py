@@ -21,7 +21,7 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.host import Host
 from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, on_host
-from oscope.runner.fleet.turn import ROUND, Turn, TurnOutcome, load_engine, take
+from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
 from oscope.storage.store import FLEET, FleetEntry, FleetRun, Happening, Store
 
 _LOOK_S = 0.5
@@ -269,4 +269,4 @@ def _client(engine: Engine) -> Iterator[Any]:
         yield stack.enter_context(distributed.Client(cluster))
 
 
-__all__ = ["ROUND", "Engine", "FleetOutcome", "HostOutcome", "carry_out", "create"]
+__all__ = ["Engine", "FleetOutcome", "HostOutcome", "carry_out", "create"]

@@ -12,10 +12,8 @@ from oscope.model.errors import OscopeError, StoreError, UsageError
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
 from oscope.runner.point_runner import PointRunner
-from oscope.storage.store import Happening, Store
+from oscope.storage.store import FLEET_ROUND, Happening, Store
 
-ROUND = "fleet_round"
-"""Event of a run: a round that is measured whole."""
 _LOOK_S = 1.0
 
 
@@ -67,7 +65,7 @@ def take(turn: Turn) -> TurnOutcome:
             )
             if outcome.status == "interrupted":
                 return TurnOutcome(turn, outcome.samples, outcome.failures, interrupted=True)
-            store.add(turn.run_id, (), [Happening(ROUND, turn.number)])
+            store.add(turn.run_id, (), [Happening(FLEET_ROUND, turn.number)])
             return TurnOutcome(turn, outcome.samples, outcome.failures)
     except OscopeError as error:
         final = isinstance(error, UsageError | StoreError)
