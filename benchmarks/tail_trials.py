@@ -3,10 +3,12 @@
     python benchmarks/tail_trials.py measure STORE benchmarks/trials/tails.npz [--rounds 20] [--seconds 60]
     python benchmarks/tail_trials.py judge benchmarks/trials/tails.npz
 
-A round interleaves three sides: two that are equal, and one in which 2 % of the repetitions are slowed down,
-in the measured region, by what raises p99 by 10 % at an equal median. The first against each of the others is
-a trial. The delay is found from a pilot run: the p99 of its samples with 2 % of them delayed. The file has
-every sample with its block, so that others can judge anew; `measure` adds to an existing one.
+A round interleaves three sides: two that are equal, and one in which 2 % of the repetitions are slowed down
+in the measured region. The delay is what raises p99 of a pilot run by 10 %; by how much it raises that of the
+equal sides, whose tail is seldom the pilot's, is computed from their samples. The first side against each of
+the others is a trial. In a third one 2 % of the second side's stored samples are delayed by what raises its
+own p99 by 10 %. The file has every sample with its block, so that others can judge anew; `measure` adds to
+what is there.
 """
 
 from __future__ import annotations
@@ -41,6 +43,8 @@ SIDES = 3
 STEP = 1e-4
 """Of the logarithm of a sample over its run's median, as the file has it."""
 HIGHEST = 32767
+DRAWS = 50
+"""Of the samples that are delayed, to know by how much p99 grows."""
 NULL = Injection(steady=True)
 """No delay, by the code that delays."""
 
@@ -56,6 +60,11 @@ class Side:
     values: npt.NDArray[np.int16]
     """Logarithms over the median, in `STEP`."""
     blocks: npt.NDArray[np.int32]
+
+    @property
+    def samples(self) -> Floats:
+        """The samples in ns, to a step."""
+        return np.asarray(self.median_ns * np.exp(self.values * STEP))
 
 
 def measure(store: Store, rounds: int, seconds: float) -> Iterator[Side]:
@@ -74,9 +83,7 @@ def measure(store: Store, rounds: int, seconds: float) -> Iterator[Side]:
         runs = [outcome.run_id for outcome in outcomes]
         for run_id, delay in zip(runs, (0.0, 0.0, delay_ns), strict=True):
             blocks, values = _samples(store, run_id)
-            median = float(np.median(values))
-            steps = np.clip(np.round(np.log(values / median) / STEP), -HIGHEST, HIGHEST).astype(np.int16)
-            yield Side(runs[0], delay, median, steps, blocks.astype(np.int32))
+            yield _side(runs[0], delay, values, blocks.astype(np.int32))
 
 
 def _samples(store: Store, run_id: str) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -89,14 +96,36 @@ def _samples(store: Store, run_id: str) -> tuple[npt.NDArray[np.int64], Floats]:
 
 def delay_of(samples: Floats, random: np.random.Generator) -> float:
     """Return the delay of a share of `DELAYED` that raises p99 of the samples by `SLOWER`, in their unit."""
-    target = float(np.quantile(samples, QUANTILE)) * (1 + SLOWER)
-    delayed = random.random((50, len(samples))) < DELAYED
-    low, high = 0.0, target
+    delayed = random.random((DRAWS, len(samples))) < DELAYED
+    low, high = 0.0, float(np.quantile(samples, QUANTILE)) * (1 + SLOWER)
     for _ in range(30):
         middle = (low + high) / 2
-        reached = float(np.median(np.quantile(samples + delayed * middle, QUANTILE, axis=1)))
-        low, high = (middle, high) if reached < target else (low, middle)
+        low, high = (low, middle) if _growth(samples, delayed, middle) > SLOWER else (middle, high)
     return high
+
+
+def growth_of(samples: Floats, delay: float, random: np.random.Generator) -> float:
+    """Return by which share p99 of the samples grows if a share of `DELAYED` is delayed so."""
+    return _growth(samples, random.random((DRAWS, len(samples))) < DELAYED, delay)
+
+
+def _growth(samples: Floats, delayed: npt.NDArray[np.bool_], delay: float) -> float:
+    """Return the median growth of p99 over the draws, each of which says which samples are delayed."""
+    slow = np.quantile(samples + delayed * delay, QUANTILE, axis=1)
+    return float(np.median(slow) / np.quantile(samples, QUANTILE)) - 1
+
+
+def delayed_copy(side: Side, random: np.random.Generator) -> Side:
+    """Return a side of which some stored samples are delayed, so that its p99 grows by `SLOWER`."""
+    samples = side.samples
+    delay = delay_of(samples, random)
+    return _side(side.trial, delay, samples + delay * (random.random(len(samples)) < DELAYED), side.blocks)
+
+
+def _side(trial: str, delay_ns: float, samples: Floats, blocks: npt.NDArray[np.int32]) -> Side:
+    median = float(np.median(samples))
+    steps = np.clip(np.round(np.log(samples / median) / STEP), -HIGHEST, HIGHEST).astype(np.int16)
+    return Side(trial, delay_ns, median, steps, blocks)
 
 
 def write(place: Path, sides: Sequence[Side]) -> None:
@@ -144,7 +173,7 @@ def results(side: Side, number: int) -> ExperimentResults:
         raw=np.zeros(count),
         iterations=np.ones(count, dtype=np.int64),
         correction=np.zeros(count),
-        metrics={"time_ns": side.median_ns * np.exp(side.values.astype(float) * STEP)},
+        metrics={"time_ns": side.samples},
         covariates={},
     )
     return ExperimentResults(
@@ -173,25 +202,33 @@ def lines(sides: Sequence[Side]) -> Iterator[str]:
     trials: dict[str, list[Side]] = {}
     for side in sides:
         trials.setdefault(side.trial, []).append(side)
-    equal = [judged(a, b) for a, b, _ in trials.values()]
-    slower = [judged(a, b) for a, _, b in trials.values()]
-    found = [each[QUANTILE].different and each[QUANTILE].ratio > 1 for each in slower]
-    yield f"p99 slowed by {SLOWER:.0%}: found in {Rate(sum(found), len(found))}"
+    random = np.random.default_rng(1)
+    found, growths, delayed, equal, tails = [], [], [], [], []
+    for a, b, slow in trials.values():
+        growths.append(growth_of(np.concatenate([a.samples, b.samples]), slow.delay_ns, random))
+        found.append(_finds(a, slow))
+        delayed.append(_finds(a, delayed_copy(b, random)))
+        equal.append(judged(a, b))
+        tails.append(float(np.quantile(a.samples, QUANTILE)) / a.median_ns)
+    yield f"p99 raised by {SLOWER:.0%} of stored samples: found in {Rate(sum(delayed), len(delayed))}"
+    yield f"p99 raised while measured by {_range(growths, '.1%')}: found in {Rate(sum(found), len(found))}"
     for quantile in sorted({quantile for each in equal for quantile in each}):
-        false = sum(each[quantile].different for each in equal if quantile in each)
-        yield f"equal sides, p{100 * quantile:.4g}: a difference in {Rate(false, len(equal))}"
-    anything = sum(any(tail.different for tail in each.values()) for each in equal)
-    yield f"equal sides: any quantile in {Rate(anything, len(equal))}"
-    ratios = [each[QUANTILE].ratio for each in slower]
-    low, middle, high = np.quantile(ratios, (0, 0.5, 1))
-    yield f"measured p99 of the slower side over the other: {middle:.3f} ({low:.3f} to {high:.3f})"
-    apart = [b.median_ns / a.median_ns for a, _, b in trials.values()]
-    yield f"medians: {np.median(apart):.4f} ({min(apart):.4f} to {max(apart):.4f})"
-    tails = [
-        each[QUANTILE].value_a / a.median_ns for each, (a, *_) in zip(equal, trials.values(), strict=True)
-    ]
-    yield f"p99 over the median: {np.median(tails):.3f} ({min(tails):.3f} to {max(tails):.3f})"
-    yield f"samples a side: {np.median([len(side.values) for side in sides]):,.0f}"
+        false = [each[quantile].different for each in equal if quantile in each]
+        yield f"equal sides, p{100 * quantile:.4g}: a difference in {Rate(sum(false), len(false))}"
+    anything = [any(tail.different for tail in each.values()) for each in equal]
+    yield f"equal sides, any quantile: a difference in {Rate(sum(anything), len(anything))}"
+    yield f"p99 over the median {_range(tails, '.3f')}"
+    yield f"samples a side {_range([len(side.values) for side in sides], ',.0f')}"
+
+
+def _finds(a: Side, b: Side) -> bool:
+    """Return whether p99 of B is found to be slower; of too few samples nothing is."""
+    tail = judged(a, b).get(QUANTILE)
+    return tail is not None and tail.different and tail.ratio > 1
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    return f"{np.median(values):{form}} ({min(values):{form}} to {max(values):{form}})"
 
 
 def main(words: Sequence[str] | None = None) -> int:
