@@ -15,19 +15,19 @@ from oscope.model.factors import Level
 
 Row = TypeVar("Row")
 
-Said = str | Callable[[Run, Sequence[Row]], Iterable[str]]
-"""A paragraph, or what makes some."""
-Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Iterable[Table]]
-Drawing = Callable[[Run, Sequence[Row]], Iterable[Figure]]
+Said = str | Callable[[Run, Sequence[Row]], str | Iterable[str] | None]
+"""A paragraph, or what makes one, or some."""
+Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Table | Iterable[Table] | None]
+Drawing = Callable[[Run, Sequence[Row]], Figure | Iterable[Figure] | None]
 
 
 @dataclass(frozen=True)
 class Question(Generic[Row]):
     """What is asked of an experiment, and in which form the answer is given."""
 
-    title: str
+    title: str | Callable[[Run], str]
     experiment: str | tuple[str, ...]
-    """Of several, the first that was run is asked."""
+    """Of several, the first that was run is asked; the others are at `Run.beside`."""
     rows: Callable[[Run], Sequence[Row]]
     """What is asked: the rows of the answer. Where there are none, only what is missing is shown."""
     headline: str | Callable[[Run, Sequence[Row]], str]
@@ -46,24 +46,32 @@ class Question(Generic[Row]):
     """Whether the experiment was run in a way that has something to say of this at all."""
     timed: bool = False
     """Whether it says what speaks against the times: an emulated guest, a busy machine."""
+    unrun: Callable[[Analysed], str] = lambda _: ""
+    """What is missing where the experiment was not run; nothing: the section is left out."""
+    about: Sequence[str] = ()
+    """What stands before the details, and where nothing was measured as well."""
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
         names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
         run = Run.of(results, *names)
-        if run is None or not self.asked(run):
+        if run is None:
+            return self._missing(str(self.title), self.unrun(results))
+        if not self.asked(run):
             return None
+        title = self.title if isinstance(self.title, str) else self.title(run)
         missing, rows = self.missing(run), self.rows(run)
         if not rows:
-            return Section(self.title, "", missing=missing) if missing else None
+            return self._missing(title, missing)
         return Section(
-            title=self.title,
+            title=title,
             answer=self._headline(run, rows),
             text=[
+                *self.about,
                 *(
-                    part
+                    each
                     for said in self.text
-                    for part in ([said] if isinstance(said, str) else said(run, rows))
+                    for each in _each(said if isinstance(said, str) else said(run, rows))
                 ),
                 *(narrowing(run.experiment, self.factors) if self.factors is not None else ()),
                 *(cautions(run.experiment) if self.timed else ()),
@@ -71,17 +79,31 @@ class Question(Generic[Row]):
             tables=[
                 table
                 for shown in self.tables
-                for table in ([shown.of(rows)] if isinstance(shown, TableOf) else shown(run, rows))
+                for table in _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
+                if table.rows
             ],
-            figures=[figure for drawing in self.figures for figure in drawing(run, rows)],
+            figures=[figure for draw in self.figures for figure in _each(draw(run, rows)) if figure.traces],
             missing=missing,
         )
+
+    def _missing(self, title: str, why: str) -> Section | None:
+        return Section(title, "", text=self.about, missing=why) if why else None
 
     def _headline(self, run: Run, rows: Sequence[Row]) -> str:
         if not isinstance(self.headline, str):
             return self.headline(run, rows)
         points = sorted((row for row in rows if isinstance(row, Point)), key=lambda row: row.summary.median)
         return self.headline.format(least=points[0], most=points[-1], count=len(points))
+
+
+Part = TypeVar("Part", str, Table, Figure)
+
+
+def _each(found: Part | Iterable[Part] | None) -> Iterable[Part]:
+    """Return what a part of a question gave as several: one, some, or nothing."""
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, str | Table | Figure) else found
 
 
 def points(metric: str, **levels: Level) -> Callable[[Run], list[Point]]:
