@@ -20,6 +20,7 @@ import synthetic_fs
 import synthetic_instructions
 from oscope import labs
 from oscope.figures.analysed import Analysed
+from oscope.labs.engine.run import Run
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, choice, fuse, times, trips, wins
 from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
@@ -225,9 +226,7 @@ def test_the_causes_are_told_by_bytes_packets_and_round_trips(survey: dict[str, 
 
 
 def shown_of(compared: ExperimentResults) -> Shown:
-    found = Shown.of(Analysed.of(Results((compared,))), "fs.compare")
-    assert found is not None
-    return found
+    return Shown.of(Run(Analysed.of(Results((compared,))), compared))
 
 
 @pytest.mark.parametrize("system", ["oscope", "sshfs", "nfs"])

@@ -246,7 +246,7 @@ def test_levels_that_are_none_are_found_in_less_than_a_twentieth_of_flat_curves(
     flat = [5.0] * len(FEW_SIZES)
     found = [levels(_curve(generator, flat, 0.3), "time_ns") for _ in range(curves)]
     false = sum(len(each.plateaus) != 1 or bool(each.between) for each in found)
-    assert any(each.untold for each in found), "the noise is too little to be taken for steps"
+    assert any(each.unseparated for each in found), "the noise is too little to be taken for steps"
     assert false <= 0.05 * curves
 
 

@@ -98,13 +98,13 @@ section = Question(
     experiment="disk.read",
     rows=lambda run: sizes_of(_curves(run)),
     headline=_headline,
-    tables=(_table,),
+    tables=(_table),
     figures=(
         lambda run, _: over_sizes(
             f"Speed of reading a file of {source(run.experiment, _curves(run))}, cold and warm",
             _curves(run),
             RATE_UNIT,
-        ),
+        )
     ),
     factors=("cache", "engine", "block_size"),
     missing=lambda run: reasons(run.experiment, engine="read"),

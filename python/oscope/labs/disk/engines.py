@@ -95,12 +95,10 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
-            "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
-        ),
+        "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
+        "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
     ),
-    tables=(_tables,),
-    figures=(_figures,),
+    tables=(_tables),
+    figures=(_figures),
     factors=("cache", "engine", "block_size"),
 )

@@ -100,13 +100,11 @@ section = Question(
     rows=lambda run: sizes_of(_curves(run)),
     headline=_headline,
     text=(
-        (
-            "All three read the same file, interleaved, each after the caches were dropped and found empty. "
-            "The time is each tool's own account; in dd's is a write to /dev/null after each read."
-        ),
+        "All three read the same file, interleaved, each after the caches were dropped and found empty. "
+        "The time is each tool's own account; in dd's is a write to /dev/null after each read."
     ),
-    tables=(_table,),
-    figures=(_figures,),
+    tables=(_table),
+    figures=(_figures),
     factors=("tool", "cache", "engine", "block_size"),
     missing=_missing,
 )

@@ -132,8 +132,8 @@ section = Question(
     experiment=(WRITE, READ),
     rows=lambda run: [*_written(run), *_cold(run)],
     headline=_headline,
-    text=(_details,),
-    tables=(_tables,),
-    figures=(_figures,),
+    text=(_details),
+    tables=(_tables),
+    figures=(_figures),
     missing=_missing,
 )

@@ -144,11 +144,16 @@ class Verdict:
     matters: str
 
 
-def judge(a: Summary | None, b: Summary | None, row: ComparedMetric | None) -> Verdict | None:
-    """Return what is said of `b` over `a`; None where they were not compared."""
+def judge(
+    a: Summary | None, b: Summary | None, row: ComparedMetric | None, *, exact: bool = True
+) -> Verdict | None:
+    """Return what is said of `b` over `a`; None where they were not compared.
+
+    Of `exact` counts those that are the same in every sample are compared as they are.
+    """
     if a is None or b is None or row is None:
         return None
-    if constant(a, b):
+    if exact and constant(a, b):
         # Without any spread a test has nothing to say, and nothing to add.
         ratio = b.median / a.median if a.median else float("nan")
         large = "no" if abs(ratio - 1) <= THRESHOLD else "yes"
@@ -168,7 +173,6 @@ class Contrast:
     """Two levels of a factor compared at one combination of the other factors."""
 
     run: Run
-    asked: Asked
     factor: str
     ends: Ends
     row: ComparedMetric
@@ -188,21 +192,22 @@ class Contrast:
 
 
 def contrasts(
-    run: Run, asked: Asked, factor: str, ends: Ends, *families: str, **wanted: Level
+    run: Run, asked: Asked | Sequence[Asked], factor: str, ends: Ends, *families: str, **wanted: Level
 ) -> list[Contrast]:
     """Return how the second level of `factor` compares with the first wherever both were measured.
 
-    p is corrected (Holm) for all, or within each combination of the levels of `families`; the rows follow
-    these, then the experiment.
+    p is corrected (Holm) for all quantities and places, or within each combination of the levels of
+    `families`; the rows follow these, then the experiment.
     """
+    several = (asked,) if isinstance(asked, str | Quantity) else asked
     groups = dict.fromkeys(
         tuple((name, point.factors[name]) for name in families if name in point.factors)
         for point in shown(run.experiment, **wanted)
     )
     return [
-        Contrast(run, asked, factor, ends, row)
+        Contrast(run, factor, ends, row)
         for group in groups
-        for row in compared(run.experiment, (asked,), factor, ends, **{**wanted, **dict(group)})
+        for row in compared(run.experiment, several, factor, ends, **{**wanted, **dict(group)})
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -36,9 +36,10 @@ class Question(Generic[Row]):
     A text may name `{least}` and `{most}`, the points with the least and the greatest median, with their
     `.name` and `.value`, and `{count}`, how many there are.
     """
-    text: Sequence[Said[Row]] = ()
-    tables: Sequence[Shown[Row]] = ()
-    figures: Sequence[Drawing[Row]] = ()
+    text: Said[Row] | tuple[Said[Row], ...] = ()
+    """Details; of these, of tables and of figures there may be one or several."""
+    tables: Shown[Row] | tuple[Shown[Row], ...] = ()
+    figures: Drawing[Row] | tuple[Drawing[Row], ...] = ()
     factors: tuple[str, ...] | None = None
     """Factors that the answer names; it says which level is shown of any other. None: it shows all."""
     missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
@@ -48,7 +49,7 @@ class Question(Generic[Row]):
     """Whether it says what speaks against the times: an emulated guest, a busy machine."""
     unrun: Callable[[Analysed], str] = lambda _: ""
     """What is missing where the experiment was not run; nothing: the section is left out."""
-    about: Sequence[str] = ()
+    about: str = ""
     """What stands before the details, and where nothing was measured as well."""
 
     def __call__(self, results: Analysed) -> Section | None:
@@ -67,27 +68,30 @@ class Question(Generic[Row]):
             title=title,
             answer=self._headline(run, rows),
             text=[
-                *self.about,
-                *(
-                    each
-                    for said in self.text
-                    for each in _each(said if isinstance(said, str) else said(run, rows))
-                ),
+                *_each(self.about or None),
+                *self._details(run, rows),
                 *(narrowing(run.experiment, self.factors) if self.factors is not None else ()),
                 *(cautions(run.experiment) if self.timed else ()),
             ],
-            tables=[
-                table
-                for shown in self.tables
-                for table in _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
-                if table.rows
-            ],
-            figures=[figure for draw in self.figures for figure in _each(draw(run, rows)) if figure.traces],
+            tables=[each for each in self._tables(run, rows) if each.rows],
+            figures=[each for each in self._figures(run, rows) if each.traces],
             missing=missing,
         )
 
     def _missing(self, title: str, why: str) -> Section | None:
-        return Section(title, "", text=self.about, missing=why) if why else None
+        return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
+
+    def _details(self, run: Run, rows: Sequence[Row]) -> Iterator[str]:
+        for said in self.text if isinstance(self.text, tuple) else (self.text,):
+            yield from _each(said if isinstance(said, str) else said(run, rows))
+
+    def _tables(self, run: Run, rows: Sequence[Row]) -> Iterator[Table]:
+        for shown in self.tables if isinstance(self.tables, tuple) else (self.tables,):
+            yield from _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
+
+    def _figures(self, run: Run, rows: Sequence[Row]) -> Iterator[Figure]:
+        for draw in self.figures if isinstance(self.figures, tuple) else (self.figures,):
+            yield from _each(draw(run, rows))
 
     def _headline(self, run: Run, rows: Sequence[Row]) -> str:
         if not isinstance(self.headline, str):

@@ -196,7 +196,7 @@ class TableOf(Generic[Row]):
             numeric |= set(range(len(headings), len(headings) + len(column.headings) * column.numeric))
             unit = scales[column.scale].unit
             shown = f" [{unit}]" if unit else ""
-            headings += [each.replace("{unit}", shown) for each in column.headings]
+            headings += [each.replace("{unit}", shown).strip() for each in column.headings]
         body = [self._cells(row, scales) for row in lines]
         given = [each.format(**names) if names else each for each in (self.title, self.note, *headings)]
         return Table(given[0], given[2:], body, frozenset(numeric), given[1])

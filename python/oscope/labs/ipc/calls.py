@@ -134,7 +134,7 @@ section = Question(
                 effect_column(lambda call: call.where),
             ),
             f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
-        ),
+        )
     ),
     figures=(_bars, _figures),
     missing=lambda run: gaps(run, "calls"),

@@ -254,13 +254,11 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
-            "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
-            "a call."
-        ),
+        "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
+        "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
+        "a call."
     ),
     tables=(TABLE, lambda run, _: CHANGES.of(_changes(run))),
-    figures=(_figures,),
+    figures=(_figures),
     missing=lambda run: joined(*(reasons(one.experiment) for name in TIMES if (one := run.beside(name)))),
 )

@@ -220,7 +220,7 @@ TRACED = Question(
         lambda run, _: KINDS.of(_kinds(run)),
         lambda _, found: FAULTS.of((each, row) for each in found for row in _shown(each)),
     ),
-    figures=(_figures,),
+    figures=(_figures),
     missing=_missing,
     asked=lambda run: bool(_found(run)),
 )
@@ -237,7 +237,7 @@ UNTRACED = Question(
                 count("n", lambda point: point.summary.n),
                 value("time of a touch (95 %)", "time_ns", "ns"),
             ),
-        ),
+        )
     ),
     missing=_missing,
     asked=lambda run: not _found(run),

@@ -138,8 +138,8 @@ section = Question(
                 effect_column(lambda each: each.traced),
             ),
             f"Shares of the time of all sides. {EFFECT}",
-        ),
+        )
     ),
-    figures=(_figure,),
+    figures=(_figure),
     missing=lambda run: gaps(run, "calls"),
 )

@@ -178,13 +178,11 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "The knee is the smallest buffer size that no larger one beats by more than "
-            f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
-            "what the channel holds before a writer blocks, measured."
-        ),
+        "The knee is the smallest buffer size that no larger one beats by more than "
+        f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
+        "what the channel holds before a writer blocks, measured."
     ),
-    tables=(_table,),
+    tables=(_table),
     figures=(_figure, _calls),
     factors=KNOWN,
 )

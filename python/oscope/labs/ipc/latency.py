@@ -35,10 +35,8 @@ section = Question(
     rows=points("round_trip_ns"),
     headline=_headline,
     text=(
-        (
-            "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
-            "so that spinning is seen."
-        ),
+        "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
+        "so that spinning is seen."
     ),
     tables=(
         TableOf(
@@ -55,12 +53,12 @@ section = Question(
                 number("voluntary switches", "voluntary"),
             ),
             f"Medians over the repetitions, of one round trip. {MISSING}: too few for the percentile.",
-        ),
+        )
     ),
     figures=(
         lambda _, found: strips(
             "Round-trip time, median of each repetition", "time", found, _name, by_level(found, "channel")
-        ),
+        )
     ),
     factors=NAMES,
 )

@@ -81,9 +81,7 @@ section = Question(
     experiment="ipc.throughput",
     rows=_rows,
     headline=_headline,
-    text=(
-        "Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
-    ),
+    text=("Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides."),
     tables=(
         TableOf(
             "The best buffer size of each configuration",
@@ -99,8 +97,8 @@ section = Question(
                 ratio("over a 2proc pipe by 128 KiB", lambda row: row.over, "different"),
             ),
             "Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
-        ),
+        )
     ),
-    figures=(lambda run, _: over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT),),
+    figures=(lambda run, _: over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT)),
     factors=KNOWN,
 )

@@ -140,7 +140,7 @@ TRACED = Question(
                 effect_column(lambda each: each.where),
             ),
             f"Calls of all traced repetitions. Returned: mean of the calls without error. {EFFECT}",
-        ),
+        )
     ),
     figures=(_figure, lambda run, _: returns.figures(traces(run, "calls"))),
     missing=lambda run: gaps(run, "calls"),
@@ -188,7 +188,7 @@ UNTRACED = Question(
                 written("capacity", "capacity", bytes_text),
             ),
             "Medians.",
-        ),
+        )
     ),
     missing=lambda run: gaps(run, "calls"),
     asked=lambda run: not _transfers(run),

@@ -54,10 +54,8 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
-            "size, which the kernel doubles and bounds (socket(7))."
-        ),
+        "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
+        "size, which the kernel doubles and bounds (socket(7))."
     ),
     tables=(
         TableOf(
@@ -69,7 +67,7 @@ section = Question(
                 ratio("set / default", lambda each: each.row, "different"),
             ),
             "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
-        ),
+        )
     ),
     figures=(
         lambda _, rows: ratio_lines(
@@ -77,7 +75,7 @@ section = Question(
             "throughput set / default",
             rows,
             lambda each: f"{each.level('channel')}, {each.level('mode')}",
-        ),
+        )
     ),
     missing=_missing,
     asked=lambda run: bool(SOCKETS.intersection(channels(run))),

@@ -48,7 +48,7 @@ section = Question(
     experiment="ipc.throughput",
     rows=_rows,
     headline=_headline,
-    text=("A switch between processes changes the page tables; everything else is the same.",),
+    text=("A switch between processes changes the page tables; everything else is the same."),
     tables=(
         TableOf(
             "Throughput between threads and between processes",
@@ -61,7 +61,7 @@ section = Question(
                 text("by more than 1 %", lambda each: each.row.matters),
             ),
             "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
-        ),
+        )
     ),
     figures=(
         lambda _, rows: ratio_lines(
@@ -70,7 +70,7 @@ section = Question(
             rows,
             lambda each: each.level("channel"),
             note="Ratios with their 95 % intervals; above 1 processes are faster.",
-        ),
+        )
     ),
     factors=KNOWN,
     asked=lambda run: set(ENDS) <= set(plain(run).levels("mode")),
