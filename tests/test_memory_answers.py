@@ -174,9 +174,9 @@ def test_the_whole_machine_is_not_called_a_group() -> None:
     ]
     machine = dataclasses.replace(group, points=tuple(points))
     assert any("plays the machine's memory" in text for text in sections(group)[PRESSURE].text)
-    told = sections(machine)[PRESSURE].text
-    assert any("No group limits it" in text for text in told)
-    assert not any("plays the machine's memory" in text for text in told)
+    reported = sections(machine)[PRESSURE].text
+    assert any("No group limits it" in text for text in reported)
+    assert not any("plays the machine's memory" in text for text in reported)
 
 
 def test_the_documents_figure_5_stands_beside(survey: dict[str, Section]) -> None:
