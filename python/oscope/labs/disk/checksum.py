@@ -111,7 +111,7 @@ def _table(run: Run, _: object) -> Table:
 section = Question(
     title="The XOR of a file",
     experiment="disk.xor",
-    # Where no pass has a time, what it gave is said all the same.
+    # Where no pass has a time, its XOR is reported all the same.
     rows=lambda run: sizes_of(_curves(run)) or list(filter(None, [_same(run, None)])),
     headline=_same,
     text=("The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros."),

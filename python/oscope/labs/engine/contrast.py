@@ -137,7 +137,7 @@ def constant(*found: Summary | None) -> bool:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is said of a comparison: the ratio with its interval, and both answers."""
+    """The result of a comparison: the ratio with its interval, and both answers."""
 
     ratio: str
     different: str
@@ -147,7 +147,7 @@ class Verdict:
 def judge(
     a: Summary | None, b: Summary | None, row: ComparedMetric | None, *, exact: bool = True
 ) -> Verdict | None:
-    """Return what is said of `b` over `a`; None where they were not compared.
+    """Return the result for `b` over `a`; None where they were not compared.
 
     Of `exact` counts those that are the same in every sample are compared as they are.
     """

@@ -28,104 +28,103 @@ COUNTS = (
 # to have 1000 of them.
 _CALLS = Design.of(60, 5, call=CALLS, style="loop", min_time_ns=4_000_000)
 
-
-def _experiment(
-    name: str, workload: str, title: str, question: str, full: Design, *metrics: str, timed: bool
-) -> Experiment:
-    """Return an experiment on the lab's kernel, `timed` or counted by instructions."""
-    return Experiment(
-        name=f"kernel.{name}{'-wall' if timed else ''}",
-        workload=workload,
-        title=f"{title}, in time" if timed else title,
-        question=question,
-        full=full,
-        quick=None,
-        quick_share=NOT_QUICK,
-        metrics=metrics,
-        guest=TIMED if timed else COUNTED,
-    )
-
-
-PRECIOUS = _experiment(
-    "precious",
-    "syscall.cost",
-    "A new system call, silent and logged",
-    "How many instructions does a new call take, and how many of them are its printing?",
-    _CALLS,
-    "time_ns",
-    timed=False,
+PRECIOUS = Experiment(
+    name="kernel.precious",
+    workload="syscall.cost",
+    title="A new system call, silent and logged",
+    question="How many instructions does a new call take, and how many of them are its printing?",
+    full=_CALLS,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_ns",),
+    guest=COUNTED,
 )
-PRECIOUS_WALL = _experiment(
-    "precious",
-    "syscall.cost",
-    "A new system call, silent and logged",
-    "How long does a new call take, and how much of it is its printing?",
-    _CALLS,
-    *("time_ns", "cycles"),
-    timed=True,
+
+PRECIOUS_WALL = Experiment(
+    name="kernel.precious-wall",
+    workload="syscall.cost",
+    title="A new system call, silent and logged, in time",
+    question="How long does a new call take, and how much of it is its printing?",
+    full=_CALLS,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_ns", "cycles"),
+    guest=TIMED,
 )
 
 _FORK = Design.of(60, 5, how="fork", resident=0, pages="4K")
 
-FORK = _experiment(
-    "fork",
-    "process.create",
-    "fork beside the new system call",
-    "How many instructions until the child of fork runs, and until the parent goes on?",
-    _FORK,
-    *("child_ns", "parent_ns", "total_ns"),
-    timed=False,
+FORK = Experiment(
+    name="kernel.fork",
+    workload="process.create",
+    title="fork beside the new system call",
+    question="How many instructions until the child of fork runs, and until the parent goes on?",
+    full=_FORK,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("child_ns", "parent_ns", "total_ns"),
+    guest=COUNTED,
 )
-FORK_WALL = _experiment(
-    "fork",
-    "process.create",
-    "fork beside the new system call",
-    "How long until the child of fork runs, and until the parent goes on?",
-    _FORK,
-    *("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles"),
-    timed=True,
+
+FORK_WALL = Experiment(
+    name="kernel.fork-wall",
+    workload="process.create",
+    title="fork beside the new system call, in time",
+    question="How long until the child of fork runs, and until the parent goes on?",
+    full=_FORK,
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles"),
+    guest=TIMED,
 )
 
 
 def _reclaim(patterns: tuple[str, ...]) -> Design:
     """Return a walk over memory that does not fit, with a competitor whose turns make its counts repeat."""
-    return Design.of(
-        5,
-        5,
-        policy=POLICIES,
-        mapping=MAPPINGS,
-        pattern=patterns,
-        pressure="compete",
-        initialise="memset",
-        sets=512,
-        size=8 * MEBIBYTE,
-        limit=12 * MEBIBYTE,
-        steps=16,
-        # In memory: no device of the host has a say in what is counted.
-        swap="zram",
-        swap_size=64 * MEBIBYTE,
-        # Of the guest: a file system on a RAM disk.
-        directory="/tmp",  # noqa: S108
+    return Design(
+        factors={
+            "policy": POLICIES,
+            "mapping": MAPPINGS,
+            "pattern": patterns,
+            "pressure": ("compete",),
+            "initialise": ("memset",),
+            "sets": (512,),
+            "size": (8 * MEBIBYTE,),
+            "limit": (12 * MEBIBYTE,),
+            "steps": (16,),
+            # In memory: no device of the host has a say in what is counted.
+            "swap": ("zram",),
+            "swap_size": (64 * MEBIBYTE,),
+            # Of the guest: a file system on a RAM disk.
+            "directory": ("/tmp",),  # noqa: S108
+        },
+        reps=5,
+        blocks=5,
     )
 
 
-RECLAIM = _experiment(
-    "reclaim",
-    "memory.access",
-    "Which pages the kernel reclaims",
-    "What do faults, swap and instructions become where references do not spare a page?",
-    _reclaim(("random", "seq")),
-    *("time_s", "cpu_s", *COUNTS),
-    timed=False,
+RECLAIM = Experiment(
+    name="kernel.reclaim",
+    workload="memory.access",
+    title="Which pages the kernel reclaims",
+    question="What do faults, swap and instructions become where references do not spare a page?",
+    full=_reclaim(("random", "seq")),
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_s", "cpu_s", *COUNTS),
+    guest=COUNTED,
 )
-RECLAIM_WALL = _experiment(
-    "reclaim",
-    "memory.access",
-    "Which pages the kernel reclaims",
-    "What does the time become where references do not spare a page?",
-    _reclaim(("random",)),
-    *("time_s", "cpu_s", *COUNTS),
-    timed=True,
+
+RECLAIM_WALL = Experiment(
+    name="kernel.reclaim-wall",
+    workload="memory.access",
+    title="Which pages the kernel reclaims, in time",
+    question="What does the time become where references do not spare a page?",
+    full=_reclaim(("random",)),
+    quick=None,
+    quick_share=NOT_QUICK,
+    metrics=("time_s", "cpu_s", *COUNTS),
+    guest=TIMED,
 )
 
 
