@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,25 +14,50 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
-def late(lab: str, *modules: str) -> Callable[[Results], list[Section]]:
+@dataclass(frozen=True)
+class Late:
+    """Answers a lab's questions by modules that are imported when it is asked."""
+
+    lab: str
+    modules: tuple[str, ...]
+
+    def __call__(self, results: Results) -> list[Section]:
+        """Return the sections of all modules, in their order."""
+        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        return [section for module in self._imported() for section in _sections(module, analysed)]
+
+    def answers(self, results: Results) -> Iterator[str]:
+        """Yield the answers of the same sections, each made when it is asked for.
+
+        The answer of a `Question` does not wait for the section's text, tables and figures.
+        """
+        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        for module in self._imported():
+            answer = getattr(getattr(module, "section", None), "answer", None)
+            if answer is not None and not hasattr(module, "sections"):
+                yield answer(analysed)
+            else:
+                yield from (section.answer for section in _sections(module, analysed))
+
+    def _imported(self) -> Iterator[ModuleType]:
+        for name in self.modules:
+            yield import_module(f"oscope.labs.{name if '.' in name else f'{self.lab}.{name}'}")
+
+
+def _sections(module: ModuleType, analysed: Results) -> list[Section]:
+    several = getattr(module, "sections", None)
+    made = several(analysed) if several is not None else [module.section(analysed)]
+    return [section for section in made if section is not None]
+
+
+def late(lab: str, *modules: str) -> Late:
     """Return what answers a lab's questions: those of `modules`, in this order.
 
     A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
     Its `sections`, if it has them, answer several.
     """
-
-    def answers(results: Results) -> list[Section]:
-        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
-        found: list[Section] = []
-        for name in modules:
-            module = import_module(f"oscope.labs.{name if '.' in name else f'{lab}.{name}'}")
-            several = getattr(module, "sections", None)
-            made = several(analysed) if several is not None else [module.section(analysed)]
-            found += [section for section in made if section is not None]
-        return found
-
-    return answers
+    return Late(lab, modules)
 
 
 def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:

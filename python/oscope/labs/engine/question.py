@@ -49,9 +49,8 @@ class Question(Generic[Row]):
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
-        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
-        run = Run.of(results, *names)
-        if run is None or not self.asked(run):
+        run = self._run(results)
+        if run is None:
             return None
         missing, rows = self.missing(run), self.rows(run)
         if not rows:
@@ -76,6 +75,18 @@ class Question(Generic[Row]):
             figures=[figure for drawing in self.figures for figure in drawing(run, rows)],
             missing=missing,
         )
+
+    def answer(self, results: Analysed) -> str:
+        """Return the headline alone, without waiting for the rest; empty where the section has none."""
+        run = self._run(results)
+        rows = () if run is None else self.rows(run)
+        return self._headline(run, rows) if run is not None and rows else ""
+
+    def _run(self, results: Analysed) -> Run | None:
+        """Return what is asked; None where it was not run, or has nothing to say."""
+        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+        run = Run.of(results, *names)
+        return run if run is not None and self.asked(run) else None
 
     def _headline(self, run: Run, rows: Sequence[Row]) -> str:
         if not isinstance(self.headline, str):
