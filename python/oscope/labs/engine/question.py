@@ -54,8 +54,7 @@ class Question(Generic[Row]):
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
-        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
-        run = Run.of(results, *names)
+        run = self._run(results)
         if run is None:
             return self._missing(str(self.title), self.unrun(results))
         if not self.asked(run):
@@ -77,6 +76,16 @@ class Question(Generic[Row]):
             figures=[each for each in self._figures(run, rows) if each.traces],
             missing=missing,
         )
+
+    def answer(self, results: Analysed) -> str:
+        """Return the headline alone, without waiting for the rest; empty where the section has none."""
+        run = self._run(results)
+        rows = () if run is None or not self.asked(run) else self.rows(run)
+        return self._headline(run, rows) if run is not None and rows else ""
+
+    def _run(self, results: Analysed) -> Run | None:
+        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+        return Run.of(results, *names)
 
     def _missing(self, title: str, why: str) -> Section | None:
         return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
