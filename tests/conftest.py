@@ -16,7 +16,7 @@ from oscope.model.experiment import Design, Experiment
 from oscope.probe.catalogue import Catalogue, load
 from oscope.storage.store import Store
 
-pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "toy_kernel"]
+pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "postgresql_server", "toy_kernel"]
 
 TESTS = Path(__file__).parent
 LONGEST = (
