@@ -33,6 +33,7 @@ LINES = {
     "kernel boot": "kernel boot KERNEL",
     "kernel build": "kernel build --patch missing.patch",
     "kernel check-patch": "kernel check-patch missing.patch",
+    "prune": "prune --older-than 90d",
     "run": "run syscall.cost",
     "session clean": "session clean file",
     "transfer receive": "transfer receive --into .",

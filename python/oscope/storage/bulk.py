@@ -7,7 +7,19 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from oscope.model.errors import StoreError
 from oscope.storage import schema
+
+
+def check_run(connection: sa.Connection, run_id: str) -> None:
+    """Keep others from deleting the run until the transaction ends; StoreError where it is not there.
+
+    PostgreSQL has no foreign key from samples to points (see `migrations`); SQLite refuses them by its own.
+    """
+    if connection.dialect.name == "postgresql":
+        query = sa.select(schema.run.c.id).where(schema.run.c.id == run_id)
+        if connection.scalar(query.with_for_update(read=True, key_share=True)) is None:
+            raise StoreError(f"the run {run_id} was deleted meanwhile", remedy="begin a new run")
 
 
 def insert_samples(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -15,8 +27,6 @@ def insert_samples(connection: sa.Connection, rows: Sequence[Mapping[str, Any]])
 
     Raises the errors of SQLAlchemy, whichever way they are inserted.
     """
-    if not rows:
-        return
     if connection.dialect.name == "postgresql":
         _copy(connection, rows)
     else:

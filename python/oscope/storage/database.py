@@ -36,7 +36,7 @@ _MEANINGS = (
         ("is not reachable", ""),
     ),
     (
-        r"connection (failed|is (lost|bad|closed))|closed the connection|administrator comm|starting up|shutting",
+        r"connection (failed|is (lost|bad|closed))|closed the connection|administrator|starting up|shutting",
         ("is not reachable", ""),
     ),
 )

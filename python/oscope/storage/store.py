@@ -49,8 +49,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from oscope.model.errors import StoreError, UsageError
 from oscope.model.samples import Columns, Results
 from oscope.planning.plan import Plan
-from oscope.storage import migrations, schema
-from oscope.storage.bulk import insert_samples
+from oscope.storage import bulk, migrations, schema
 from oscope.storage.database import check_folder, connect, explain, locate, make_default_folder
 from oscope.storage.reader import load_results
 
@@ -226,7 +225,9 @@ class Store:
     ) -> None:
         """Commit samples (rows of the table `sample`) and events of a run together."""
         with self.guard(), self._connection.begin():
-            insert_samples(self._connection, samples)
+            if samples:
+                bulk.check_run(self._connection, run_id)
+                bulk.insert_samples(self._connection, samples)
             self._add_events(run_id, happenings)
 
     def point_ids(self, run_id: str) -> dict[tuple[str, int], int]:
@@ -334,6 +335,18 @@ class Store:
         found = self.resolve(run_id)
         with self.reading() as connection:
             return load_results(connection, found, experiment, columns)
+
+    def give_back(self) -> None:
+        """Give the room of deleted rows back to the file system; PostgreSQL uses it again by itself.
+
+        Raises StoreError, as where another program is using the file.
+        """
+        if self._connection.dialect.name == "sqlite":
+            with self.guard(), contextlib.closing(self._connection.connection.cursor()) as cursor:
+                try:
+                    cursor.execute("VACUUM")
+                except Exception as error:
+                    raise explain(error, self._where, self._file) from error
 
     def _prepare(self, *, reading: bool) -> None:
         """Make the tables, or check that those there are ours; what is only read stays in an older layout."""
