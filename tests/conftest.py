@@ -17,8 +17,8 @@ from oscope.probe.catalogue import Catalogue, load
 from oscope.storage.store import Store
 
 pytest_plugins = [
-    "browsers", "dhcp_played", "fs_desk", "fs_scene", "git_scene", "kernels", "postgresql_server", "toy_kernel",
-    "viewed",
+    "browsers", "dhcp_played", "fs_desk", "fs_scene", "git_scene", "kernels", "postgresql_server",
+    "toy_kernel", "viewed",
 ]  # fmt: skip
 
 TESTS = Path(__file__).parent

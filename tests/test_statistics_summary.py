@@ -58,7 +58,7 @@ def test_pooling_would_not_cover() -> None:
 
 @pytest.mark.parametrize("clusters", [20, 41, 200])
 def test_the_interval_of_many_clusters_is_that_of_scipys_bootstrap(clusters: int) -> None:
-    """`scipy.stats.bootstrap` resamples by the same numbers, so that equal limits need no margin for chance."""
+    """`scipy.stats.bootstrap` resamples by the same numbers: the limits agree without a margin for chance."""
     data = clustered(np.random.default_rng(clusters), clusters, (0.05, 0.02), "lognormal")
     bins = interval.binned(data.ravel(), replication.clusters(data.ravel(), np.repeat(range(clusters), 20)))
     factor = scipy.stats.t.ppf(0.975, clusters - 1) * np.sqrt(clusters / (clusters - 1))

@@ -143,7 +143,7 @@ def _t_limits(values: Floats) -> Floats:
 def _bootstrap(bins: Binned, seed: int) -> Interval | None:
     """BCa interval over clusters; None where the resampled median does not vary (BCa is then undefined)."""
     count = len(bins.below)
-    # `scipy.stats.bootstrap` gives the same limits; importing it takes longer than all else before the result.
+    # `scipy.stats.bootstrap` gives the same limits; importing it takes longer than all before the result.
     random = np.random.default_rng(seed)
     resampled = np.concatenate(
         [
