@@ -195,12 +195,22 @@ impl<W: Workload> Bench<'_, W> {
     /// Warm up, then report the repetitions asked for; the number reported.
     fn repeat(&mut self, iterations: u64) -> Result<u64, Failure> {
         let warmup = self.request.warmup.unwrap_or(self.workload.warmup());
+        let mut failed = 0;
+        let mut reason = None;
         for _ in 0..warmup {
             if self.is_over() {
                 return Ok(0);
             }
-            self.once(Mark::NONE, iterations)?;
+            if let Some(Err(failure)) = self.once(Mark::NONE, iterations)?.map(|done| done.result) {
+                failed += 1;
+                reason.get_or_insert(failure);
+            }
             self.read();
+        }
+        if let Some(reason) = reason {
+            self.note(format!(
+                "{failed} of {warmup} warm-up repetitions failed: {reason}"
+            ));
         }
         let ended = self.repeat_all(iterations);
         // Those that were measured before it ended are reported in any case.

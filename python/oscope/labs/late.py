@@ -17,7 +17,7 @@ def late(lab: str, *modules: str) -> Callable[[Results], list[Section]]:
 
     A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
-    Its `sections`, if it has them, answer several.
+    Its `sections`, if it has them, are several.
     """
 
     def answers(results: Results) -> list[Section]:
@@ -25,8 +25,8 @@ def late(lab: str, *modules: str) -> Callable[[Results], list[Section]]:
         found: list[Section] = []
         for name in modules:
             module = import_module(f"oscope.labs.{name if '.' in name else f'{lab}.{name}'}")
-            several = getattr(module, "sections", None)
-            made = several(analysed) if several is not None else [module.section(analysed)]
+            asked = getattr(module, "sections", None) or (module.section,)
+            made = (section(analysed) for section in asked)
             found += [section for section in made if section is not None]
         return found
 
