@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
+use crate::affinity;
 use crate::clock::Wanted;
 use crate::description::{Alone, Description, Kind, Parameter};
 use crate::protocol;
