@@ -24,7 +24,7 @@ from bars import Bar, Bench, Figure, Part
 from oscope.model.samples import ExperimentResults
 from oscope.planning.precision import IN_A_ROW, MINIMUM_BLOCKS, Look, look, reached
 from oscope.statistics.rate import Rate
-from oscope.statistics.summary import median_of_point
+from oscope.statistics.summary import summarise_point
 
 MOST_BLOCKS = 60
 """As a budget would end a run."""
@@ -126,7 +126,7 @@ def _centre(many: null.Scenario) -> float:
 def covers(results: ExperimentResults, blocks: int, scenario: null.Scenario, centre: float) -> bool:
     """Say whether the interval of the first `blocks` holds the truth of the time that they took."""
     whole = results.points[0]
-    _, _, ci95 = median_of_point(results, whole.only(whole.block < blocks), METRIC)
+    ci95 = summarise_point(results, whole.only(whole.block < blocks), METRIC).ci95
     # Samples that lie as often above the drift's middle as below it.
     middle = centre * np.exp(scenario.drift * (blocks - 1) / 2 / sum(scenario.blocks))
     return ci95 is not None and bool(ci95[0] <= middle <= ci95[1])

@@ -126,8 +126,10 @@ def measure(place: Path, rounds: int, seconds: float, load: str, separate: bool)
                     )
                     for size in EFFECTS
                 ]
-                runs = [outcome.run_id for outcome in execute_interleaved(sides, store)]
-                _note(log.write, "paired", name, runs)
+                outcomes = execute_interleaved(sides, store)
+                if any(outcome.stopped for outcome in outcomes):
+                    return
+                _note(log.write, "paired", name, [outcome.run_id for outcome in outcomes])
             for name in SUBJECTS if separate and number % SEPARATE_EVERY == 0 else ():
                 plan = planned(name, int(random.integers(1, 2**32)), SEPARATE_S)
                 _note(log.write, "separate", name, [execute(plan, store).run_id])

@@ -18,6 +18,8 @@ import pytest
 
 import fake_probe
 import preloaded
+from oscope.model.errors import StoreError
+from oscope.storage.store import RunEntry, Store
 
 ROOT = Path(__file__).parent.parent
 COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop", "--reps", "4")
@@ -75,10 +77,20 @@ class CommandLine:
             **options,
         )
 
+    def entries(self) -> tuple[RunEntry, ...]:
+        """Return the runs in the store, the oldest first; none while the store is being made."""
+        place = self.folder / self.all_variables({})["OSCOPE_STORE"]
+        with contextlib.suppress(StoreError), Store.read(place, read_only=True) as store:
+            return store.runs()
+        return ()
+
     def runs(self) -> list[str]:
-        """Return the ids of the runs in the store, the oldest first."""
-        lines = self("runs").out.splitlines()
-        return [line.split()[0] for line in lines if line.startswith("20")]
+        """Return the ids of these runs."""
+        return [entry.id for entry in self.entries()]
+
+    def has_samples(self) -> bool:
+        """Return whether a run has samples."""
+        return any(entry.samples for entry in self.entries())
 
     def all_variables(self, environment: dict[str, str]) -> dict[str, str]:
         """Return the environment of the command: neither CI nor the width of this terminal reaches it."""

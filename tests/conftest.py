@@ -16,7 +16,10 @@ from oscope.model.experiment import Design, Experiment
 from oscope.probe.catalogue import Catalogue, load
 from oscope.storage.store import Store
 
-pytest_plugins = ["dhcp_played", "fs_desk", "fs_scene", "kernels", "toy_kernel"]
+pytest_plugins = [
+    "browsers", "dhcp_played", "fs_desk", "fs_scene", "git_scene", "kernels", "postgresql_server",
+    "toy_kernel", "viewed",
+]  # fmt: skip
 
 TESTS = Path(__file__).parent
 LONGEST = (
@@ -31,7 +34,7 @@ LONGEST = (
 )
 LAST = ("test_dhcp_lab", "test_dhcp_lab_answers")
 ORDER = {name: place for place, name in enumerate(LONGEST)} | dict.fromkeys(LAST, len(LONGEST) + 1)
-TOGETHER = dict.fromkeys(LAST, LAST[0])
+TOGETHER = dict.fromkeys(LAST, LAST[0]) | {"test_view_browser": "test_view"}
 """Modules that share a fixture of the session."""
 ROOT = TESTS.parent
 

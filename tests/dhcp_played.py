@@ -51,11 +51,11 @@ class Lab:
     """What a run of the lab left."""
 
     folder: Path
-    told: dict[str, Any]
+    reported: dict[str, Any]
 
     def scenario(self, name: str) -> dict[str, Any]:
         """Return what is told of a scenario."""
-        (found,) = (one for one in self.told["scenarios"] if one["name"] == name)
+        (found,) = (one for one in self.reported["scenarios"] if one["name"] == name)
         return dict(found)
 
     def frames(self, scenario: str, end: str) -> Frames:

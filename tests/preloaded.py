@@ -118,11 +118,11 @@ class Server:
         finally:
             for number in theirs:
                 os.close(number)
-        out, err, told = _read_all(ours, time.monotonic() + limit_s, words)
-        if not told.endswith(b"\n"):
+        out, err, reported = _read_all(ours, time.monotonic() + limit_s, words)
+        if not reported.endswith(b"\n"):
             _, why = self._process.communicate(timeout=limit_s)
             raise RuntimeError(f"the process that forks commands has ended: {why.decode()}")
-        return int(told.split()[1]), _text(out), _text(err)
+        return int(reported.split()[1]), _text(out), _text(err)
 
 
 def _text(data: bytes) -> str:
@@ -139,9 +139,9 @@ def _read_all(pipes: Sequence[int], deadline: float, words: Sequence[str]) -> li
         while selector.get_map():
             ready = selector.select(max(0.0, deadline - time.monotonic()))
             if not ready:
-                told = found[pipes[-1]].split()
-                if told:
-                    os.kill(int(told[0]), signal.SIGKILL)
+                reported = found[pipes[-1]].split()
+                if reported:
+                    os.kill(int(reported[0]), signal.SIGKILL)
                 raise subprocess.TimeoutExpired(["oscope", *words], deadline)
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
@@ -176,22 +176,22 @@ def _fork(selector: selectors.BaseSelector, control: socket.socket) -> dict[str,
             os.dup2(stream, number)
         os.closerange(3, os.sysconf("SC_OPEN_MAX"))
         return dict(json.loads(message))
-    *three, told = streams
+    *three, reported = streams
     for stream in three:
         os.close(stream)
-    os.write(told, b"%d " % pid)
-    selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, told))
+    os.write(reported, b"%d " % pid)
+    selector.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, reported))
     return None
 
 
 def _tell_end(selector: selectors.BaseSelector, key: selectors.SelectorKey) -> None:
-    pid, told = key.data
+    pid, reported = key.data
     selector.unregister(key.fd)
     os.close(key.fd)
     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     with contextlib.suppress(BrokenPipeError):  # Nobody waits for what took too long.
-        os.write(told, b"%d\n" % status)
-    os.close(told)
+        os.write(reported, b"%d\n" % status)
+    os.close(reported)
 
 
 def _become(wish: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ Reads a JSON array of cases from standard input, and writes one of what came of 
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -15,14 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import oscope.analysis.history
-import oscope.figures.variation
-import oscope.storage.frames
-import oscope.storage.store
 from command_tree import commands
 from oscope.cli import main
+from preloaded import LIBRARIES
 
-PRELOADED = (oscope.storage.frames, oscope.analysis.history, oscope.figures.variation, oscope.storage.store)
+PRELOADED = (
+    *LIBRARIES,
+    "plotly.offline",
+    "oscope.analysis.history",
+    "oscope.figures.variation",
+    "oscope.report.page",
+    "oscope.storage.frames",
+    "oscope.storage.store",
+)
 """What takes long to import, once for all."""
 
 LIMIT_S = 120
@@ -114,6 +120,8 @@ def ended(words: list[str]) -> int:
 
 if __name__ == "__main__":
     list(commands())
+    for module in PRELOADED:
+        importlib.import_module(module)
     asked = json.load(sys.stdin)
     done = [carry_out(case, asked["full"]) for case in asked["cases"]]
     json.dump(done, sys.stdout)

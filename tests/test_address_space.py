@@ -25,7 +25,7 @@ tell({error}, verbose=False)
 
 
 @pytest.mark.parametrize(
-    ("error", "room", "told"),
+    ("error", "room", "reported"),
     [
         ("KeyboardInterrupt()", 0, "oscope: interrupted"),
         ("KeyboardInterrupt()", 512 * MEBIBYTE, "oscope: interrupted"),
@@ -36,7 +36,7 @@ tell({error}, verbose=False)
         ("ValueError('x')", 8 * MEBIBYTE, "oscope: ValueError: x"),
     ],
 )
-def test_what_came_of_a_limit_is_told_so(error: str, room: int, told: str) -> None:
+def test_what_came_of_a_limit_is_told_so(error: str, room: int, reported: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT.replace("{error}", error), str(room)],
         capture_output=True,
@@ -45,7 +45,7 @@ def test_what_came_of_a_limit_is_told_so(error: str, room: int, told: str) -> No
         env={"PYTHONPATH": str(ROOT / "python")},
     )
     (line,) = done.stderr.splitlines()
-    assert line.startswith(told)
+    assert line.startswith(reported)
 
 
 @pytest.mark.parametrize("mebibytes", [64, 200, 260, 293])

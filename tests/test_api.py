@@ -104,7 +104,7 @@ def test_importing_is_light() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ({"name": 5}, "name is the name of an experiment or lab, such as 'syscall.cost', and not 5 (int)"),
         ({"reps": "4"}, "reps is a whole number, and not '4' (str)"),
@@ -115,10 +115,12 @@ def test_importing_is_light() -> None:
         ({"size": [4, None]}, "a level of size is a text or a number, and not None"),
     ],
 )
-def test_an_argument_of_a_wrong_type_is_refused_with_a_sentence(words: dict[str, object], told: str) -> None:
+def test_an_argument_of_a_wrong_type_is_refused_with_a_sentence(
+    words: dict[str, object], reported: str
+) -> None:
     with pytest.raises(TypeError) as refused:
         oscope.run(**{"name": "fake.one"} | words)  # type: ignore[arg-type]
-    assert told in str(refused.value)
+    assert reported in str(refused.value)
 
 
 def test_a_run_is_loaded_by_a_text_and_compared_with_a_run() -> None:

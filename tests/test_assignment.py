@@ -83,9 +83,11 @@ def test_what_was_measured_stands_in_every_table_and_figure_of_the_document(
 @pytest.mark.parametrize("key", KEYS)
 def test_without_results_each_measured_step_says_what_measures_it(key: str) -> None:
     for step, section in zip(assignments.document(key).steps, drawn(key, Results(())).values(), strict=True):
-        told = section.missing or " ".join(" ".join(row) for table in section.tables for row in table.rows)
+        reported = section.missing or " ".join(
+            " ".join(row) for table in section.tables for row in table.rows
+        )
         if step.measured:
-            assert "not in this run" in told or "oscope" in told or "root" in told, step.key
+            assert "not in this run" in reported or "oscope" in reported or "root" in reported, step.key
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -144,7 +144,7 @@ def _bytes(text: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("disc",), "there is no document 'disc': did you mean 'disk'?"),
         (("disk", "--output", "a.pdf"), "--output a.pdf: the ending is neither .html nor .md: name it so"),
@@ -152,10 +152,10 @@ def _bytes(text: str) -> int:
     ],
 )
 def test_a_wrong_request_is_refused_before_anything_is_measured(
-    words: tuple[str, ...], told: str, elsewhere: CommandLine
+    words: tuple[str, ...], reported: str, elsewhere: CommandLine
 ) -> None:
     refused = elsewhere("assignment", *words)
-    assert (refused.code, refused.out, refused.err) == (2, "", f"oscope: {told}\n")
+    assert (refused.code, refused.out, refused.err) == (2, "", f"oscope: {reported}\n")
 
 
 def test_a_run_that_has_nothing_of_the_document_is_refused(elsewhere: CommandLine, disk: Answer) -> None:

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import signal
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -303,11 +301,11 @@ def test_without_permission_it_is_one_line(real_probe: Path) -> None:
 
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -> None:
-    process = bench.start("bench", "--reps", "40", "--", "sleep", "0.0987", "--vs", "sleep", "0.0988")
+    (slow := bench.folder / "slow").touch()
+    first, second = (("sh", "-c", f"test ! -e slow || sleep 0.098{digit}") for digit in (7, 8))
+    process = bench.start("bench", "--reps", "40", "--", *first, "--vs", *second)
     try:
-        for _ in bench_began(bench):
-            pass
-        time.sleep(1)
+        wait_until(bench.has_samples, "the first sample", process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     finally:
@@ -315,23 +313,25 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(bench: CommandLine) -
     assert process.returncode == 1
     assert "go on with oscope bench --resume" in err
     wait_until(lambda: not alive("sleep 0.098"), "the end of the commands")
+    slow.unlink()
     done = bench("bench", "--resume", "last", "--json", "record.json")
     assert done.code == 0, done.err
     assert all(len(metrics["time_ns"]) >= 40 for metrics in samples(bench.folder).values())
 
 
 def test_ctrl_c_while_a_block_is_set_up_loses_nothing_of_it(bench: CommandLine) -> None:
-    options = ("--reps", "8", "--setup", "sleep 0.5432", "--warmup", "0")
+    (slow := bench.folder / "slow").touch()
+    options = ("--reps", "8", "--setup", "sh -c 'test ! -e slow || sleep 0.5432'", "--warmup", "0")
     process = bench.start("bench", *options, "--", "true", "--vs", "sleep", "0")
     try:
-        for _ in bench_began(bench):
-            pass
+        wait_until(bench.runs, "the run", process)
         wait_until(lambda: alive("sleep 0.5432"), "the set-up of a block", process)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert "go on with oscope bench --resume" in err
+    slow.unlink()
     done = bench("bench", "--resume", "last", "--json", "record.json")
     assert done.code == 0, done.err
     (experiment,) = record.read(bench.folder / "record.json").experiments
@@ -350,46 +350,23 @@ def test_ctrl_c_during_the_trial_leaves_no_process(bench: CommandLine) -> None:
     assert slept() == []
 
 
-def bench_began(bench: CommandLine) -> Iterator[None]:
-    """Wait until the run is in the store."""
-    for _ in range(300):
-        if (bench.folder / "store.db").exists() and bench.runs():
-            return
-        time.sleep(0.1)
-        yield
-    raise TimeoutError("the run did not begin")
-
-
 def test_cleanup_runs_after_ctrl_c_too(bench: CommandLine) -> None:
+    here = bench.folder / "here"
     process = bench.start("bench", "--setup", "touch here", "--cleanup", "rm here", "--", "sleep", "98763")
     try:
-        for _ in range(300):
-            if (bench.folder / "here").exists() and alive("sleep 98763"):
-                break
-            time.sleep(0.1)
+        wait_until(lambda: here.exists() and alive("sleep 98763"), "the command", process)
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)
     finally:
         process.kill()
-    for _ in range(100):
-        if not (bench.folder / "here").exists() and not alive("sleep 98763"):
-            return
-        time.sleep(0.1)
-    pytest.fail("something was left")
+    wait_until(lambda: not here.exists() and not alive("sleep 98763"), "the end of what was left")
 
 
 def test_what_a_killed_oscope_measured_ends_with_it(bench: CommandLine) -> None:
     process = bench.start("bench", "--", "sleep", "98764")
     try:
-        for _ in range(300):
-            if alive("sleep 98764"):
-                break
-            time.sleep(0.1)
+        wait_until(lambda: [line for line in alive("sleep 98764") if line.startswith("sleep")], "it", process)
     finally:
         process.kill()
     process.communicate()
-    for _ in range(100):
-        if not alive("sleep 98764"):
-            return
-        time.sleep(0.1)
-    pytest.fail("the command lives on")
+    wait_until(lambda: not alive("sleep 98764"), "the end of the command")

@@ -27,7 +27,6 @@ def recorded(bench: CommandLine, *words: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.alone
 def test_a_program_is_measured_in_a_guest(bench: CommandLine, base_kernel: Kernel) -> None:
     words = ("--on", "guest", "--reps", "4", "--json", "record.json", "--shell")
     line = f"read system word release rest </proc/version; test $release = {base_kernel.release}"
@@ -39,7 +38,6 @@ def test_a_program_is_measured_in_a_guest(bench: CommandLine, base_kernel: Kerne
     assert len(set(found["points"][0]["samples"]["block"])) == 4
 
 
-@pytest.mark.alone
 def test_a_command_that_needs_files_of_this_machine_fails_in_its_trial(
     bench: CommandLine, base_kernel: Kernel
 ) -> None:

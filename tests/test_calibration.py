@@ -262,7 +262,8 @@ def test_the_sides_of_a_pair_differ_in_the_delay_alone(command: CommandLine) -> 
 def test_an_interrupted_calibration_tells_of_the_pairs_up_to_then(command: CommandLine) -> None:
     words = ("calibrate", *SUBJECT, "--pairs", "500", "--blocks", "2", "--reps", "2", "--effect", "0")
     with command.start(*words, "--keep", "pairs.db", "--json", "c.json") as process:
-        wait_until(lambda: process.poll() is not None or _runs(command) >= 6, "six runs")
+        kept = CommandLine(command.folder, {"OSCOPE_STORE": "pairs.db"})
+        wait_until(lambda: process.poll() is not None or len(kept.runs()) >= 6, "six runs")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
@@ -299,11 +300,6 @@ def test_a_signal_after_the_last_sample_of_a_pair_ends_the_calibration(
     assert result["interrupted"]
     assert len(result["trials"]) == 1
     assert len(surveys) == 4
-
-
-def _runs(command: CommandLine) -> int:
-    listed = command("--store", "pairs.db", "runs")
-    return sum(line.startswith("20") for line in listed.out.splitlines())
 
 
 @pytest.mark.parametrize(

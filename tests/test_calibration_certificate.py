@@ -106,13 +106,13 @@ def test_more_time_finds_less_and_separate_runs_end_at_how_much_runs_differ() ->
     assert replace(ENTRY, runs=2).separate(600) == inf
 
 
-@pytest.mark.parametrize("wanted", [0.1, 0.01, 0.001, 0.0003])
-def test_the_pairs_for_an_effect_are_the_fewest(wanted: float) -> None:
-    pairs = ENTRY.pairs_for(wanted)
+@pytest.mark.parametrize("expected", [0.1, 0.01, 0.001, 0.0003])
+def test_the_pairs_for_an_effect_are_the_fewest(expected: float) -> None:
+    pairs = ENTRY.pairs_for(expected)
     assert pairs is not None
-    assert ENTRY.interleaved(pairs * ENTRY.pair_s + 1e-9) <= wanted
+    assert ENTRY.interleaved(pairs * ENTRY.pair_s + 1e-9) <= expected
     if pairs > certificate.FEWEST_PAIRS + 1:
-        assert ENTRY.interleaved((pairs - 1) * ENTRY.pair_s + 1e-9) > wanted
+        assert ENTRY.interleaved((pairs - 1) * ENTRY.pair_s + 1e-9) > expected
     assert ENTRY.pairs_for(1e-9) is None
 
 
@@ -215,9 +215,9 @@ def test_a_calibration_shows_its_certificate() -> None:
 
 
 def test_a_quick_calibration_is_one_of_times() -> None:
-    wanted = quick()
-    wanted.check()
-    assert wanted.to_object()["seconds"] == wanted.seconds
+    expected = quick()
+    expected.check()
+    assert expected.to_object()["seconds"] == expected.seconds
     with pytest.raises(UsageError, match="interleaved pairs of equal sides only"):
         CalibrationSpec(seconds=1.0).check()
 

@@ -296,9 +296,9 @@ def test_stored_pairs_are_judged_anew_as_they_were(probe: Path, tmp_path: Path) 
     command = CommandLine(tmp_path, {"OSCOPE_PROBE": str(probe), "OSCOPE_STORE": str(tmp_path / "oscope.db")})
     subject = ("syscall.cost", "--set", "call=getppid", "--set", "style=loop")
     amount = ("--pairs", "2", "--blocks", "3", "--reps", "3", "--effect", "300%", "--seed", "1")
-    told = command("calibrate", *subject, *amount, "--keep", "pairs.db", "--json", "-")
-    assert told.code == 0, told.err
-    expected = trials.from_object(json.loads(told.out)["result"]["trials"])
+    reported = command("calibrate", *subject, *amount, "--keep", "pairs.db", "--json", "-")
+    assert reported.code == 0, reported.err
+    expected = trials.from_object(json.loads(reported.out)["result"]["trials"])
     with Store.read(tmp_path / "pairs.db") as store:
         again = list(judge_trials.judged(store))
     # Two ways, with a difference and without, twice.

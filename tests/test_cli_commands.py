@@ -99,7 +99,7 @@ def test_help_tells_of_every_command_and_the_exit_codes(oscope: CommandLine) -> 
     assert (answer.code, answer.err) == (0, "")
     for command in COMMANDS:
         assert re.search(rf"^  {command} +\w", answer.out, re.MULTILINE)
-    for told in (
+    for reported in (
         "0  done",
         "1  something failed",
         "2  the request is wrong",
@@ -107,7 +107,7 @@ def test_help_tells_of_every_command_and_the_exit_codes(oscope: CommandLine) -> 
         "--verbose",
         "--version",
     ):
-        assert told in answer.out
+        assert reported in answer.out
     assert oscope().out == answer.out
 
 
@@ -115,12 +115,12 @@ def test_help_tells_of_every_command_and_the_exit_codes(oscope: CommandLine) -> 
 def test_every_option_is_explained_in_the_help_and_in_the_documentation(
     command: str, oscope: CommandLine
 ) -> None:
-    told = oscope(command, "--help").out
+    reported = oscope(command, "--help").out
     page = (ROOT / "docs" / "commands.md").read_text()
     assert f"oscope {command}" in page
-    listed = re.findall(r"^  (-[-\w]+)(?:, (--\w+))?", told, re.MULTILINE)
+    listed = re.findall(r"^  (-[-\w]+)(?:, (--\w+))?", reported, re.MULTILINE)
     for option in OPTIONS.get(command, ()):
-        assert re.search(rf"^ +(--\w+, )?{option}\b", told, re.MULTILINE), option
+        assert re.search(rf"^ +(--\w+, )?{option}\b", reported, re.MULTILINE), option
     for option in {name for names in listed for name in names if name}:
         assert f"`{option}" in page, option
 
@@ -179,7 +179,7 @@ def test_list_describes_labs_experiments_factors_and_metrics(
     answer = oscope("list", *names, COLUMNS="80")
     assert (answer.code, answer.err) == (0, "")
     assert max(map(len, answer.out.splitlines())) <= 80
-    for told in (
+    for reported in (
         "  syscall.cost: ",
         "call        getpid, getppid, read, lseek, gethostid, clock_gettime; or nr:N",
         "metrics     time_ns [ns], cycles\n",
@@ -187,7 +187,7 @@ def test_list_describes_labs_experiments_factors_and_metrics(
         "size        4 KiB (not varied); or any from 0 B to 1 GiB",
         "quick       ",
     ):
-        assert told in answer.out
+        assert reported in answer.out
 
 
 def test_version_is_the_package_version(oscope: CommandLine) -> None:
@@ -307,13 +307,13 @@ def test_a_reader_that_leaves_early_is_no_error(oscope: CommandLine) -> None:
     listing = oscope.start("list")
     assert listing.stdout is not None
     listing.stdout.close()
-    _, told = listing.communicate(timeout=60)
-    assert told == ""
+    _, reported = listing.communicate(timeout=60)
+    assert reported == ""
 
 
 def test_a_full_disk_behind_standard_output_is_told(oscope: CommandLine) -> None:
     with Path("/dev/full").open("w") as full:
         listing = oscope.start("list", stdout=full)
-        _, told = listing.communicate(timeout=60)
+        _, reported = listing.communicate(timeout=60)
     assert listing.returncode == 1
-    assert told.startswith("oscope: standard output cannot be written (No space left on device)")
+    assert reported.startswith("oscope: standard output cannot be written (No space left on device)")

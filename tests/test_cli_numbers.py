@@ -33,6 +33,7 @@ LINES = {
     "kernel boot": "kernel boot KERNEL",
     "kernel build": "kernel build --patch missing.patch",
     "kernel check-patch": "kernel check-patch missing.patch",
+    "prune": "prune --older-than 90d",
     "run": "run syscall.cost",
     "session clean": "session clean file",
     "transfer receive": "transfer receive --into .",
@@ -98,10 +99,10 @@ def test_a_hostile_number_is_refused_in_one_line(
             words = [*parameter.words, "--", "file", value]
         ended = carry_out(words)
         assert (ended.code, ended.out) == (2, ""), (value[:30], ended.err)
-        (told,) = ended.err.splitlines()
-        assert "bug" not in told
+        (reported,) = ended.err.splitlines()
+        assert "bug" not in reported
         name = parameter.own.opts[0].lstrip("-") if parameter.is_option else "the last argument"
-        assert name in told
+        assert name in reported
     # Among them a store: nothing was begun.
     assert sorted(tmp_path.iterdir()) == before
 

@@ -141,11 +141,11 @@ def refuse(parameter: Parameter, target: str) -> str:
     ended = carry_out(parameter.line(target))
     assert ended.code == 2, ended.err
     assert ended.out == ""
-    (told,) = ended.err.splitlines()
+    (reported,) = ended.err.splitlines()
     option = min(parameter.own.opts, key=len) if parameter.is_option else parameter.name
-    assert told.startswith(f"oscope: {option}"), told
+    assert reported.startswith(f"oscope: {option}"), reported
     assert kinds(Path()) == before
-    return told
+    return reported
 
 
 @pytest.mark.parametrize("kind", NOT_FILES)

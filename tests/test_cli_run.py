@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from cli_driver import COST, NOBODY, CommandLine, as_nobody
+from waiting import wait_until
 
 
 @pytest.fixture
@@ -136,9 +136,8 @@ def test_a_note_of_the_probe_stands_under_the_table(oscope: CommandLine) -> None
 
 def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) -> None:
     running = oscope.start(*COST[:-1], "40", "--set", "pause=50ms", "--report", "r.html")
-    while not (runs := oscope.runs()):
-        time.sleep(0.1)
-        assert running.poll() is None
+    wait_until(oscope.has_samples, "the first sample", running)
+    runs = oscope.runs()
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=60)
     assert running.returncode == 1
@@ -158,8 +157,7 @@ def test_ctrl_c_keeps_what_was_measured_and_resume_goes_on(oscope: CommandLine) 
 def test_ctrl_c_leaves_the_record_that_was_asked_for(oscope: CommandLine) -> None:
     words = (*COST[:-1], "40", "--set", "pause=50ms", "--json", "r.json", "--figures", "figures")
     running = oscope.start(*words)
-    while not (runs := oscope.runs()):
-        assert running.poll() is None
+    runs = wait_until(oscope.runs, "the run", running)
     running.send_signal(signal.SIGINT)
     running.communicate(timeout=60)
     assert running.returncode == 1

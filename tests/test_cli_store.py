@@ -19,8 +19,8 @@ def nobody(probe: Path) -> Iterator[CommandLine]:
         yield oscope
 
 
-def only_line(told: str) -> str:
-    (line,) = told.splitlines()
+def only_line(reported: str) -> str:
+    (line,) = reported.splitlines()
     assert line.startswith("oscope: ")
     return line
 

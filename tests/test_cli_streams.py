@@ -55,6 +55,7 @@ LINES = {
     "kernel list": "kernel list --json",
     "kernel source": "kernel source --help",
     "list": "list",
+    "prune": "prune --older-than 90d",
     "report": "report last -o kept.html",
     "run": "run syscall.cost --set call=getppid --set style=loop --reps 1 --json kept.json",
     "runs": "runs",

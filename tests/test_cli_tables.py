@@ -112,9 +112,9 @@ def test_an_xor_is_a_word_and_not_a_quantity_with_a_median() -> None:
         with_words(make_point("lseek", noise(120)), 0xAB, 0xCEBF3693),
         with_words(make_point("write", noise(140)), np.nan),
     )
-    told = printed(replace(results, metrics={**results.metrics, "xor": Column("xor", "1")}))
+    reported = printed(replace(results, metrics={**results.metrics, "xor": Column("xor", "1")}))
     heading, *rows = (
-        line.split() for line in told.splitlines() if line[:4] in ("call", "read", "lsee", "writ")
+        line.split() for line in reported.splitlines() if line[:4] in ("call", "read", "lsee", "writ")
     )
     assert heading[-1] == "xor"
     assert [row[-1] for row in rows] == ["000000ab", "differ", "–"]
@@ -123,25 +123,25 @@ def test_an_xor_is_a_word_and_not_a_quantity_with_a_median() -> None:
 
 def test_notes_name_their_points_only_where_not_all_share_them() -> None:
     shared = ("kept warm",)
-    told = printed(
+    reported = printed(
         make_results(
             make_point("read", noise(100), notes=(*shared, "ENOSYS is the result")),
             make_point("lseek", noise(120), notes=shared),
         )
     )
-    assert "\nnote: kept warm\n" in told
-    assert "\nnote: read: ENOSYS is the result\n" in told
+    assert "\nnote: kept warm\n" in reported
+    assert "\nnote: read: ENOSYS is the result\n" in reported
 
 
 def test_a_skipped_point_has_no_row_but_a_reason_and_a_remedy() -> None:
-    told = printed(
+    reported = printed(
         make_results(
             make_point("read", noise(100)),
             make_point("lseek", [], skipped="no such device", remedy="plug it in"),
         )
     )
-    assert "skipped: lseek: no such device\n  → plug it in\n" in told
-    assert not any(line.startswith("lseek") for line in told.splitlines())
+    assert "skipped: lseek: no such device\n  → plug it in\n" in reported
+    assert not any(line.startswith("lseek") for line in reported.splitlines())
 
 
 def test_a_metric_without_any_value_is_told_with_the_clocks_reason() -> None:
@@ -153,24 +153,24 @@ def test_a_metric_without_any_value_is_told_with_the_clocks_reason() -> None:
         metrics={**results.metrics, "cycles": Column("cycles", "cycles")},
         environment={"clock": {"kind": "monotonic_raw", "why": "the TSC is not invariant"}},
     )
-    told = printed(results)
-    said = " ".join(told.split())
+    reported = printed(results)
+    said = " ".join(reported.split())
     assert "not measured: cycles: the clock is MONOTONIC_RAW, because the TSC is not invariant" in said
 
 
 def test_failed_samples_are_told_with_their_number() -> None:
-    told = printed(make_results(make_point("read", [*noise(100), np.nan], failed=((20, "short read"),))))
-    assert "note: 1 of 21 samples failed: short read" in told
+    reported = printed(make_results(make_point("read", [*noise(100), np.nan], failed=((20, "short read"),))))
+    assert "note: 1 of 21 samples failed: short read" in reported
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "reported"),
     [(100.0, "no difference found in 1 of 1 (one of "), (150.0, "1 of 1 differ, 1 by more than 1 %")],
 )
-def test_the_verdict_is_one_sentence(other: float, told: str) -> None:
+def test_the_verdict_is_one_sentence(other: float, reported: str) -> None:
     values = noise(other)[::-1]
     results = make_results(make_point("read", noise(100)), make_point("lseek", values))
-    assert told in verdict(compare_within(results, "call", "read", "lseek"))
+    assert reported in verdict(compare_within(results, "call", "read", "lseek"))
 
 
 def test_a_paragraph_breaks_neither_within_a_number_nor_before_its_unit() -> None:
@@ -220,9 +220,9 @@ def test_a_cause_that_several_processes_met_is_one_note() -> None:
     points = tuple(
         replace(each, notes=tuple(text.format(pid) for pid in (11, 222))) for each in results.points
     )
-    told = replace(results, points=points)
+    reported = replace(results, points=points)
     cause = "writing -1000 to /proc/PID/oom_score_adj: Permission denied"
-    lines = list(notes(Analysed.of(Results((told,))), told))
+    lines = list(notes(Analysed.of(Results((reported,))), reported))
     assert [line for line in lines if "oom_score_adj" in line] == [f"note: {cause}"]
-    view = experiments.view(Analysed.of(Results((told,))), told)
+    view = experiments.view(Analysed.of(Results((reported,))), reported)
     assert [line for line in view.notes if "oom_score_adj" in line] == [cause]

@@ -75,9 +75,9 @@ def test_a_wrong_request_gets_one_line_and_measures_nothing(line: str, oscope: C
     answer = oscope(*shlex.split(line))
     assert answer.code == 2
     assert answer.out == ""
-    (told,) = answer.err.splitlines()
-    assert told.startswith("oscope: ")
-    assert WRONG[line] in told
+    (reported,) = answer.err.splitlines()
+    assert reported.startswith("oscope: ")
+    assert WRONG[line] in reported
     assert oscope.runs() == []
     assert list(oscope.folder.iterdir()) == []
 
@@ -104,11 +104,11 @@ def test_an_unexpected_error_is_one_line_and_verbose_adds_the_trace(oscope: Comm
     path = f"{oscope.folder}:{oscope.all_variables({})['PYTHONPATH']}"
     short = oscope("list", PYTHONPATH=path)
     assert short.code == 1
-    (told,) = short.err.splitlines()
-    assert "this is a bug in Oscope" in told
+    (reported,) = short.err.splitlines()
+    assert "this is a bug in Oscope" in reported
     long = oscope("list", "--verbose", PYTHONPATH=path)
     assert "Traceback" in long.err
-    assert long.err.splitlines()[-1] == told
+    assert long.err.splitlines()[-1] == reported
 
 
 def test_verbose_adds_the_trace_of_an_expected_error(oscope: CommandLine) -> None:

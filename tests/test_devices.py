@@ -159,7 +159,7 @@ def test_a_file_system_whose_server_does_not_answer_holds_nothing_up(
 def test_lsof_agrees(oscope: CommandLine) -> None:
     with holder() as (pid, _):
         ours = held_by(oscope, pid)
-        told = subprocess.run(
+        reported = subprocess.run(
             ["lsof", "-w", "-p", str(pid), "-F", "ftn"],
             capture_output=True,
             text=True,
@@ -168,7 +168,7 @@ def test_lsof_agrees(oscope: CommandLine) -> None:
         ).stdout
     theirs: dict[int, str] = {}
     descriptor, kind = "", ""
-    for line in told.splitlines():
+    for line in reported.splitlines():
         if line[0] == "f":
             descriptor = line[1:]
         elif line[0] == "t":
@@ -204,9 +204,9 @@ def test_numbers_of_this_machine_are_known() -> None:
         found = path.lstat()
         if stat.S_ISCHR(found.st_mode) or stat.S_ISBLK(found.st_mode):
             kind = "char" if stat.S_ISCHR(found.st_mode) else "block"
-            told = identify(kind, os.major(found.st_rdev), os.minor(found.st_rdev))  # type: ignore[arg-type]
-            if told.name != path.name:
-                wrong.append((path.name, told))
+            reported = identify(kind, os.major(found.st_rdev), os.minor(found.st_rdev))  # type: ignore[arg-type]
+            if reported.name != path.name:
+                wrong.append((path.name, reported))
     assert wrong == []
     assert identify("char", 137, 4).name == "pts/260"
     assert identify("char", 511, 99).name == "unknown"

@@ -176,10 +176,10 @@ def test_hidden_addresses_are_nowhere(probe: Path, tmp_path: Path) -> None:
     write(tmp_path / "capture", course)
     oscope = CommandLine(tmp_path, {"OSCOPE_PROBE": str(probe), "COLUMNS": "200"})
     for words in ((), ("--json",)):
-        told = oscope("dhcp", "--hide-addresses", *words, "capture").out
-        assert "02:00:5e:xx:xx:xx" in told
+        reported = oscope("dhcp", "--hide-addresses", *words, "capture").out
+        assert "02:00:5e:xx:xx:xx" in reported
         for secret in ("10:00:01", "10:00:02", "00:00:01", "100001", "100003"):
-            assert secret not in told
+            assert secret not in reported
     assert link(1) in oscope("dhcp", "capture").out
 
 

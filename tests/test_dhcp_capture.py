@@ -125,14 +125,14 @@ def test_tcpdump_numbers_the_same_packets(tmp_path: Path) -> None:
     for frame in frames:
         mixed += [(frame[0], bytes(other))] * 3 + [frame]
     path = write(tmp_path / "capture", pcap(mixed))
-    told = subprocess.run(
+    reported = subprocess.run(
         ["tcpdump", "--number", "-nn", "-r", path],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     ).stdout
-    lines = [line.split()[0] for line in told.splitlines() if "BOOTP/DHCP" in line]
+    lines = [line.split()[0] for line in reported.splitlines() if "BOOTP/DHCP" in line]
     assert [one.number for one in read(path).spoken] == [int(number) for number in lines]
 
 
@@ -199,8 +199,8 @@ def test_damage_is_told_and_the_rest_is_read(name: str, tmp_path: Path) -> None:
     found: Conversation = read(write(tmp_path / "capture", content))
     assert [one.kind for one in found.spoken] == kinds
     assert len(found.leases) == 2
-    told = "; ".join(found.spoken[1 if name == "wrong operation" else 0].problems)
-    assert problem in told
+    reported = "; ".join(found.spoken[1 if name == "wrong operation" else 0].problems)
+    assert problem in reported
     if len(kinds) < len(KINDS):
         assert found.end is not None
         understood = {one.first for one in found.end.not_read}

@@ -267,9 +267,9 @@ def test_beside_dhcp_it_is_noted(probe: Path, tmp_path: Path) -> None:
     answer = oscope("dhcp", "capture")
     assert answer.code == 0
     assert answer.err == "oscope: capture: 4 packets of DHCPv6: not supported, the first is #2\n"
-    told = json.loads(oscope("dhcp", "capture", "--json").out)
-    assert told["not_supported"] == [{"what": "DHCPv6", "packets": 4, "first": 2}]
-    assert told["messages"][0]["tunnels"] == []
+    reported = json.loads(oscope("dhcp", "capture", "--json").out)
+    assert reported["not_supported"] == [{"what": "DHCPv6", "packets": 4, "first": 2}]
+    assert reported["messages"][0]["tunnels"] == []
 
 
 def test_a_link_type_that_is_not_read_has_its_name(probe: Path, tmp_path: Path) -> None:
@@ -309,8 +309,8 @@ def test_a_pipe_is_read_as_a_file_is(probe: Path, tmp_path: Path) -> None:
     code, out, err = piped(tmp_path, probe, path.read_bytes())
     assert (code, err) == (0, "")
     assert out == CommandLine(tmp_path, {"OSCOPE_PROBE": str(probe)})("dhcp", "capture").out
-    told = json.loads(piped(tmp_path, probe, path.read_bytes(), "--json")[1])
-    assert (told["file"], len(told["messages"])) == ("-", 11)
+    reported = json.loads(piped(tmp_path, probe, path.read_bytes(), "--json")[1])
+    assert (reported["file"], len(reported["messages"])) == ("-", 11)
 
 
 def test_a_long_pipe_is_read_to_its_end(probe: Path, tmp_path: Path) -> None:

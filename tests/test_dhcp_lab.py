@@ -35,19 +35,19 @@ def kinds(scenario: dict[str, Any], client: str) -> list[str]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_timeline_agrees_with_the_captures(name: str, played: Lab) -> None:
-    told = played.scenario(name)
+    reported = played.scenario(name)
     seen = {end: {one.number: one for one in records(played.frames(name, end))} for end in ENDS}
-    for message in told["messages"]:
+    for message in reported["messages"]:
         for end, number in message["packets"].items():
             record = seen[end].pop(number)
             assert record.kind == message["kind"]
-            assert record.client.hex(":") == played.told["hosts"][message["client"]]
+            assert record.client.hex(":") == played.reported["hosts"][message["client"]]
             assert message["time_ns"] <= record.time_us * 1000
-        assert message["t_s"] == (message["time_ns"] - told["start_ns"]) / 10**9
+        assert message["t_s"] == (message["time_ns"] - reported["start_ns"]) / 10**9
     assert seen == {"client": {}, "server": {}}
-    times = [one["time_ns"] for one in told["messages"]]
+    times = [one["time_ns"] for one in reported["messages"]]
     assert times == sorted(times)
-    assert times[0] > told["steps"][0]["time_ns"]
+    assert times[0] > reported["steps"][0]["time_ns"]
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -59,72 +59,72 @@ def test_the_server_logged_what_its_capture_has(name: str, played: Lab) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_lease_is_four_messages(name: str, played: Lab) -> None:
-    told = played.scenario(name)
-    assert kinds(told, "client")[:4] == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
-    (line,) = told["leases"][0]["lines"]
+    reported = played.scenario(name)
+    assert kinds(reported, "client")[:4] == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
+    (line,) = reported["leases"][0]["lines"]
     assert line.split()[1:3] == [CLIENT, ADDRESS]
 
 
 def test_a_renewal_is_asked_of_the_server_and_moves_the_end(played: Lab) -> None:
-    told = played.scenario("renew")
-    rest = kinds(told, "client")[4:]
+    reported = played.scenario("renew")
+    rest = kinds(reported, "client")[4:]
     # udhcpc may miss the first reply, and asks once more.
     assert rest in (["REQUEST", "ACK"], ["REQUEST", "ACK"] * 2)
     renewal = next(one for one in records(played.frames("renew", "server")) if one.ciaddr == ADDRESS)
     assert (renewal.kind, renewal.is_from_client) == ("REQUEST", True)
-    before, after = (int(state["lines"][0].split()[0]) for state in told["leases"])
+    before, after = (int(state["lines"][0].split()[0]) for state in reported["leases"])
     assert after > before
 
 
 def test_a_client_renews_by_itself_at_half_of_its_lease(played: Lab) -> None:
-    told = played.scenario("t1")
-    assert kinds(told, "client")[4:6] == ["REQUEST", "ACK"]
+    reported = played.scenario("t1")
+    assert kinds(reported, "client")[4:6] == ["REQUEST", "ACK"]
     found = records(played.frames("t1", "server"))
     granted, renewal = found[3], found[4]
     assert (renewal.kind, renewal.ciaddr, renewal.is_from_client) == ("REQUEST", ADDRESS, True)
     # The server alone is asked, and not by the lab: no step of it follows the first lease.
     frame = Ether(played.frames("t1", "server")[renewal.number - 1][1])
     assert frame[IP].dst == "192.0.2.1"
-    assert granted.lease_s == played.told["lease_s"]
+    assert granted.lease_s == played.reported["lease_s"]
     # Not before T1, of which udhcpc counts whole seconds: what a busy machine adds is not told here.
-    assert renewal.time_us - granted.time_us > (played.told["lease_s"] / 2 - 1) * 10**6
-    before, after = (int(state["lines"][0].split()[0]) for state in told["leases"])
+    assert renewal.time_us - granted.time_us > (played.reported["lease_s"] / 2 - 1) * 10**6
+    before, after = (int(state["lines"][0].split()[0]) for state in reported["leases"])
     assert after > before
 
 
 def test_a_release_frees_the_address_at_once(played: Lab) -> None:
-    told = played.scenario("release")
-    assert kinds(told, "client")[4:] == ["RELEASE"]
-    assert kinds(told, "second") == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
-    assert told["leases"][1]["lines"] == []
-    freed = told["freed"]
+    reported = played.scenario("release")
+    assert kinds(reported, "client")[4:] == ["RELEASE"]
+    assert kinds(reported, "second") == ["DISCOVER", "OFFER", "REQUEST", "ACK"]
+    assert reported["leases"][1]["lines"] == []
+    freed = reported["freed"]
     assert freed["release_received"]
     assert (freed["in_vain"], freed["last_vain_t_s"]) == (0, None)
 
 
 def test_a_lost_release_keeps_the_address_until_the_lease_ends(played: Lab) -> None:
-    told = played.scenario("lost")
-    (release,) = (one for one in told["messages"] if one["kind"] == "RELEASE")
+    reported = played.scenario("lost")
+    (release,) = (one for one in reported["messages"] if one["kind"] == "RELEASE")
     assert list(release["packets"]) == ["client"]
-    assert told["leases"][1]["lines"] == told["leases"][0]["lines"]
-    freed = told["freed"]
+    assert reported["leases"][1]["lines"] == reported["leases"][0]["lines"]
+    freed = reported["freed"]
     assert not freed["release_received"]
     # dnsmasq counts whole seconds: the lease may be seen to end up to one early.
-    assert freed["after_lease_s"] > played.told["lease_s"] - 1
-    found = kinds(told, "second")
+    assert freed["after_lease_s"] > played.reported["lease_s"] - 1
+    found = kinds(reported, "second")
     assert found[-3:] == ["OFFER", "REQUEST", "ACK"]
     assert found[:-3] == ["DISCOVER"] * (freed["in_vain"] + 1)
     log = (played.folder / "lost-dnsmasq.log").read_text()
     assert log.count(f"{SECOND} no address available") == freed["in_vain"] > 0
-    ends = int(told["leases"][0]["lines"][0].split()[0])
-    granted = told["messages"][-1]["time_ns"]
+    ends = int(reported["leases"][0]["lines"][0].split()[0])
+    granted = reported["messages"][-1]["time_ns"]
     assert granted >= ends * 10**9
-    assert freed["given_t_s"] == told["messages"][-1]["t_s"]
+    assert freed["given_t_s"] == reported["messages"][-1]["t_s"]
 
 
 def test_what_is_printed_is_kept(played: Lab) -> None:
-    assert json.loads((played.folder / "lab.json").read_text()) == played.told
-    assert played.told["schema"] == "oscope.dhcp-lab/1"
+    assert json.loads((played.folder / "lab.json").read_text()) == played.reported
+    assert played.reported["schema"] == "oscope.dhcp-lab/1"
     assert {path.name for path in played.folder.glob("*.pcap")} == {
         f"{name}-{end}.pcap" for name in SCENARIOS for end in ENDS
     }
@@ -204,11 +204,11 @@ def test_refusals_are_one_line(oscope: CommandLine, real_probe: Path) -> None:
         ("-o", "absent/deeper"): (2, "does not exist"),
         ("lend",): (2, "there is no scenario 'lend'"),
     }
-    for words, (code, told) in refused.items():
+    for words, (code, reported) in refused.items():
         answer = oscope("dhcp", "lab", *words)
         assert (answer.code, answer.out) == (code, "")
         (line,) = answer.err.splitlines()
-        assert told in line
+        assert reported in line
     with as_nobody(real_probe) as nobody:
         answer = nobody("dhcp", "lab")
         assert (answer.code, answer.out) == (1, "")

@@ -129,10 +129,10 @@ def test_the_answers_to_whole_captures(scenario: str, end: str, played: Lab, tmp
     content = (played.folder / f"{scenario}-{end}.pcap").read_bytes()
     wanted = check(content, records(frames), last_of(frames), tmp_path / "capture")
     assert "".join(letter for letter in "abcdef" if wanted[letter]) == WHOLE[scenario][end]
-    (told,) = (one for one in played.told["scenarios"] if one["name"] == scenario)
+    (reported,) = (one for one in played.reported["scenarios"] if one["name"] == scenario)
     kept = {
         one["letter"]: [tuple(sorted(part["packets"])) for part in one["parts"]]
-        for one in told["answers"][end]
+        for one in reported["answers"][end]
     }
     assert kept == wanted
 

@@ -97,20 +97,20 @@ def test_every_length_has_the_xor_of_numpy(probe: Path, tmp_path: Path, random: 
 def test_reading_tells_bytes_and_calls(disk: CommandLine, random: np.random.Generator) -> None:
     content = random.bytes(10_000)
     put(disk, content)
-    told = rows(disk("disk", "read", "data", "--block-size", "4K"))
-    assert list(told) == ["throughput", "time", "bytes", "calls", "XOR"]
-    assert told["bytes"] == "10000 (9.766 KiB)"
-    assert int(told["calls"]) >= 3
-    assert re.fullmatch(r"\d+\.\d\d MiB/s \(from the page cache\)", told["throughput"])
-    assert re.fullmatch(r"\d+\.\d{6} s", told["time"])
+    reported = rows(disk("disk", "read", "data", "--block-size", "4K"))
+    assert list(reported) == ["throughput", "time", "bytes", "calls", "XOR"]
+    assert reported["bytes"] == "10000 (9.766 KiB)"
+    assert int(reported["calls"]) >= 3
+    assert re.fullmatch(r"\d+\.\d\d MiB/s \(from the page cache\)", reported["throughput"])
+    assert re.fullmatch(r"\d+\.\d{6} s", reported["time"])
 
 
 def test_a_count_reads_the_first_blocks_only(disk: CommandLine, random: np.random.Generator) -> None:
     content = random.bytes(10_000)
     put(disk, content)
     for count, length in ((2, 6000), (3, 9000), (4, 10_000), (10**9, 10_000)):
-        told = disk("disk", "read", "data", "--block-size", "3000", "--count", str(count), "--json")
-        found = json.loads(told.out)
+        reported = disk("disk", "read", "data", "--block-size", "3000", "--count", str(count), "--json")
+        found = json.loads(reported.out)
         assert (found["bytes"], found["xor"]) == (length, xor(content[:length]))
 
 
@@ -181,10 +181,10 @@ def test_a_block_that_direct_reading_cannot_have_is_a_wrong_request(disk: Comman
 
 @pytest.mark.parametrize("sync", ["none", "fdatasync", "direct"])
 def test_a_file_is_written_whole(sync: str, disk: CommandLine) -> None:
-    told = rows(disk("disk", "write", "new", "--block-size", "64K", "--count", "33", "--sync", sync))
-    assert list(told) == ["throughput", "time", "bytes", "calls"]
-    assert told["bytes"] == f"{33 * 65536} (2.062 MiB)"
-    assert int(told["calls"]) >= 33
+    reported = rows(disk("disk", "write", "new", "--block-size", "64K", "--count", "33", "--sync", sync))
+    assert list(reported) == ["throughput", "time", "bytes", "calls"]
+    assert reported["bytes"] == f"{33 * 65536} (2.062 MiB)"
+    assert int(reported["calls"]) >= 33
     content = (disk.folder / "new").read_bytes()
     assert len(content) == 33 * 65536
     assert disk("disk", "fast", "new").out[:8] == xor(content)
@@ -222,10 +222,10 @@ WIDE = ("--between", "1us,100s")
 
 def test_a_size_is_found_and_nothing_is_left(disk: CommandLine) -> None:
     answer = disk("disk", "size", "new", "--block-size", "128K", *WIDE)
-    told = rows(answer)
-    assert list(told) == ["size", "blocks", "time", "throughput"]
-    size = int(told["size"].split()[0])
-    assert int(told["blocks"]) * 2**17 == size
+    reported = rows(answer)
+    assert list(reported) == ["size", "blocks", "time", "throughput"]
+    size = int(reported["size"].split()[0])
+    assert int(reported["blocks"]) * 2**17 == size
     assert "drop_caches" in answer.err or "DONTNEED" in answer.err
     assert "/proc/" not in answer.err.replace("/proc/sys", "")
     assert list(disk.folder.iterdir()) == []

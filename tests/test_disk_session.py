@@ -110,8 +110,8 @@ def test_folding_sends_what_is_given_and_a_size_that_memory_allows(
 def test_writing_asks_for_what_is_given(
     options: tuple[str, ...], sync: str, existing: str, on_failure: str, disk: CommandLine
 ) -> None:
-    told = {"FAKE_EVENTS": json.dumps([sample(xor=None)])}
-    answer = disk("disk", "write", "f", "--block-size", "1M", "--count", "7", *options, **told)
+    reported = {"FAKE_EVENTS": json.dumps([sample(xor=None)])}
+    answer = disk("disk", "write", "f", "--block-size", "1M", "--count", "7", *options, **reported)
     assert [line.split()[0] for line in answer.out.splitlines()] == ["throughput", "time", "bytes", "calls"]
     (request,) = requests(disk)
     assert request["workload"] == "disk.write"
@@ -185,9 +185,9 @@ WRONG = {
 def test_a_wrong_request_gets_one_line_and_nothing_is_done(line: str, disk: CommandLine) -> None:
     answer = disk("disk", *line.split())
     assert (answer.code, answer.out) == (2, "")
-    (told,) = answer.err.splitlines()
-    assert told.startswith("oscope: ")
-    assert WRONG[line] in told
+    (reported,) = answer.err.splitlines()
+    assert reported.startswith("oscope: ")
+    assert WRONG[line] in reported
     assert not Path(disk.environment["FAKE_REQUESTS"]).exists()
     assert list(disk.folder.iterdir()) == []
 
@@ -200,9 +200,9 @@ def test_a_file_without_a_name_is_refused(disk: CommandLine) -> None:
 def test_a_name_that_is_not_utf_8_is_refused(disk: CommandLine) -> None:
     answer = disk("disk", "fast", b"\xff\xfe.data".decode(errors="surrogateescape"))
     assert (answer.code, answer.out) == (2, "")
-    (told,) = answer.err.splitlines()
-    assert ".data" in told
-    assert "UTF-8" in told
+    (reported,) = answer.err.splitlines()
+    assert ".data" in reported
+    assert "UTF-8" in reported
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -64,13 +64,13 @@ def test_a_first_size_that_is_too_much_is_refined_as_well() -> None:
 def test_a_steady_disk_always_has_a_size(
     speed: float, fixed_s: float, low: float, ratio: float, block_size: int
 ) -> None:
-    wanted = Range(low, low * ratio)
+    expected = Range(low, low * ratio)
     reader = steady(speed, fixed_s)
     # With blocks that take longer than the range is wide there may be none in it.
-    if block_size / speed > (wanted.high - wanted.low) / 4:
+    if block_size / speed > (expected.high - expected.low) / 4:
         return
-    found = find_size(reader, wanted, block_size=block_size, largest=2**60)
-    assert found.seconds in wanted
+    found = find_size(reader, expected, block_size=block_size, largest=2**60)
+    assert found.seconds in expected
     assert found.size == reader.sizes[-1]
     assert all(size % block_size == 0 and size > 0 for size in reader.sizes)
     assert len(set(reader.sizes)) == len(reader.sizes)

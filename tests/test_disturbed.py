@@ -285,9 +285,9 @@ def test_the_command_measures_again_and_says_so(oscope: CommandLine) -> None:
     )
     on, off = (oscope(*words, *more) for more in ((), ("--no-again",)))
     assert (on.code, off.code) == (0, 0), on.err + off.err
-    told, plain = json.loads(on.out), json.loads(off.out)
-    assert (told["settings"]["again"], plain["settings"]["again"]) == (True, False)
-    assert "again" in told["points"][0]["samples"]
+    reported, plain = json.loads(on.out), json.loads(off.out)
+    assert (reported["settings"]["again"], plain["settings"]["again"]) == (True, False)
+    assert "again" in reported["points"][0]["samples"]
     assert "again" not in plain["points"][0]["samples"]
     refused = oscope("run", "--resume", "last", "--no-again")
     assert refused.code == 2

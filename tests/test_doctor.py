@@ -55,8 +55,8 @@ WORSE: dict[str, dict[str, Any]] = {
 }
 
 
-def findings(told: dict[str, Any]) -> dict[str, Finding]:
-    found = [check(told) for check in environment.ENVIRONMENT_CHECKS]
+def findings(reported: dict[str, Any]) -> dict[str, Finding]:
+    found = [check(reported) for check in environment.ENVIRONMENT_CHECKS]
     return {finding.name: finding for finding in found}
 
 
@@ -65,9 +65,9 @@ def tried(
 ) -> Finding:
     """Return what the doctor makes of a trial that the probe answers with `events`."""
     trial = memory.Trial("counters", "testing", "ipc.throughput", {"sets": 1}, "counted", otherwise)
-    told = session_command.environment | {"FAKE_EVENTS": json.dumps(events)}
+    reported = session_command.environment | {"FAKE_EVENTS": json.dumps(events)}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in told.items():
+        for name, value in reported.items():
             patch.setenv(name, value)
         return memory.try_workload(trial)
 
@@ -103,7 +103,7 @@ def test_a_counter_that_is_missing_beside_others_limits() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "status", "told"),
+    ("script", "status", "reported"),
     [
         ("echo tool version 3.14", "ok", "3.14; tried"),
         ("echo broken library >&2; exit 127", "missing", "does not start: broken library"),
@@ -116,13 +116,13 @@ def test_a_counter_that_is_missing_beside_others_limits() -> None:
     ],
 )
 def test_a_tool_counts_only_if_it_works(
-    script: str, status: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, status: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tools, "TRIAL_TIME_LIMIT_S", 1)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     finding = tools.try_tool(make_tool(tmp_path, script))
     assert finding.status == status
-    assert told in finding.found
+    assert reported in finding.found
     assert (finding.remedy is None) == (status == "ok")
 
 
@@ -148,9 +148,9 @@ def test_the_findings_are_printed_and_are_data(probe: Path, tmp_path: Path) -> N
     printed = oscope("doctor", COLUMNS="80")
     assert (printed.code, printed.err) == (0, "")
     assert max(map(len, printed.out.splitlines())) <= 80
-    told = oscope("doctor", "--json")
-    assert (told.code, told.err) == (0, "")
-    data = json.loads(told.out)
+    reported = oscope("doctor", "--json")
+    assert (reported.code, reported.err) == (0, "")
+    data = json.loads(reported.out)
     by_name = {finding["name"]: finding for finding in data}
     assert str(probe) in by_name["probe"]["found"]
     assert by_name["self-check"]["found"].startswith("twice the work took ")

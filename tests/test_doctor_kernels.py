@@ -73,7 +73,7 @@ def test_kvm_is_what_the_trial_found(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (findings()[KVM].remedy or "").startswith("boot one")
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     for choice, status in (("tcg", "limited"), ("kvm", "ok")):
-        told = {"boot": boot, "accelerator": choice, "why": "as the trial found"}
-        (tmp_path / "accelerator.json").write_bytes(orjson.dumps(told))
+        reported = {"boot": boot, "accelerator": choice, "why": "as the trial found"}
+        (tmp_path / "accelerator.json").write_bytes(orjson.dumps(reported))
         assert findings()[KVM].status == status
         assert findings()[KVM].found.startswith("as the trial found")

@@ -235,10 +235,10 @@ class Stub:
     """A side that only notes that it is to end."""
 
     def __init__(self) -> None:
-        self.told = threading.Event()
+        self.reported = threading.Event()
 
     def interrupt(self) -> None:
-        self.told.set()
+        self.reported.set()
 
 
 def test_an_exception_in_one_thread_ends_what_the_other_one_does() -> None:
@@ -248,8 +248,8 @@ def test_an_exception_in_one_thread_ends_what_the_other_one_does() -> None:
         raise KeyboardInterrupt
 
     with Duet(sides, (0, 1)) as duet, pytest.raises(KeyboardInterrupt):  # type: ignore[arg-type]
-        duet._both(press, sides[1].told.wait)
-    assert all(side.told.is_set() for side in sides)
+        duet._both(press, sides[1].reported.wait)
+    assert all(side.reported.is_set() for side in sides)
 
 
 @two_cpus
@@ -336,8 +336,8 @@ def test_a_duet_is_not_compared_with_what_was_measured_alone() -> None:
 @pytest.mark.alone
 def test_a_calibration_measures_duets() -> None:
     subjects = (SUBJECTS[0], Subject("ipc.latency"))
-    wanted = CalibrationSpec(subjects, ("interleaved", DUET), pairs=1, effects=(), blocks=6, reps=2)
-    found = list(measure(wanted, Silence(), find=labs.experiment, cpus=CPUS))
+    expected = CalibrationSpec(subjects, ("interleaved", DUET), pairs=1, effects=(), blocks=6, reps=2)
+    found = list(measure(expected, Silence(), find=labs.experiment, cpus=CPUS))
     assert sorted((each.subject, each.way) for each in found) == [
         ("ipc.latency", "interleaved"),
         (SUBJECTS[0].name, DUET),
@@ -348,9 +348,9 @@ def test_a_calibration_measures_duets() -> None:
 
 @pytest.mark.usefixtures("probe")
 def test_a_calibration_of_duets_alone_refuses_work_that_is_none() -> None:
-    wanted = CalibrationSpec((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
+    expected = CalibrationSpec((Subject("ipc.latency"),), (DUET,), pairs=1, effects=(), blocks=2, reps=2)
     with pytest.raises(UsageError, match=r"cannot be measured as a duet: ipc\.latency uses other"):
-        next(measure(wanted, Silence(), find=labs.experiment, cpus=CPUS))
+        next(measure(expected, Silence(), find=labs.experiment, cpus=CPUS))
 
 
 def test_a_calibration_of_duets_says_how_many_cpus_it_needs(oscope: CommandLine) -> None:

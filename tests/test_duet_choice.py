@@ -156,10 +156,10 @@ def test_the_command_refuses_a_duet_on_too_few_cpus(oscope: CommandLine, real_pr
 
 
 def test_a_quick_calibration_takes_three_minutes_with_duets() -> None:
-    for wanted, limit_s in ((quick(duet=False), 120), (quick(duet=True), 180)):
-        wanted.check()
-        assert wanted.seconds is not None
-        assert wanted.pairs * len(wanted.subjects) * len(wanted.ways) * wanted.seconds <= limit_s
+    for expected, limit_s in ((quick(duet=False), 120), (quick(duet=True), 180)):
+        expected.check()
+        assert expected.seconds is not None
+        assert expected.pairs * len(expected.subjects) * len(expected.ways) * expected.seconds <= limit_s
     assert quick(duet=True).ways == ("interleaved", DUET)
     assert quick(load="sibling").ways == ("interleaved",)
 

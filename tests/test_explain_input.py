@@ -122,9 +122,9 @@ def test_a_trace_of_arm64_has_all_phases() -> None:
         "exit",
     ]
     (program,) = found.to_object()["tasks"][0]["programs"]
-    told = {each["name"]: each["text"] for each in program["findings"]}
-    assert "TPIDR_EL0" in told["thread-local-storage"]
-    assert "before it opens libc.so.6 (call 8)" in told["preload"]
+    reported = {each["name"]: each["text"] for each in program["findings"]}
+    assert "TPIDR_EL0" in reported["thread-local-storage"]
+    assert "before it opens libc.so.6 (call 8)" in reported["preload"]
 
 
 @pytest.mark.parametrize("way", ["alone", "thread", "fork"])
@@ -140,15 +140,15 @@ def test_a_trace_cut_anywhere_is_explained_as_far_as_it_goes(way: str, program: 
         except UsageError:
             assert b"(" not in piece
             continue
-        told = names(found)
-        assert told[:-1] == expected[: len(told) - 1]
-        assert expected[len(told) - 1].startswith(told[-1])
+        reported = names(found)
+        assert reported[:-1] == expected[: len(reported) - 1]
+        assert expected[len(reported) - 1].startswith(reported[-1])
         assert found.trace.truncated == (piece[-1:] != b"\n")
         json.dumps(found.to_object())
         # The beginning may be missing too: what is left is told.
         rest = explained(whole[place:] + b"\n1 getpid() = 1\n")
         assert rest.trace.not_understood <= 1
-        assert len(names(rest)) >= len(expected) - len(told)
+        assert len(names(rest)) >= len(expected) - len(reported)
 
 
 def test_damaged_traces_are_never_a_failure(program: Path, tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_damaged_traces_are_never_a_failure(program: Path, tmp_path: Path) -> No
         for _ in range(200):
             damaged[chance.randrange(len(damaged))] = chance.randrange(256)
         found = explained(bytes(damaged))
-        told = json.dumps(found.to_object())
-        assert "getppid" in told
+        reported = json.dumps(found.to_object())
+        assert "getppid" in reported
 
 
 def test_calls_that_are_parted_are_put_together() -> None:
@@ -263,7 +263,7 @@ def test_a_trace_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         (b"", "is empty"),
         (b"\n\n", "is empty"),
@@ -272,12 +272,12 @@ def test_a_trace_too_long_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         (b"\0" * 3_000_000, "is a system call of strace"),
     ],
 )
-def test_files_that_are_no_trace_are_one_line(content: bytes, told: str, oscope: CommandLine) -> None:
+def test_files_that_are_no_trace_are_one_line(content: bytes, reported: str, oscope: CommandLine) -> None:
     (oscope.folder / "file").write_bytes(content)
     answer = oscope("explain", "--strace", "file")
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.splitlines()
-    assert told in line
+    assert reported in line
 
 
 def test_a_summary_of_strace_is_told_as_such(tmp_path: Path, oscope: CommandLine) -> None:
@@ -290,7 +290,7 @@ def test_a_summary_of_strace_is_told_as_such(tmp_path: Path, oscope: CommandLine
 
 def test_requests_that_cannot_be_are_one_line(oscope: CommandLine) -> None:
     (oscope.folder / "plain").write_text("no program")
-    for words, told in (
+    for words, reported in (
         ((), "name one thing to explain"),
         (("--strace", "nowhere"), "cannot be read"),
         (("--strace", "."), "is a folder"),
@@ -306,7 +306,7 @@ def test_requests_that_cannot_be_are_one_line(oscope: CommandLine) -> None:
         answer = oscope("explain", *words)
         assert answer.code in (1, 2), words
         assert answer.err.count("\n") == 1, answer
-        assert told in answer.err, answer
+        assert reported in answer.err, answer
 
 
 def test_a_file_that_cannot_start_is_one_line(oscope: CommandLine) -> None:

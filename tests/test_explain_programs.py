@@ -84,8 +84,10 @@ def check_named(found: dict[str, Any]) -> None:
 
 def libraries_of(program: str) -> set[str]:
     """Return the names of the libraries that ldd tells of a program, without the loader's own."""
-    told = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=60, check=False).stdout
-    return set(re.findall(r"(\S+) => /", told))
+    reported = subprocess.run(
+        ["ldd", program], capture_output=True, text=True, timeout=60, check=False
+    ).stdout
+    return set(re.findall(r"(\S+) => /", reported))
 
 
 def program_of(command: str) -> str | None:
@@ -181,9 +183,9 @@ def test_a_static_program_has_no_loader(oscope: CommandLine, tmp_path: Path) -> 
     check_named(found)
     (only,) = found["tasks"][0]["programs"]
     assert list(phases(only)) == ["exec", "storage", "protection", "program", "exit"]
-    told = {each["name"]: each for each in only["findings"]}
-    assert set(told) == {"static", "thread-local-storage", "read-only"}
-    setting, room = (found["calls"][number - 1] for number in told["thread-local-storage"]["calls"])
+    reported = {each["name"]: each for each in only["findings"]}
+    assert set(reported) == {"static", "thread-local-storage", "read-only"}
+    setting, room = (found["calls"][number - 1] for number in reported["thread-local-storage"]["calls"])
     assert (setting["call"], room["call"]) == ("arch_prctl", "brk")
 
 
@@ -193,18 +195,18 @@ def test_python_and_its_script_are_told_apart(oscope: CommandLine) -> None:
     script.chmod(0o755)
     found = found_of(oscope, "./hello.py")
     check_named(found)
-    told = {each["name"]: each["text"] for each in found["tasks"][0]["programs"][0]["findings"]}
-    assert f"names {sys.executable}" in told["script"]
+    reported = {each["name"]: each["text"] for each in found["tasks"][0]["programs"][0]["findings"]}
+    assert f"names {sys.executable}" in reported["script"]
 
 
 def test_the_two_findings_of_the_document_are_told(oscope: CommandLine) -> None:
     found = found_of(oscope, "/bin/true")
-    told = {each["name"]: each for each in found["tasks"][0]["programs"][0]["findings"]}
-    look, libc = (found["calls"][number - 1] for number in told["preload"]["calls"])
+    reported = {each["name"]: each for each in found["tasks"][0]["programs"][0]["findings"]}
+    look, libc = (found["calls"][number - 1] for number in reported["preload"]["calls"])
     assert (look["call"], look["file"]) == ("access", "/etc/ld.so.preload")
     assert libc["arguments"][1].endswith('libc.so.6"')
     assert look["number"] < libc["number"]
-    setting, room = (found["calls"][number - 1] for number in told["thread-local-storage"]["calls"])
+    setting, room = (found["calls"][number - 1] for number in reported["thread-local-storage"]["calls"])
     assert setting["arguments"][0] == "ARCH_SET_FS"
     begin = int(room["result"], 0)
     assert begin <= int(setting["arguments"][1], 0) < begin + int(room["arguments"][1])
@@ -229,8 +231,8 @@ def test_a_preload_list_is_read_and_its_libraries_told(oscope: CommandLine, tmp_
     )
     found = found_of(inside, "/bin/true")
     check_named(found)
-    told = {each["name"]: each["text"] for each in found["tasks"][0]["programs"][0]["findings"]}
-    assert "loaded first: libearly.so" in told["preload"]
+    reported = {each["name"]: each["text"] for each in found["tasks"][0]["programs"][0]["findings"]}
+    assert "loaded first: libearly.so" in reported["preload"]
     assert not Path("/etc/ld.so.preload").exists()
 
 

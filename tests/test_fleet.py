@@ -20,16 +20,15 @@ from oscope.model.host import Host
 from oscope.runner.fleet import hosts as fleet_file
 from oscope.storage.store import Store
 
-needs_network = [
-    pytest.mark.alone,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-]
+needs_network = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 NAMES = ["n1", "n2", "n3", "n4", "n5"]
 ODD = "n3"
 PLAN = ("fleet", "run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 ONE_BY_ONE = ("--parallel", "1")
 """The hosts are one machine, whose probes would disturb each other."""
 LIMIT_S = 240
+REPS = 480
+"""Of three rounds: a round takes longer than to end a command that was told of the first."""
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +72,7 @@ def begin(oscope: CommandLine, *words: str) -> subprocess.Popen[str]:
 class TestMeasured:
     pytestmark = needs_network
 
+    @pytest.mark.alone
     def test_the_planted_host_is_named_with_its_setting(
         self, network: Fleet, oscope: CommandLine, tmp_path: Path
     ) -> None:
@@ -135,7 +135,7 @@ class TestMeasured:
     def test_what_was_ended_resumes_and_nothing_stays_there(
         self, network: Fleet, oscope: CommandLine, number: signal.Signals
     ) -> None:
-        begun = begin(oscope, "--reps", "2400", "--rounds", "3", "--hosts", "n1,n2", "--parallel", "2")
+        begun = begin(oscope, "--reps", str(REPS), "--rounds", "3", "--hosts", "n1,n2", "--parallel", "2")
         begun.send_signal(number)
         _, err = begun.communicate(timeout=LIMIT_S)
         if number == signal.SIGINT:
@@ -152,14 +152,14 @@ class TestMeasured:
             for run in store.fleet("last").runs:
                 (found,) = store.results(run.run_id).experiments
                 (point,) = found.points
-                assert len(point) - len(point.again) == 2400
+                assert len(point) - len(point.again) == REPS
 
     def test_workers_of_a_scheduler_measure_and_one_that_is_killed_is_replaced(
         self, network: Fleet, oscope: CommandLine
     ) -> None:
         with scheduler(oscope) as (address, workers):
             begun = begin(
-                oscope, *("--reps", "2400", "--rounds", "3", "--hosts", "n1,n2", "--scheduler", address)
+                oscope, *("--reps", str(REPS), "--rounds", "3", "--hosts", "n1,n2", "--scheduler", address)
             )
             workers[0].kill()
             _, err = begun.communicate(timeout=LIMIT_S)

@@ -283,12 +283,12 @@ def test_a_reader_that_left_is_no_crash(desk: Desk) -> None:
 
 def table_of(program: Path) -> str:
     """Return the table of operations as docs/reference/fs.md has it."""
-    told = subprocess.run(
+    reported = subprocess.run(
         [program, "operations", "--json"], capture_output=True, check=True, timeout=LIMIT_S
     ).stdout
     rows = [
         f"| `{each['name']}` | {'yes' if each['implemented'] else 'no'} | {each['what']} |"
-        for each in json.loads(told)
+        for each in json.loads(reported)
     ]
     return "\n".join(
         ["| operation | implemented | what it does, or what happens instead |", "|---|---|---|", *rows]
@@ -298,8 +298,8 @@ def table_of(program: Path) -> str:
 def test_the_table_of_operations_in_the_documentation_is_the_programs_own(filesystem: Path) -> None:
     table = table_of(filesystem)
     assert table.count("| yes |") > 25
-    told = (ROOT / "docs/reference/fs.md").read_text().partition("<!-- operations: begin -->\n")[2]
-    assert told.partition("\n<!-- operations: end -->")[0] == table
+    reported = (ROOT / "docs/reference/fs.md").read_text().partition("<!-- operations: begin -->\n")[2]
+    assert reported.partition("\n<!-- operations: end -->")[0] == table
 
 
 def test_the_table_of_operations_is_printed_for_people_too(desk: Desk) -> None:

@@ -86,9 +86,9 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize("case", UNREACHABLE)
 def test_a_server_that_cannot_be_used_is_told_in_one_line(case: str, desk: Desk) -> None:
-    prepare, told = UNREACHABLE[case]
+    prepare, reported = UNREACHABLE[case]
     line = only_line(desk.mount(*prepare(desk)), 1)
-    assert told in line
+    assert reported in line
     assert "; " in line, "a remedy follows"
     desk.is_quiet()
     assert not (desk.home / "caches").exists(), "a slip of the pen leaves no cache"
@@ -152,16 +152,16 @@ UNFIT = {
 
 @pytest.mark.parametrize("case", UNFIT)
 def test_a_place_that_will_not_do_is_told_in_one_line(case: str, desk: Desk) -> None:
-    prepare, code, told = UNFIT[case]
+    prepare, code, reported = UNFIT[case]
     words = prepare(desk)
     before = sorted(desk.home.iterdir())
-    assert told in only_line(desk.mount(*words), code)
+    assert reported in only_line(desk.mount(*words), code)
     desk.is_quiet()
     assert sorted(desk.home.iterdir()) == before
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         ("", "no verb is given; see oscope-fs --help"),
         ("moun host:dir point", "unrecognized subcommand 'moun'"),
@@ -186,9 +186,9 @@ def test_a_place_that_will_not_do_is_told_in_one_line(case: str, desk: Desk) -> 
         ("operations all", "unexpected argument 'all'"),
     ],
 )
-def test_a_wrong_request_gets_one_line_and_exit_code_2(words: str, told: str, desk: Desk) -> None:
+def test_a_wrong_request_gets_one_line_and_exit_code_2(words: str, reported: str, desk: Desk) -> None:
     before = sorted(desk.home.iterdir())
-    assert told in only_line(desk(*words.split()), 2)
+    assert reported in only_line(desk(*words.split()), 2)
     assert sorted(desk.home.iterdir()) == before
 
 

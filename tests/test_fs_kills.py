@@ -91,11 +91,11 @@ def test_a_write_that_a_kill_cut_off_may_have_been_done_up_to_the_end_of_a_page(
     whole = ("write", 0, 1, 3 * PAGESIZE, "cut")
     short = [*notes(made, whole), json.dumps(["end", None, 10])]
     sizes = [PAGESIZE, 2 * PAGESIZE, 3 * PAGESIZE]
-    for lines, wanted in ((notes(made, whole), [0, *sizes]), (short, [10, *sizes])):
+    for lines, expected in ((notes(made, whole), [0, *sizes]), (short, [10, *sizes])):
         history = History.read(lines)
         content = stuff(1, 3 * PAGESIZE)
         kept = [size for size in range(3 * PAGESIZE + 1) if history.keeps_written("f", content[:size])]
-        assert kept == wanted
+        assert kept == expected
     assert not history.whole("f", content)
 
 

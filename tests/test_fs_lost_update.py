@@ -173,9 +173,9 @@ def test_who_writes_alone_gets_no_conflict_however_fast(
 ) -> None:
     with mount(fs_server, fs_folder, tmp_path / "home", *AT_ONCE) as mounted_at:
         for flags in (EMPTY | os.O_CREAT, REWRITE, EMPTY) * 7:
-            wanted = os.urandom(size)
-            begin(mounted_at.root / "file", flags, wanted)()
-            assert (fs_folder / "file").read_bytes() == wanted
+            expected = os.urandom(size)
+            begin(mounted_at.root / "file", flags, expected)()
+            assert (fs_folder / "file").read_bytes() == expected
         mounted_at.stop()
     assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
@@ -189,9 +189,9 @@ def test_who_writes_after_another_has_closed_replaces_it_within_the_second(
     ):
         for flags in (EMPTY | os.O_CREAT, REWRITE, EMPTY) * 5:
             for writer in (one, two):
-                wanted = os.urandom(6)
-                begin(writer.root / "file", flags, wanted)()
-                assert (fs_folder / "file").read_bytes() == wanted
+                expected = os.urandom(6)
+                begin(writer.root / "file", flags, expected)()
+                assert (fs_folder / "file").read_bytes() == expected
                 time_set = (writer.root / "file").stat().st_mtime_ns
                 os.utime(writer.root / "file", ns=(time_set, time_set))
         assert [path.name for path in fs_folder.iterdir()] == ["file"]

@@ -52,9 +52,9 @@ def test_close_to_open_between_two_mounts(
         # Of one size and within one second: nothing but the promise tells them apart.
         for number in range(30):
             writer, reader = (one, two) if number % 2 else (two, one)
-            wanted = f"content {number:04}".encode()
-            (writer.root / "file").write_bytes(wanted)
-            assert (reader.root / "file").read_bytes() == wanted
+            expected = f"content {number:04}".encode()
+            (writer.root / "file").write_bytes(expected)
+            assert (reader.root / "file").read_bytes() == expected
         # Who has it open keeps his copy until he closes it.
         with opened(one.root / "file", os.O_RDONLY) as held:
             (two.root / "file").write_bytes(b"newer and longer than before")
@@ -228,11 +228,11 @@ def test_names_of_any_bytes_are_kept(fs_server: SshServer, fs_folder: Path, tmp_
                 Path(os.fsdecode(at + b"/" + name)), os.O_WRONLY | os.O_CREAT | os.O_EXCL
             ) as descriptor:
                 os.write(descriptor, name)
-        wanted = sorted(names[:40] + names[-60:])
-        assert sorted(os.listdir(at)) == wanted  # noqa: PTH208 (bytes)
-        assert sorted(os.listdir(os.fsencode(fs_folder))) == wanted  # noqa: PTH208
+        expected = sorted(names[:40] + names[-60:])
+        assert sorted(os.listdir(at)) == expected  # noqa: PTH208 (bytes)
+        assert sorted(os.listdir(os.fsencode(fs_folder))) == expected  # noqa: PTH208
         mounted_at.stop()
-    for name in wanted:
+    for name in expected:
         assert Path(os.fsdecode(os.fsencode(fs_folder) + b"/" + name)).read_bytes() == name
 
 
@@ -277,10 +277,10 @@ def test_what_was_closed_can_be_executed_on_the_server_at_once(
             with opened(mounted_at.root / f"program{number}", os.O_WRONLY | os.O_CREAT, 0o755) as descriptor:
                 os.write(descriptor, f"#!/bin/sh\necho {number}\n".encode())
             # Were it still open for writing there, this would be ETXTBSY.
-            told = subprocess.run(
+            reported = subprocess.run(
                 [fs_folder / f"program{number}"], capture_output=True, check=True, timeout=60
             )
-            assert int(told.stdout) == number
+            assert int(reported.stdout) == number
         mounted_at.stop()
 
 

@@ -35,14 +35,14 @@ def small_disk(at: Path, size: int) -> Iterator[Path]:
 def test_a_full_server_is_told_and_the_file_goes_back_once_there_is_room(
     fs_server: SshServer, tmp_path: Path
 ) -> None:
-    wanted = os.urandom(3 * MIB)
+    expected = os.urandom(3 * MIB)
     with small_disk(tmp_path / "small", 4 * MIB) as fs_folder:
         (fs_folder / "filler").write_bytes(bytes(2 * MIB))
         (fs_folder / "file").write_bytes(b"as it was")
         with mount(fs_server, fs_folder, tmp_path / "home") as mounted_at:
             path = mounted_at.root / "file"
             descriptor = os.open(path, os.O_WRONLY)
-            os.write(descriptor, wanted)
+            os.write(descriptor, expected)
             with pytest.raises(OSError, match=r".") as on_fsync:
                 os.fsync(descriptor)
             with pytest.raises(OSError, match=r".") as on_close:
@@ -51,10 +51,10 @@ def test_a_full_server_is_told_and_the_file_goes_back_once_there_is_room(
             # On the server it is as it was, nothing half-written beside it; here it is as it was written.
             assert (fs_folder / "file").read_bytes() == b"as it was"
             assert {path.name for path in fs_folder.iterdir()} == {"filler", "file"}
-            assert path.read_bytes() == wanted
+            assert path.read_bytes() == expected
             (mounted_at.root / "filler").unlink()
             mounted_at.stop()
-        assert (fs_folder / "file").read_bytes() == wanted
+        assert (fs_folder / "file").read_bytes() == expected
         assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
 
@@ -87,13 +87,13 @@ def free_blocks(folder: Path) -> int:
 
 @as_root
 def test_what_a_full_server_did_not_take_is_recovered_later(fs_server: SshServer, tmp_path: Path) -> None:
-    wanted = os.urandom(3 * MIB)
+    expected = os.urandom(3 * MIB)
     home = tmp_path / "home"
     with small_disk(tmp_path / "small", 4 * MIB) as fs_folder:
         (fs_folder / "filler").write_bytes(bytes(2 * MIB))
         with mount(fs_server, fs_folder, home) as mounted_at:
             with pytest.raises(OSError, match=r".") as error:
-                (mounted_at.root / "file").write_bytes(wanted)
+                (mounted_at.root / "file").write_bytes(expected)
             assert refusal(error) == "ENOSPC"
             mounted_at.crash()
         left = recover(fs_server, fs_folder, home)
@@ -102,7 +102,7 @@ def test_what_a_full_server_did_not_take_is_recovered_later(fs_server: SshServer
         (fs_folder / "filler").unlink()
         done = recover(fs_server, fs_folder, home)
         assert done.returncode == 0, done.stderr
-        assert (fs_folder / "file").read_bytes() == wanted
+        assert (fs_folder / "file").read_bytes() == expected
         assert [path.name for path in fs_folder.iterdir()] == ["file"]
 
 

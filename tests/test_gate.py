@@ -174,10 +174,10 @@ def test_every_answer_has_its_exit_code_and_errors_are_one_line(line: str, oscop
     for word in line.split():
         if word.endswith(".json") and "/" not in word and word != "nothing.json":
             write(invented(word.removesuffix(".json")), oscope.folder / word)
-    code, told = COMMANDS[line]
+    code, reported = COMMANDS[line]
     answer = oscope("gate", *line.split())
     assert answer.code == code
-    assert told in " ".join((answer.out if code == 0 else answer.err).split())
+    assert reported in " ".join((answer.out if code == 0 else answer.err).split())
     assert len(answer.err.splitlines()) == (code != 0)
     assert bool(answer.out) == (code != 2)
 

@@ -26,17 +26,17 @@ def test_a_golden_record_is_read_and_summarised_as_it_was(path: Path) -> None:
     assert_same(again, written, path.stem)
 
 
-def assert_same(found: Any, wanted: Any, place: str) -> None:
+def assert_same(found: Any, expected: Any, place: str) -> None:
     """Compare to 12 digits: the last ones differ between builds of numpy."""
-    if isinstance(wanted, dict):
-        assert found.keys() == wanted.keys(), place
-        for key, value in wanted.items():
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys(), place
+        for key, value in expected.items():
             assert_same(found[key], value, f"{place}.{key}")
-    elif isinstance(wanted, list):
-        assert len(found) == len(wanted), place
-        for index, value in enumerate(wanted):
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), place
+        for index, value in enumerate(expected):
             assert_same(found[index], value, f"{place}[{index}]")
-    elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, rel=1e-12), place
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-12), place
     else:
-        assert found == wanted, place
+        assert found == expected, place

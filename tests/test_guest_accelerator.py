@@ -25,9 +25,9 @@ def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     monkeypatch.setattr(accelerator, "cache_folder", lambda: tmp_path)
 
     def choose(script: str) -> Choice:
-        def composed(wanted: MachineSpec, initramfs: Path) -> Machine:
+        def composed(expected: MachineSpec, initramfs: Path) -> Machine:
             del initramfs
-            text = script.replace("CONSOLE", shlex.quote(str(wanted.console)))
+            text = script.replace("CONSOLE", shlex.quote(str(expected.console)))
             return Machine(("sh", "-c", text), "", (), "", "")
 
         monkeypatch.setattr(accelerator, "for_probe", composed)

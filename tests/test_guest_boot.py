@@ -176,8 +176,8 @@ def test_a_killed_laboratory_leaves_no_guest(patched_kernel: Kernel, real_probe:
 
 def test_a_first_process_that_fails_says_what(patched_kernel: Kernel, real_probe: Path) -> None:
     with Console() as console:
-        wanted = MachineSpec(patched_kernel.image, "tcg", "wall", 1, 512 << 20, console.path)
-        command = list(for_probe(wanted, initramfs.pack(real_probe, ())).command)
+        expected = MachineSpec(patched_kernel.image, "tcg", "wall", 1, 512 << 20, console.path)
+        command = list(for_probe(expected, initramfs.pack(real_probe, ())).command)
         # Without the RAM disk's size it has 4 MB, too few for the file system asked for.
         place_of = command.index("-append") + 1
         command[place_of] = command[place_of].replace("ramdisk_size=", "oscope.nothing=")
@@ -225,7 +225,7 @@ def test_a_dry_run_boots_nothing(patched_kernel: Kernel, command: CommandLine) -
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (("kernel", "boot"), "no command"),
         (("kernel", "boot", "no-such-kernel", "--", "true"), "no-such-kernel"),
@@ -233,14 +233,14 @@ def test_a_dry_run_boots_nothing(patched_kernel: Kernel, command: CommandLine) -
     ],
 )
 def test_what_cannot_be_booted_is_a_usage_error(
-    words: tuple[str, ...], told: str, command: CommandLine, patched_kernel: Kernel
+    words: tuple[str, ...], reported: str, command: CommandLine, patched_kernel: Kernel
 ) -> None:
     if "--" in words and "no-such-kernel" not in words:
         words = (*words[:2], str(patched_kernel.image), *words[2:])
     answer = command(*words)
     (line,) = answer.errors
     assert answer.code == 2
-    assert told in line
+    assert reported in line
 
 
 def test_an_experiment_in_a_guest_is_recorded_with_kernel_accelerator_cpus_and_clock(

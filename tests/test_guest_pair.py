@@ -73,9 +73,9 @@ def test_two_guests_talk_and_each_has_the_modules_of_its_kernel(
     answer = command(*words, "--peer", shlex.join(peer), "--", *first)
     assert answer.code == 3, answer.err
     assert answer.out.splitlines() == ["listening", "10.0.2.2 300000"]
-    told = answer.err.splitlines()
-    assert {file.removesuffix(".ko") for file in files} <= set(told)
-    assert {*(f"10.0.2.2: {file}" for file in files), "10.0.2.2: sent"} <= set(told)
+    reported = answer.err.splitlines()
+    assert {file.removesuffix(".ko") for file in files} <= set(reported)
+    assert {*(f"10.0.2.2: {file}" for file in files), "10.0.2.2: sent"} <= set(reported)
 
 
 def test_where_one_guest_dies_the_other_is_ended_and_both_consoles_are_told(
@@ -85,10 +85,10 @@ def test_where_one_guest_dies_the_other_is_ended_and_both_consoles_are_told(
     panic = ("sh", "-c", "echo c > /proc/sysrq-trigger")
     with pytest.raises(OscopeError) as caught:
         pair.run(two(base_kernel), (("sleep", "1000"), panic), lambda *_: None, 280)
-    told = str(caught.value)
-    assert "the guest 10.0.2.2 ended before the command did: its kernel panicked" in told
-    assert "sysrq triggered crash" in told
-    assert "; the guest 10.0.2.1: the console" in told
+    reported = str(caught.value)
+    assert "the guest 10.0.2.2 ended before the command did: its kernel panicked" in reported
+    assert "sysrq triggered crash" in reported
+    assert "; the guest 10.0.2.1: the console" in reported
     assert not children(os.getpid()), "a guest is left behind"
 
 
@@ -145,7 +145,7 @@ def test_a_dry_run_shows_both_guests(base_kernel: Kernel, command: CommandLine) 
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (("--peer", ""), "--peer names no command"),
         (("--peer", "sh -c 'open"), "No closing quotation"),
@@ -153,12 +153,12 @@ def test_a_dry_run_shows_both_guests(base_kernel: Kernel, command: CommandLine) 
     ],
 )
 def test_a_peer_that_cannot_be_is_a_usage_error(
-    options: tuple[str, ...], told: str, base_kernel: Kernel, command: CommandLine
+    options: tuple[str, ...], reported: str, base_kernel: Kernel, command: CommandLine
 ) -> None:
     answer = command("kernel", "boot", base_kernel.id, *options, "--", "true")
     (line,) = answer.errors
     assert answer.code == 2
-    assert told in line
+    assert reported in line
 
 
 def test_guests_that_count_instructions_are_refused(base_kernel: Kernel) -> None:

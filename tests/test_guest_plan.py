@@ -187,14 +187,14 @@ def test_the_probe_may_be_silent_for_all_repetitions_where_writing_would_be_coun
 
 
 def test_a_guest_is_what_was_asked_for_then_what_the_experiment_wants() -> None:
-    wanted = GuestSpec("base", "wall", cpus=4, memory_bytes=1 << 29)
-    assert make_guest("k", "wall", Where(), wanted) == Guest("k", "wall", 4, 1 << 29)
-    assert make_guest("k", "wall", Where(cpus=3), wanted).cpus == 3
-    assert make_guest("k", "instructions", Where(), wanted).cpus == 1
+    expected = GuestSpec("base", "wall", cpus=4, memory_bytes=1 << 29)
+    assert make_guest("k", "wall", Where(), expected) == Guest("k", "wall", 4, 1 << 29)
+    assert make_guest("k", "wall", Where(cpus=3), expected).cpus == 3
+    assert make_guest("k", "instructions", Where(), expected).cpus == 1
     assert make_guest("k", "wall", Where(), None) == Guest("k")
     for nothing in (Where(cpus=0), Where(memory_bytes=0)):
         with pytest.raises(UsageError, match="0 "):
-            make_guest("k", "wall", nothing, wanted)
+            make_guest("k", "wall", nothing, expected)
 
 
 def test_a_guest_that_cannot_be_is_told_before_anything_is_measured(
@@ -207,7 +207,7 @@ def test_a_guest_that_cannot_be_is_told_before_anything_is_measured(
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "reported"),
     [
         ({"clock": "instructions", "cpus": 2}, "one CPU"),
         ({"cpus": 0}, "0 CPUs"),
@@ -215,13 +215,13 @@ def test_a_guest_that_cannot_be_is_told_before_anything_is_measured(
         ({"memory_bytes": 64 << 20}, "too few"),
     ],
 )
-def test_guests_that_cannot_be(values: dict[str, Any], told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_guests_that_cannot_be(values: dict[str, Any], reported: str) -> None:
+    with pytest.raises(UsageError, match=reported):
         Guest("base", **values)
 
 
 @pytest.mark.parametrize(
-    ("where", "told"),
+    ("where", "reported"),
     [
         (Where("moon"), "--on moon"),
         (Where("guest:"), "names no kernel"),
@@ -231,8 +231,8 @@ def test_guests_that_cannot_be(values: dict[str, Any], told: str) -> None:
         (Where("local", memory_bytes=1 << 30), "--memory is of a guest"),
     ],
 )
-def test_places_that_cannot_be(where: Where, told: str) -> None:
-    with pytest.raises(UsageError, match=told):
+def test_places_that_cannot_be(where: Where, reported: str) -> None:
+    with pytest.raises(UsageError, match=reported):
         place([make_experiment({})], (), where, "full")
 
 
@@ -251,7 +251,7 @@ def test_an_experiment_without_its_kernel_is_left_out_unless_it_was_named() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("", "the console said nothing"),
         ("[    1.5] hello\n", "the console's last lines: hello"),
@@ -260,15 +260,15 @@ def test_an_experiment_without_its_kernel_is_left_out_unless_it_was_named() -> N
         ("Kernel panic - not syncing: System is deadlocked on memory\n", "ran out of memory"),
     ],
 )
-def test_what_a_console_tells(text: str, told: str) -> None:
+def test_what_a_console_tells(text: str, reported: str) -> None:
     with Console() as console:
         console.path.write_text(text)
-        assert_told(console, told)
+        assert_told(console, reported)
     assert console.path.exists(), "somebody was told of it"
     console.path.unlink()
 
 
-def assert_told(console: Console, told: str) -> None:
+def assert_told(console: Console, reported: str) -> None:
 
-    assert re.search(told, console.explain())
+    assert re.search(reported, console.explain())
     assert "\n" not in console.explain()

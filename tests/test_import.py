@@ -96,17 +96,17 @@ def test_a_file_that_is_cut_short_is_one_line(file: str, tmp_path: Path) -> None
     cut = tmp_path / file
     for length in range(0, len(whole) - 2, max(1, len(whole) // 40)):
         cut.write_bytes(whole[:length])
-        told = ""
+        reported = ""
         try:
             found = read(cut)
         except UsageError as error:
-            told = str(error)
+            reported = str(error)
         else:
             # Lines of perf that are whole are a file of their own.
             assert found.tool == "perf-stat"
             continue
-        assert str(cut) in told
-        assert "\n" not in told
+        assert str(cut) in reported
+        assert "\n" not in reported
 
 
 @pytest.mark.parametrize(

@@ -96,8 +96,8 @@ def test_a_steady_disturbance_is_one_phase_until_ctrl_c(command: CommandLine, tm
     with begun(command, "hog", "--steady", "--json", str(file)) as process:
         time.sleep(0.3)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0, told
+        _, reported = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, reported
     found = json.loads(file.read_text())
     assert [phase["cause"] for phase in found["phases"]] == ["hog"]
     assert found["on_s"] is None
@@ -111,10 +111,10 @@ def test_nothing_is_left_after_a_kill(command: CommandLine, victim: str) -> None
         (injector,) = (one for one in all_of_it if processes_below(one))
         os.kill(process.pid if victim == "command" else injector, signal.SIGKILL)
         wait_until(lambda: not living(all_of_it), "the end of the injection")
-        _, told = process.communicate(timeout=PATIENCE_S)
+        _, reported = process.communicate(timeout=PATIENCE_S)
     if victim == "injector":
         assert process.returncode == 1
-        assert told.splitlines()[-1] == "oscope: the injector was killed by SIGKILL"
+        assert reported.splitlines()[-1] == "oscope: the injector was killed by SIGKILL"
 
 
 def test_a_thread_that_was_moved_may_run_where_it_might_before(command: CommandLine) -> None:
@@ -168,7 +168,7 @@ def _blocks_of_reading(file: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "told"),
+    ("words", "code", "reported"),
     [
         (["hgo"], 2, "there is no cause 'hgo' to inject: did you mean 'hog'?"),
         (["hog", "hog"], 2, "the cause hog is named twice: name it once"),
@@ -183,11 +183,11 @@ def _blocks_of_reading(file: Path) -> int:
         (["evict", "--path", "/nowhere"], 1, "--path /nowhere: No such file or directory"),
     ],
 )
-def test_what_cannot_be_is_one_line(command: CommandLine, words: list[str], code: int, told: str) -> None:
+def test_what_cannot_be_is_one_line(command: CommandLine, words: list[str], code: int, reported: str) -> None:
     answer = command("inject", *words)
     assert (answer.code, answer.out) == (code, "")
     (line,) = answer.errors
-    assert line.startswith(f"oscope: {told}")
+    assert line.startswith(f"oscope: {reported}")
 
 
 def test_without_root_all_files_cannot_be_evicted_and_others_threads_not_moved(probe: Path) -> None:
@@ -205,10 +205,14 @@ def test_without_root_all_files_cannot_be_evicted_and_others_threads_not_moved(p
 
 def test_an_injection_is_repeated_from_its_object(probe: Path) -> None:
     known = causes.load(probe)
-    wanted = Injection.parse(["hog,delay=1.5us", "drift=3ns"], known, seed=7)
-    assert (wanted.causes, wanted.delay_ns, wanted.drift_ns_per_s) == (("hog",), 1500.0, pytest.approx(3.0))
-    assert Injection.from_object(json.loads(json.dumps(wanted.to_object()))) == wanted
-    first, second = (wanted.request(number, 5) for number in (1, 2))
+    expected = Injection.parse(["hog,delay=1.5us", "drift=3ns"], known, seed=7)
+    assert (expected.causes, expected.delay_ns, expected.drift_ns_per_s) == (
+        ("hog",),
+        1500.0,
+        pytest.approx(3.0),
+    )
+    assert Injection.from_object(json.loads(json.dumps(expected.to_object()))) == expected
+    first, second = (expected.request(number, 5) for number in (1, 2))
     assert first is not None
     assert second is not None
     assert first["seed"] != second["seed"]

@@ -107,7 +107,7 @@ def test_a_clean_run_says_nothing_of_it(command: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "reported"),
     [
         (["--inject", "hgo"], "there is no cause 'hgo' to inject: did you mean 'hog'?"),
         (["--inject", "delay=3s"], "--inject delay: not above 0 and at most 1 s: write delay=2us"),
@@ -118,9 +118,9 @@ def test_a_clean_run_says_nothing_of_it(command: CommandLine) -> None:
     ],
 )
 def test_what_cannot_be_injected_is_refused_before_the_run(
-    command: CommandLine, words: list[str], told: str
+    command: CommandLine, words: list[str], reported: str
 ) -> None:
     answer = command("run", *POINT, *words)
     assert answer.code == 2
-    assert answer.errors[-1].startswith(f"oscope: {told}")
+    assert answer.errors[-1].startswith(f"oscope: {reported}")
     assert command.runs() == []

@@ -131,10 +131,10 @@ def test_experiments_are_measured_after_a_skipped_inspection(catalogue: Catalogu
 @pytest.mark.usefixtures("looks")
 def test_a_plan_survives_the_store_and_older_ones_have_no_inspection(catalogue: Catalogue) -> None:
     plan = planned(catalogue, "fake.seen", experiments=(EXPERIMENT,))
-    told = orjson.loads(orjson.dumps(plan.to_object()))
-    assert Plan.from_object(told) == plan
-    del told["inspections"]
-    assert Plan.from_object(told).inspections == ()
+    reported = orjson.loads(orjson.dumps(plan.to_object()))
+    assert Plan.from_object(reported) == plan
+    del reported["inspections"]
+    assert Plan.from_object(reported).inspections == ()
 
 
 def test_ctrl_c_keeps_what_is_there_and_resuming_does_not_repeat_it(
@@ -211,10 +211,16 @@ def test_records_fit_their_schema_and_are_read_back(
 
 
 def test_a_record_with_neither_result_nor_reason_is_refused() -> None:
-    told = {"schema": "oscope.inspection/1", "id": "x", "inspection": "fake.seen", "started": "", "title": ""}
-    assert not VALIDATOR.is_valid(told | {"question": ""})
+    reported = {
+        "schema": "oscope.inspection/1",
+        "id": "x",
+        "inspection": "fake.seen",
+        "started": "",
+        "title": "",
+    }
+    assert not VALIDATOR.is_valid(reported | {"question": ""})
     with pytest.raises(UsageError, match="malformed"):
-        record.from_records([told | {"question": ""}])
+        record.from_records([reported | {"question": ""}])
 
 
 @pytest.mark.usefixtures("looks")

@@ -61,14 +61,14 @@ def test_no_metric_of_any_workload_is_left_in_a_unit_of_time(catalogue: Catalogu
 
 
 def test_no_text_of_a_count_speaks_of_time(catalogue: Catalogue) -> None:
-    told = [
+    reported = [
         (each.name, metric.name, metric.doc)
         for each in catalogue.workloads.values()
         for metric in translate_workload(each).metrics
         if counted(metric.unit)
     ]
-    assert len(told) > 20
-    for *where, doc in told:
+    assert len(reported) > 20
+    for *where, doc in reported:
         beginning = doc.partition(" It counts what")[0].partition(" The scheduler counts")[0]
         assert beginning != doc, where
         assert not re.search(r"\b(time|seconds?|cycles)\b", beginning, re.IGNORECASE), (where, doc)
@@ -179,10 +179,10 @@ def test_the_changes_are_those_that_a_record_shows(catalogue: Catalogue) -> None
     )
     assert describe_changes(workload(Metric("xor", "1", None))) == ""
     for each in catalogue.workloads.values():
-        told = describe_changes(each)
+        reported = describe_changes(each)
         for metric in translate_workload(each).metrics:
             changed = metric not in each.metrics
-            named = re.search(rf"(^|, ){metric.name} (for|\[)", told) is not None
+            named = re.search(rf"(^|, ){metric.name} (for|\[)", reported) is not None
             assert named == changed, (each.name, metric.name)
 
 

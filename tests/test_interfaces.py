@@ -149,11 +149,11 @@ def test_it_agrees_with_ioctl_and_sysfs(tmp_path: Path) -> None:
             fours = [address for address in one["addresses"] if address["family"] == 4]
             if fours:
                 request = struct.pack("256s", one["name"].encode())
-                told = {
+                reported = {
                     name: socket.inet_ntoa(fcntl.ioctl(control, number, request)[20:24])
                     for name, number in (("address", 0x8915), ("netmask", 0x891B))
                 }
-                assert told == {name: fours[0][name] for name in told}
+                assert reported == {name: fours[0][name] for name in reported}
 
 
 def test_without_ip_it_is_one_line(tmp_path: Path) -> None:

@@ -191,9 +191,9 @@ WRONG = {
 def test_a_wrong_request_gets_one_line_and_nothing_is_done(line: str, pretended: CommandLine) -> None:
     answer = pretended("ipc", "-q", *line.split())
     assert (answer.code, answer.out) == (2, "")
-    (told,) = answer.err.splitlines()
-    assert told.startswith("oscope: ")
-    assert WRONG[line] in told
+    (reported,) = answer.err.splitlines()
+    assert reported.startswith("oscope: ")
+    assert WRONG[line] in reported
     assert not Path(pretended.environment["FAKE_REQUESTS"]).exists()
     assert list(pretended.folder.iterdir()) == []
 

@@ -318,13 +318,13 @@ def test_buffers_that_are_too_large_are_said_to_be_slower() -> None:
     assert after == pytest.approx([0.5] * len(after), rel=0.1)
 
 
-@pytest.mark.parametrize(("processes", "told"), [(0.5, "threads faster"), (1.8, "processes faster")])
+@pytest.mark.parametrize(("processes", "reported"), [(0.5, "threads faster"), (1.8, "processes faster")])
 def test_threads_and_processes_are_told_apart_as_the_data_say(
-    processes: float, told: str, monkeypatch: pytest.MonkeyPatch
+    processes: float, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(synthetic_ipc.MODE_SPEED, "2proc", processes)
     verdicts = column(sections(synthetic_ipc.throughput())[THREADS].tables[0], "verdict")
-    assert verdicts == [told] * 12
+    assert verdicts == [reported] * 12
 
 
 def test_equal_threads_and_processes_are_not_ranked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,11 +81,11 @@ def test_a_point_without_its_untraced_twin_has_no_probe_effect() -> None:
 def test_losses_are_told_with_their_kind() -> None:
     lost = {"ring": 3, "map_full": {"calls": 2}, "recursion": 1}
     trace = _retraced(synthetic_ipc.trace(), lambda each: {**each, "losses": lost})
-    told = losses(traced(trace, "time_s", "calls"))
+    reported = losses(traced(trace, "time_s", "calls"))
     assert (
         "15 events that found the ring full, 10 updates that the full map calls refused and "
         "5 events that came while a program ran"
-    ) in told[0]
+    ) in reported[0]
     for title in (SIZES, INSIDE, CALLS, FAULTS, SWITCHES):
         assert any("lower bounds" in text for text in sections(trace)[title].text), title
     assert losses(traced(synthetic_ipc.trace(), "time_s", "calls")) == []

@@ -38,7 +38,7 @@ def test_a_kernel_is_no_patch(text: str, toy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (("--cpus", "2"), "one CPU"),
         (("--cpus", "0"), "--cpus 0 is out of range"),
@@ -48,14 +48,14 @@ def test_a_kernel_is_no_patch(text: str, toy: Path) -> None:
     ],
 )
 def test_what_cannot_be_measured_is_told_before_kernels_are_built(
-    options: tuple[str, ...], told: str, tmp_path: Path, real_probe: Path
+    options: tuple[str, ...], reported: str, tmp_path: Path, real_probe: Path
 ) -> None:
     command = CommandLine(
         tmp_path, {"XDG_CACHE_HOME": str(tmp_path / "cache"), "OSCOPE_PROBE": str(real_probe)}
     )
     answer = command("kernel", "ab", "--patch", "my_precious", "syscall.cost", *options)
     assert answer.code == 2
-    assert any(word in answer.err for word in told.split("|")), answer.err
+    assert any(word in answer.err for word in reported.split("|")), answer.err
     assert not (tmp_path / "cache/oscope/kernel").exists()
 
 

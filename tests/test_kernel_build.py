@@ -88,11 +88,11 @@ def test_files_come_and_go_with_the_patches(toy: Path) -> None:
 
 def test_the_source_is_never_written_to(toy: Path) -> None:
     """Whether it is Debian's, unpacked, or a tree of the user's, of which the work tree has links."""
-    for wanted in (made(ANSWER, SCAN), replace(made(ANSWER, SCAN), source=source.find(toy))):
-        build.build(wanted, Silence())
-        root = wanted.source.root
+    for expected in (made(ANSWER, SCAN), replace(made(ANSWER, SCAN), source=source.find(toy))):
+        build.build(expected, Silence())
+        root = expected.source.root
         assert {name: (root / name).read_text() for name in toy_kernel.FILES} == toy_kernel.FILES
-        tree = places.tree(wanted.workshop)
+        tree = places.tree(expected.workshop)
         assert (tree / "Makefile").samefile(root / "Makefile")
         assert (tree / "link").is_symlink()
 
@@ -138,8 +138,8 @@ def test_what_a_killed_build_left_is_not_taken_for_a_kernel(toy: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, number: signal.Signals) -> None:
     del toy
-    wanted = made()
-    output = places.output(wanted.workshop, config.digest(config.merge(wanted.fragments)))
+    expected = made()
+    output = places.output(expected.workshop, config.digest(config.merge(expected.fragments)))
     output.mkdir(parents=True)
     (output / "hang").touch()
     program = (
@@ -156,12 +156,12 @@ def test_an_interrupted_build_ends_all_of_make_and_can_be_resumed(toy: Path, num
         wait_until(lambda: log.exists() and b"  CC " in log.read_bytes(), "the compiler")
         group = _group_of_make(output)
         building.send_signal(number)
-        _, told = building.communicate(timeout=60)
-    assert b"KeyboardInterrupt" in told
+        _, reported = building.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in reported
     wait_until(lambda: not _alive(group), "the end of make")
     assert built.entries() == []
     (output / "hang").unlink()
-    assert build.build(wanted, Silence()).name == "base"
+    assert build.build(expected, Silence()).name == "base"
 
 
 def _alive(group: int) -> list[str]:

@@ -23,7 +23,7 @@ def test_a_tree_that_was_built_in_is_refused(toy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "told"),
+    ("patch", "reported"),
     [
         (
             toy_kernel.between("kernel/sys.c", "a\nb\nc\nd\n", "a\nb\nx\nd\n", "old"),
@@ -35,26 +35,26 @@ def test_a_tree_that_was_built_in_is_refused(toy: Path) -> None:
         ),
     ],
 )
-def test_a_patch_that_does_not_apply_is_told_by_file_and_hunk(toy: Path, patch: Patch, told: str) -> None:
+def test_a_patch_that_does_not_apply_is_told_by_file_and_hunk(toy: Path, patch: Patch, reported: str) -> None:
     del toy
     with pytest.raises(OscopeError) as caught:
         build.build(made(ANSWER, patch), Silence())
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
     assert built.entries() == []
     assert list(places.cache().glob("staging-*")) == []
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         (b"", "the patch p changes no file: make it with git format-patch"),
         (b"--- a/../x\n+++ b/../x\n@@ -1 +1 @@\n-a\n+b\n", "the patch p names ../x, outside of the source"),
     ],
 )
-def test_what_is_no_patch_of_the_source_is_refused(text: bytes, told: str) -> None:
+def test_what_is_no_patch_of_the_source_is_refused(text: bytes, reported: str) -> None:
     with pytest.raises(UsageError) as caught:
         Patch("p", text).files()
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
 
 
 def test_a_hunk_that_fits_only_with_fuzz_is_told(toy: Path) -> None:
@@ -70,10 +70,10 @@ def test_a_hunk_that_fits_only_with_fuzz_is_told(toy: Path) -> None:
 def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
     del toy
     broken = toy_kernel.replacing("kernel/sys.c", "return ANSWER;", "return QUESTION;", "broken")
-    wanted = made(broken)
+    expected = made(broken)
     with pytest.raises(OscopeError) as caught:
-        build.build(wanted, Silence())
-    log = places.output(wanted.workshop, config.digest(config.merge(wanted.fragments))) / "build.log"
+        build.build(expected, Silence())
+    log = places.output(expected.workshop, config.digest(config.merge(expected.fragments))) / "build.log"
     assert caught.value.message.startswith(
         "building broken failed: kernel/sys.c:10:16: ‘QUESTION’ undeclared"
     ) or (
@@ -86,7 +86,7 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fragment", "told"),
+    ("fragment", "reported"),
     [
         (
             "CONFIG_TUNED=9\n",
@@ -103,11 +103,11 @@ def test_the_first_error_of_the_compiler_is_told(toy: Path) -> None:
         ("CONFIG_OTHER\n", "mine.config:1: 'CONFIG_OTHER' is no option: write CONFIG_NAME=y"),
     ],
 )
-def test_an_option_that_does_not_stick_is_told(toy: Path, fragment: str, told: str) -> None:
+def test_an_option_that_does_not_stick_is_told(toy: Path, fragment: str, reported: str) -> None:
     del toy
     with pytest.raises(OscopeError) as caught:
         build.build(made(more=fragment), Silence())
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
     assert built.entries() == []
 
 
@@ -132,10 +132,10 @@ def test_no_room_on_disk_is_told_before_anything_starts(toy: Path, monkeypatch: 
 
 def test_missing_tools_are_named_before_anything_starts(toy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del toy
-    wanted = made()
+    expected = made()
     monkeypatch.setitem(tools.BUILDING, "no-such-flex", "flex")
     with pytest.raises(OscopeError, match=r"no-such-flex not installed: .*apt-get install flex"):
-        build.build(wanted, Silence())
+        build.build(expected, Silence())
     assert not places.cache().exists()
 
 

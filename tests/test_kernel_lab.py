@@ -136,9 +136,9 @@ def test_a_call_timed_by_itself_is_not_said_to_be_in_a_loop() -> None:
     points = tuple(dataclasses.replace(p, factors={**p.factors, "style": "single"}) for p in wall.points)
     found = sections(dataclasses.replace(wall, points=points), synthetic_kernel.fork("wall"))
     for title in (PRECIOUS, TABLE_ONE):
-        told = " ".join(found[title].text) + str(found[title].tables) + said(found[title])
-        assert "in a loop" not in told
-        assert "one call" in told
+        reported = " ".join(found[title].text) + str(found[title].tables) + said(found[title])
+        assert "in a loop" not in reported
+        assert "one call" in reported
 
 
 def test_printing_that_costs_nothing_is_not_called_the_cost() -> None:
@@ -180,9 +180,9 @@ def test_each_mapping_has_its_verdict_on_each_policy(survey: dict[str, Section],
         table for table in section.tables if table.title.startswith("Against the kernel's own policy")
     ).rows[0]
     for policy, ratio, different in zip(POLICIES[1:], faults[1::2], faults[2::2], strict=True):
-        wanted = FAULTS[mapping][policy]
-        assert different == ("no" if wanted == 1 else "yes"), policy
-        assert float(ratio.partition(" ")[0]) == pytest.approx(wanted, rel=0.001)
+        expected = FAULTS[mapping][policy]
+        assert different == ("no" if expected == 1 else "yes"), policy
+        assert float(ratio.partition(" ")[0]) == pytest.approx(expected, rel=0.001)
 
 
 def test_what_the_intervals_cover_is_told(survey: dict[str, Section]) -> None:
@@ -191,18 +191,18 @@ def test_what_the_intervals_cover_is_told(survey: dict[str, Section]) -> None:
 
 
 def test_an_emulated_machines_time_is_told_to_be_that(survey: dict[str, Section]) -> None:
-    told = "QEMU's emulation of a machine (tcg)"
+    reported = "QEMU's emulation of a machine (tcg)"
     for title in (PRECIOUS, FORK):
-        assert said(survey[title]).count(told) == 1
+        assert said(survey[title]).count(reported) == 1
     for title in POLICY.values():
-        assert sum(told in text for text in survey[title].text) == 1
+        assert sum(reported in text for text in survey[title].text) == 1
     for make in (synthetic_kernel.precious, synthetic_kernel.fork, synthetic_kernel.reclaim):
         wall = make("wall")
         guest = {**wall.environment["guest"], "accelerator": "kvm"}
         true = dataclasses.replace(wall, environment={**wall.environment, "guest": guest})
         for results in (make("instructions"), true):
             for section in sections(results).values():
-                assert told not in " ".join((said(section), *section.text))
+                assert reported not in " ".join((said(section), *section.text))
 
 
 def test_the_clocks_are_set_apart_only_where_both_measured(survey: dict[str, Section]) -> None:

@@ -58,7 +58,7 @@ def test_kernels_are_found_by_what_they_are_called(toy: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("abcd", "no kernel's id begins with abcd: see oscope kernel list"),
         (
@@ -69,11 +69,11 @@ def test_kernels_are_found_by_what_they_are_called(toy: Path, tmp_path: Path) ->
         ("/etc/passwd", "/etc/passwd is not a kernel's image: name a bzImage"),
     ],
 )
-def test_what_is_no_kernel_is_told(toy: Path, text: str, told: str) -> None:
+def test_what_is_no_kernel_is_told(toy: Path, text: str, reported: str) -> None:
     del toy
     with pytest.raises(UsageError) as caught:
         kernels.find(text)
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(reported)
 
 
 def test_an_image_of_ones_own_tells_its_release(toy: Path, tmp_path: Path) -> None:
@@ -93,8 +93,10 @@ def test_every_patch_and_configuration_is_part_of_the_package() -> None:
     for kind in ("patches", "configs", "modules"):
         linked = Path(kernels.__file__).parent / kind
         kept = Path(__file__).parent.parent / "kernel" / kind
-        wanted = modules.sources(kept).files if kind == "modules" else {file.name for file in kept.iterdir()}
-        assert {file.name for file in linked.iterdir()} == set(wanted)
+        expected = (
+            modules.sources(kept).files if kind == "modules" else {file.name for file in kept.iterdir()}
+        )
+        assert {file.name for file in linked.iterdir()} == set(expected)
         assert all(file.samefile(kept / file.name) for file in linked.iterdir())
 
 

@@ -58,7 +58,7 @@ def test_a_finding_of_the_kernels_own_check_is_shown(debian: Source) -> None:
 
 
 @pytest.mark.parametrize(
-    ("new", "code", "told"),
+    ("new", "code", "reported"),
     [
         ("return ANSWER + 1;", 0, ""),
         (
@@ -69,7 +69,7 @@ def test_a_finding_of_the_kernels_own_check_is_shown(debian: Source) -> None:
         ("return QUESTION;", 1, "change: builds failed: building change failed: kernel/sys.c:10:16: "),
     ],
 )
-def test_check_patch_tells_what_a_patch_lacks(tmp_path: Path, new: str, code: int, told: str) -> None:
+def test_check_patch_tells_what_a_patch_lacks(tmp_path: Path, new: str, code: int, reported: str) -> None:
     tree = toy_kernel.make_tree(tmp_path / "tree")
     file = tmp_path / "change.patch"
     file.write_bytes(toy_kernel.replacing("kernel/sys.c", "return ANSWER;", new).text)
@@ -77,11 +77,11 @@ def test_check_patch_tells_what_a_patch_lacks(tmp_path: Path, new: str, code: in
     answer = command("kernel", "check-patch", str(file), "--tree", str(tree))
     assert answer.code == code, answer.err
     rows = [line.split()[:2] for line in answer.out.splitlines()]
-    failed = told.split()[1] if told else None
+    failed = reported.split()[1] if reported else None
     for check in ("applies", "checkpatch", "builds"):
         assert [check, "failed" if check == failed else "passed"] in rows
     last = answer.err.splitlines()[-1]
-    assert last.startswith(f"oscope: {told}") if told else "failed" not in answer.err
+    assert last.startswith(f"oscope: {reported}") if reported else "failed" not in answer.err
 
 
 def test_a_patch_that_does_not_apply_is_not_built(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_patch_that_does_not_apply_is_not_built(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "reported"),
     [
         ("", "the patch p is empty"),
         ("From a person\n\nno changes\n", "the patch p changes no file"),
@@ -109,25 +109,25 @@ def test_a_patch_that_does_not_apply_is_not_built(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("command", [("ab", "syscall.cost"), ("build",)], ids=["ab", "build"])
 def test_what_is_no_patch_is_refused_before_anything_is_built(
-    command: tuple[str, ...], content: str, told: str, tmp_path: Path, real_probe: Path
+    command: tuple[str, ...], content: str, reported: str, tmp_path: Path, real_probe: Path
 ) -> None:
     (tmp_path / "p.patch").write_text(content)
-    refused(command, "p.patch", told, tmp_path, real_probe)
+    refused(command, "p.patch", reported, tmp_path, real_probe)
 
 
 def test_what_is_no_regular_file_is_refused_and_not_read(tmp_path: Path, real_probe: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
     for name in ("folder", "fifo", "/dev/zero"):
-        told = f"the patch {name} is not a regular file"
-        refused(("ab", "syscall.cost"), name, told, tmp_path, real_probe)
+        reported = f"the patch {name} is not a regular file"
+        refused(("ab", "syscall.cost"), name, reported, tmp_path, real_probe)
 
 
-def refused(command: tuple[str, ...], patch: str, told: str, folder: Path, probe: Path) -> None:
+def refused(command: tuple[str, ...], patch: str, reported: str, folder: Path, probe: Path) -> None:
     """Check that the patch is refused with one line, and that neither source nor kernel is made."""
     oscope = CommandLine(folder, {"XDG_CACHE_HOME": str(folder / "cache"), "OSCOPE_PROBE": str(probe)})
     answer = oscope("kernel", *command, "--patch", patch)
     assert answer.code == 2
-    assert answer.err.startswith(f"oscope: {told}")
+    assert answer.err.startswith(f"oscope: {reported}")
     assert answer.err.count("\n") == 1
     assert not (folder / "cache/oscope/kernel").exists()

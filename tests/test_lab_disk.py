@@ -109,8 +109,8 @@ def test_what_two_labs_tell_stands_in_a_report_once() -> None:
     both = Results((*synthetic_disk.survey().experiments, synthetic.create()))
     parts = answers(both, labs.LABS)
     assert [part.key for part in parts] == ["syscalls", "disk"]
-    told = [section.title for part in parts for section in part.sections]
-    assert told.count(CALLS) == 1
+    reported = [section.title for part in parts for section in part.sections]
+    assert reported.count(CALLS) == 1
 
 
 def test_a_run_of_the_disk_lab_is_the_disk_labs_alone(survey: dict[str, Section]) -> None:

@@ -172,15 +172,15 @@ def test_engines_are_compared_only_where_two_of_them_read(survey: dict[str, Sect
 
 
 @pytest.mark.parametrize(
-    ("first", "told"),
+    ("first", "reported"),
     [
         (0.5, "First cold reads are slower: 0."),
         (2.0, "First cold reads are faster: "),
         (1.0, "No difference between first and later cold reads was found"),
     ],
 )
-def test_first_reads_differ_as_the_data_say(first: float, told: str) -> None:
-    assert said(sections(synthetic_disk.read(first=first))[DRIFT]).startswith(told)
+def test_first_reads_differ_as_the_data_say(first: float, reported: str) -> None:
+    assert said(sections(synthetic_disk.read(first=first))[DRIFT]).startswith(reported)
 
 
 def test_first_reads_in_one_block_or_none_give_no_verdict() -> None:

@@ -155,8 +155,10 @@ def test_figures_of_a_guest_are_not_in_a_column_with_those_of_its_host() -> None
         assert "my_precious" not in str(figure)
 
 
-@pytest.mark.parametrize(("style", "told"), [("single", "one call each"), ("loop", "calls in a loop each")])
-def test_my_precious_stands_beside_fork_of_the_same_guest_as_it_was_timed(style: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("style", "reported"), [("single", "one call each"), ("loop", "calls in a loop each")]
+)
+def test_my_precious_stands_beside_fork_of_the_same_guest_as_it_was_timed(style: str, reported: str) -> None:
     wall = synthetic_kernel.precious("wall")
     points = tuple(dataclasses.replace(p, factors={**p.factors, "style": style}) for p in wall.points)
     create = dataclasses.replace(synthetic.create(), environment=wall.environment)
@@ -164,7 +166,7 @@ def test_my_precious_stands_beside_fork_of_the_same_guest_as_it_was_timed(style:
     section = answers(results)[TABLE_ONE]
     name, *cells = section.tables[0].rows[0]
     assert name.startswith("my_precious, ")
-    assert name.endswith(told)
+    assert name.endswith(reported)
     assert cells[3] == str(len(points[0]))
     assert ("in a loop" in name) == (style == "loop")
     assert section.missing == ""

@@ -20,6 +20,7 @@ import synthetic_fs
 import synthetic_instructions
 from oscope import labs
 from oscope.figures.analysed import Analysed
+from oscope.labs.engine.run import Run
 from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, choice, fuse, times, trips, wins
 from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
@@ -189,9 +190,9 @@ def test_each_ratio_has_its_verdict(survey: dict[str, Section]) -> None:
     assert len(table.rows) == len(OPERATIONS) * 4
     for operation, shown, delay in (("read-again", "10 ms", 0.01), ("append", "0 s", 0.0)):
         row = row_of(table, operation, shown)
-        wanted = truth(operation, delay, OSCOPE, NFS)
-        assert float(row[2].partition(" ")[0]) == pytest.approx(wanted, rel=0.05)
-        assert row[3:] == ["yes", "yes", "oscope-fs" if wanted < 1 else "NFS"]
+        expected = truth(operation, delay, OSCOPE, NFS)
+        assert float(row[2].partition(" ")[0]) == pytest.approx(expected, rel=0.05)
+        assert row[3:] == ["yes", "yes", "oscope-fs" if expected < 1 else "NFS"]
 
 
 def test_systems_that_do_not_differ_are_not_said_to(compared: ExperimentResults) -> None:
@@ -225,9 +226,7 @@ def test_the_causes_are_told_by_bytes_packets_and_round_trips(survey: dict[str, 
 
 
 def shown_of(compared: ExperimentResults) -> Shown:
-    found = Shown.of(Analysed.of(Results((compared,))), "fs.compare")
-    assert found is not None
-    return found
+    return Shown.of(Run(Analysed.of(Results((compared,))), compared))
 
 
 @pytest.mark.parametrize("system", ["oscope", "sshfs", "nfs"])
@@ -238,8 +237,8 @@ def test_round_trips_and_start_are_found_again(
     found = fitted(shown_of(compared), system, operation)
     assert found is not None
     assert found.fits
-    wanted = TRIPS[system][operation]
-    assert found.trips.median == pytest.approx(wanted, rel=0.03, abs=0.05)
+    expected = TRIPS[system][operation]
+    assert found.trips.median == pytest.approx(expected, rel=0.03, abs=0.05)
     assert found.start.median == pytest.approx(time_ns(factors(system, operation, 0.0)), rel=0.05)
 
 
@@ -323,10 +322,10 @@ def test_the_growth_with_the_delay_is_that_put_in(survey: dict[str, Section]) ->
 @pytest.mark.parametrize("title", [HERE_TITLE, GUEST_TITLE])
 def test_the_local_file_system_stands_beside(survey: dict[str, Section], title: str) -> None:
     section = survey[title]
-    wanted = truth("change-block", 0.0, OSCOPE, LOCAL)
+    expected = truth("change-block", 0.0, OSCOPE, LOCAL)
     most = re.search(r", ([\d\u202f.]+) times \[[^]]*\] at change-block\.", section.answer)
     assert most is not None
-    assert float(most[1].replace("\u202f", "")) == pytest.approx(wanted, rel=0.05)
+    assert float(most[1].replace("\u202f", "")) == pytest.approx(expected, rel=0.05)
     over = section.tables[0].columns.index("oscope-fs / sshfs (95 %)")
     found = {row[0]: number(row[over]) for row in section.tables[0].rows if row[over + 1] == "yes"}
     assert {operation for operation, ratio in found.items() if ratio > 1} == {"change-block", "append"}
@@ -382,12 +381,12 @@ def test_without_the_guest_it_is_told_how_to_get_the_comparison() -> None:
 
 
 def test_an_emulated_guest_and_a_busy_machine_are_told(compared: ExperimentResults) -> None:
-    told = "QEMU's emulation of a machine (tcg)"
-    assert told in said(alone(wins, compared))
+    reported = "QEMU's emulation of a machine (tcg)"
+    assert reported in said(alone(wins, compared))
     guest = synthetic_instructions.guest("base", clock="wall", accelerator="kvm")
     environment = {**guest, "clock": synthetic.ENVIRONMENT["clock"], "load": [5.0, 1.0, 1.0]}
     answer = said(alone(wins, dataclasses.replace(compared, environment=environment)))
-    assert told not in answer
+    assert reported not in answer
     assert "The machine was busy" in answer
 
 
@@ -404,13 +403,13 @@ def test_another_size_is_shown_by_its_first_level_and_told(compared: ExperimentR
 def test_the_table_of_fuse_is_the_programs_own(survey: dict[str, Section]) -> None:
     program = fs_mount.find_oscope_fs()
     printed = subprocess.run([program, "operations", "--json"], capture_output=True, check=True, timeout=60)
-    wanted = json.loads(printed.stdout)
+    expected = json.loads(printed.stdout)
     (table,) = survey[fuse.TITLE].tables
-    assert [row[0] for row in table.rows] == [each["name"] for each in wanted]
-    assert [row[1] == "yes" for row in table.rows] == [each["implemented"] for each in wanted]
-    assert [row[2] for row in table.rows] == [each["what"] for each in wanted]
-    done = sum(each["implemented"] for each in wanted)
-    assert f"implements {done} of {len(wanted)} calls" in said(survey[fuse.TITLE])
+    assert [row[0] for row in table.rows] == [each["name"] for each in expected]
+    assert [row[1] == "yes" for row in table.rows] == [each["implemented"] for each in expected]
+    assert [row[2] for row in table.rows] == [each["what"] for each in expected]
+    done = sum(each["implemented"] for each in expected)
+    assert f"implements {done} of {len(expected)} calls" in said(survey[fuse.TITLE])
 
 
 @pytest.mark.parametrize("text", ["echo no JSON", "echo '[1]'", "exit 3", 'echo \'[{"name": "open"}]\''])

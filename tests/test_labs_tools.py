@@ -103,14 +103,14 @@ class TestExplain:
         monkeypatch.setenv("OSCOPE_PROBE", str(real_probe))
         monkeypatch.setenv("A_SECRET", "xyzzy-plugh")
         monkeypatch.chdir(tmp_path)
-        told = json.dumps(look("tools.explain"))
-        assert "xyzzy" not in told
-        assert str(tmp_path) not in told
+        reported = json.dumps(look("tools.explain"))
+        assert "xyzzy" not in reported
+        assert str(tmp_path) not in reported
 
     def test_a_finding_that_is_not_there_is_missing(self, explained: dict[str, Any]) -> None:
-        told = json.loads(json.dumps(explained))
-        told["tasks"][0]["programs"][0]["findings"] = []
-        found = section("tools.explain", told)
+        reported = json.loads(json.dumps(explained))
+        reported["tasks"][0]["programs"][0]["findings"] = []
+        found = section("tools.explain", reported)
         assert found.missing == "the trace shows nothing of the preload list and thread-local storage"
 
 
@@ -141,22 +141,22 @@ class TestDevices:
 class TestInterfaces:
     def test_no_link_layer_address_is_whole(self) -> None:
         result = look("tools.interfaces")
-        told = json.dumps(result)
+        reported = json.dumps(result)
         addresses = Path("/sys/class/net").glob("*/address")
         whole = {path.read_text().strip() for path in addresses}
         assert [each["name"] for each in result["interfaces"]].count("lo") == 1
         for address in whole - {"00:00:00:00:00:00", ""}:
-            assert address not in told
+            assert address not in reported
         assert section("tools.interfaces", result).tables[0].rows
 
     def test_what_is_made_of_an_address_is_hidden_too(self) -> None:
-        told = {
+        reported = {
             "name": "enx525400abcdef",
             "link_address": MAC,
             "addresses": ["fe80::5054:ff:feab:cdef", "fd00::2", "192.0.2.2", "fe80::5054:ff:fe0b:d"],
             "mtu": 1500,
         }
-        assert hide(told) == {
+        assert hide(reported) == {
             "name": "enx525400xxxxxx",
             "link_address": "52:54:00:xx:xx:xx",
             "addresses": [
@@ -169,8 +169,8 @@ class TestInterfaces:
         }
 
     def test_addresses_of_nobody_stay(self) -> None:
-        told = ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "10.0.0.0", "::1"]
-        assert hide(told) == told
+        reported = ["00:00:00:00:00:00", "ff:ff:ff:ff:ff:ff", "10.0.0.0", "::1"]
+        assert hide(reported) == reported
 
     def test_the_table_has_a_row_for_each_address(self) -> None:
         address = {"address": "192.0.2.2", "prefix": 24, "netmask": "255.255.255.0"}
@@ -217,10 +217,10 @@ class TestDhcp:
         found = section("tools.dhcp", played)
         rows = found.tables[0].rows
         assert [row[1] for row in rows if row[0]] == list(QUESTIONS.values())
-        told = {row[0][1]: rows[index + 1] for index, row in enumerate(rows) if row[0]}
-        assert told["a"][1].startswith("UDP: ")
-        assert all(told[letter][2] == "release" for letter in "abcde")
-        assert told["f"][1].startswith("no capture shows this: ")
+        reported = {row[0][1]: rows[index + 1] for index, row in enumerate(rows) if row[0]}
+        assert reported["a"][1].startswith("UDP: ")
+        assert all(reported[letter][2] == "release" for letter in "abcde")
+        assert reported["f"][1].startswith("no capture shows this: ")
         assert "--profile full" in found.missing
 
     def test_the_figures_draw_every_message(self, played: dict[str, Any]) -> None:

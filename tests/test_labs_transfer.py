@@ -1,10 +1,9 @@
-"""The transfer lab: its designs, and answers that follow results whose causes are known."""
+"""The transfer lab's answers follow results whose causes are known."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from statistics import mean
 
 import numpy as np
 import pytest
@@ -14,108 +13,37 @@ from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.words import brackets
-from oscope.labs.transfer import (
-    EXECUTIONS,
-    PLAIN,
-    SAME,
-    SIZES,
-    SMALL,
-    TARGET,
-    content,
-    pair,
-    reference,
-)
+from oscope.labs.transfer import SAME, SIZES, SMALL, content
 from oscope.labs.transfer.points import compared_ways, lasting, way
-from oscope.labs.transfer.rendezvous import steps
 from oscope.model.document import Section
-from oscope.model.samples import ExperimentResults, PointSamples, Results
+from oscope.model.samples import PointSamples, Results
 from oscope.report.build import answers, build
 from oscope.report.figures import draw
 from synthetic import number, said
-from synthetic_transfer import designed, experiment, sections
+from synthetic_transfer import experiment, sections
+from transfer_answers import (
+    CONTENT,
+    DEVICE,
+    EQUAL,
+    INPUTS,
+    LARGE,
+    LINE,
+    PAIRS,
+    SMALL_FILES,
+    STEP,
+    TRACED,
+    WHERE,
+    changed,
+    scaled,
+    surveyed,
+)
 
 LAB = labs.lab("transfer")
-LARGE = "Large inputs: mmap against read and write"
-SMALL_FILES = "Small files: 1, 5 and 10 an execution"
-CONTENT = "Zeros against random bytes"
-WHERE = "Where the time goes"
-TRACED = "A transfer, traced"
-INPUTS = "Five large inputs in one execution"
-STEP = "The original report’s jumps of 900 ms"
-DEVICE = "Through devices in the kernel: fcntl against mmap"
-PAIRS = "Every way of sending and receiving"
-LINE = "Over a line with a rate, a delay and losses"
-EQUAL = "Every file is equal to its source"
 
 
 @pytest.fixture(scope="module")
 def survey() -> dict[str, Section]:
-    return sections(*synthetic_transfer.survey().experiments)
-
-
-def changed(made: ExperimentResults, change: object) -> ExperimentResults:
-    """Return the results with each point as `change` makes it."""
-    return dataclasses.replace(made, points=tuple(change(point) for point in made.points))  # type: ignore[operator]
-
-
-def scaled(point: PointSamples, factor: float, *names: str) -> PointSamples:
-    metrics = {name: values * factor if name in names else values for name, values in point.metrics.items()}
-    return dataclasses.replace(point, metrics=metrics)
-
-
-def test_the_survey_is_small_and_has_no_guest() -> None:
-    quick = [each for each in LAB.experiments if each.quick is not None]
-    assert {each.name for each in LAB.experiments} - {each.name for each in quick} == {
-        "transfer.inputs",
-        "transfer.trace",
-        "transfer.device",
-        "transfer.device-inputs",
-    }
-    for each in quick:
-        assert each.quick is not None
-        points = designed(each.name, each.quick)
-        assert 0 < len(points) <= 20
-        assert max(int(point.get("size", 0)) for point in points) <= 10 << 20
-        # A retry waits a second each time.
-        assert sum(point.get("meeting", "ready") != "ready" for point in points) <= 2
-
-
-def test_the_documents_inputs_are_all_measured_ten_times() -> None:
-    small, large = labs.experiment("transfer.small"), labs.experiment("transfer.large")
-    device = labs.experiment("transfer.device")
-    for each in (small, large, device):
-        assert each.full.reps >= 10
-    points = designed("transfer.small", small.full)
-    for methods in (("readwrite", "readwrite"), ("mmap", "mmap")):
-        own = [point for point in points if pair(point) == methods]
-        single = [int(point["size"]) for point in own if point["sizes"] == "equal"]
-        assert sorted(single) == sorted((*SMALL, TARGET))
-        assert [point["files"] for point in own if point["sizes"] == "document"] == list(EXECUTIONS[1:])
-    large_points = designed("transfer.large", large.full)
-    assert len(large_points) == len(SIZES) * 2 * len(SAME)
-    device_points = designed("transfer.device", device.full)
-    for method in ("fcntl", "mmap"):
-        own = [point for point in device_points if point["method"] == method]
-        equal = [point for point in own if point["sizes"] == "equal"]
-        assert {int(point["size"]) for point in equal if point["content"] == "zeros"} == set(SIZES)
-        assert {int(point["size"]) for point in equal} == {*SMALL, TARGET, *SIZES}
-        assert [point["files"] for point in own if point["sizes"] == "document"] == list(EXECUTIONS[1:])
-        assert all(("size" in point) == (point["sizes"] == "equal") for point in own)
-
-
-@pytest.mark.parametrize("name", ["transfer.inputs", "transfer.device-inputs"])
-def test_the_five_large_inputs_are_one_execution_ten_times(name: str) -> None:
-    full = labs.experiment(name).full
-    assert (full.reps, full.blocks) == (10, 10)
-    points = designed(name, full)
-    assert {(point["sizes"], point["files"], point["content"]) for point in points} == {
-        ("large", 5, "zeros"),
-        ("large", 5, "random"),
-    }
-    methods = {point.get("method", pair(point)) for point in points}
-    assert methods >= (
-        {"fcntl", "mmap"} if "device" in name else {("readwrite", "readwrite"), ("mmap", "mmap")}
-    )
+    return surveyed()
 
 
 def test_five_large_inputs_are_told_with_averages_beside_the_documents(survey: dict[str, Section]) -> None:
@@ -133,67 +61,6 @@ def test_five_large_inputs_are_told_with_averages_beside_the_documents(survey: d
         assert rows["random", "mmap"][-1] == "484.5"
     assert len(section.figures) == 2
     assert "not compared with those of user space" in " ".join(section.text)
-
-
-def test_either_side_tries_again_as_late_as_the_other() -> None:
-    meeting = labs.experiment("transfer.meeting")
-    assert meeting.quick is not None
-    for design in (meeting.full, meeting.quick):
-        points = designed(meeting.name, design)
-        late = {
-            way: [point["late"] for point in points if point["meeting"] == way]
-            for way in ("retry", "receiver-retry")
-        }
-        assert late["retry"] == late["receiver-retry"] == list(design.factors["late"])
-        assert all(point["writes"] == "whole" for point in points if point["meeting"] != "ready")
-
-
-def test_the_devices_wait_for_a_guest_by_the_wall_clock() -> None:
-    device = labs.experiment("transfer.device")
-    assert device.guest is not None
-    assert device.guest.clock == "wall"
-    assert device.quick is None
-    assert "oscope kernel build" in device.quick_share
-
-
-def test_every_pair_meets_and_digests_are_held_against_none_at_the_plain_one() -> None:
-    points = designed("transfer.copy", labs.experiment("transfer.copy").full)
-    assert len({pair(point) for point in points}) == 24
-    assert {point["digest"] for point in points if pair(point) == PLAIN} == {"blake3", "sha512", "none"}
-    assert {point["digest"] for point in points if pair(point) != PLAIN} == {"blake3"}
-
-
-def test_the_documents_figures_are_those_from_which_its_averages_follow() -> None:
-    printed = {
-        ("fcntl", "zeros"): 519.51015,
-        ("fcntl", "random"): 969.44381,
-        ("mmap", "zeros"): 204.86532,
-        ("mmap", "random"): 484.46212,
-    }
-    for key, average in printed.items():
-        assert len(reference.RECEIVER[key]) == 10
-        assert mean(reference.RECEIVER[key]) == pytest.approx(average)
-    # It leaves out a first execution that waited for a hand.
-    assert mean(reference.SENDER["fcntl", "zeros"][1:]) == pytest.approx(1788.156288889)
-    assert mean(reference.SENDER["mmap", "random"][1:]) == pytest.approx(1461.742288889)
-    assert mean(reference.SENDER["fcntl", "random"]) == pytest.approx(2095.52102)
-    assert mean(reference.SENDER["mmap", "zeros"]) == pytest.approx(1134.1621)
-    assert sum(SIZES) == 8 * reference.PRINTED_BYTES
-
-
-def test_the_documents_times_fall_in_groups_900_ms_apart() -> None:
-    sizes = {
-        key: [len(part) for part in reference.groups(values)] for key, values in reference.RECEIVER.items()
-    }
-    assert sizes == {
-        ("fcntl", "zeros"): [5, 5],
-        ("fcntl", "random"): [10],
-        ("mmap", "zeros"): [8, 2],
-        ("mmap", "random"): [5, 5],
-    }
-    assert all(abs(step - 900) < 5 for step in steps(reference.RECEIVER))
-    assert reference.groups([]) == []
-    assert reference.groups([1.0]) == [[1.0]]
 
 
 def test_every_section_has_an_answer_and_its_tables_are_whole(survey: dict[str, Section]) -> None:
@@ -292,75 +159,6 @@ def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Sec
     assert ratios["sendfile → readwrite", "receiver_calls"] == ["1", "no", "no"]
 
 
-def test_the_step_is_the_interval_less_the_lateness_and_goes(survey: dict[str, Section]) -> None:
-    section = survey[STEP]
-    rows = {row[0]: row for row in section.tables[0].rows}
-    late = {name: row[5] for name, row in rows.items() if "the sender tries again" in name}
-    assert re.match(r"(900\.\d+|899\.\d+) ms \(", late["receiver 100 ms late, the sender tries again"])
-    assert "receiver 900 ms late, the sender tries again" in late
-    # Where both are ready there is none.
-    assert rows["both ready"][5] == "–"
-    assert "both ready" not in late
-    assert re.match(r"20\d\.\d ms ", rows["both ready, small writes"][5])
-    assert re.match(r"(39|40|41)\.\d+ ms", rows["both ready, small writes"][6])
-    expected = [row[-1] for row in section.tables[0].rows if "the sender tries again" in row[0]]
-    assert expected == ["900 ms", "700 ms", "500 ms", "100 ms"]
-    drawn = next(figure for figure in section.figures if "lateness" in figure.title)
-    assert np.allclose(drawn.traces[0]["y"], drawn.traces[1]["y"], atol=0.01)
-
-
-def test_no_step_is_claimed_where_there_is_none() -> None:
-    def at_once(point: PointSamples) -> PointSamples:
-        if point.factors["meeting"] != "retry":
-            return point
-        same = np.full(len(point), 145_000.0) * np.linspace(0.98, 1.02, len(point))
-        return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
-
-    section = sections(changed(experiment("transfer.meeting"), at_once))[STEP]
-    assert "the receiver is" not in section.answer
-    steps_ns = [row[5] for row in section.tables[0].rows if "the sender tries again" in row[0]]
-    assert len(steps_ns) == 4
-    assert all(number(step) < 5 or "ms" not in step for step in steps_ns)
-
-
-def test_a_receiver_that_tries_again_takes_the_whole_interval_however_late_the_sender_is(
-    survey: dict[str, Section],
-) -> None:
-    section = survey[STEP]
-    rows = [row for row in section.tables[0].rows if "the receiver tries again" in row[0]]
-    assert len(rows) == 4
-    for row in rows:
-        assert re.match(r"(1\.000\d* s|999\.9\d* ms|1000\.0\d* ms) \(", row[5])
-    assert "Its receiver connects" in section.tables[1].note
-    theirs = [row[4] for row in section.tables[1].rows if row[0] == "receiver" and row[4] != "–"]
-    assert [899.5 <= float(each) <= 904.5 for each in theirs] == [True] * 3
-    expected = [row[-1] for row in section.tables[0].rows if "the receiver tries again" in row[0]]
-    assert expected == ["1.000 s"] * 4
-    drawn = next(figure for figure in section.figures if "lateness" in figure.title)
-    assert np.allclose(drawn.traces[2]["y"], drawn.traces[3]["y"], atol=0.01)
-
-
-def test_a_lateness_without_a_step_is_named() -> None:
-    def once(point: PointSamples) -> PointSamples:
-        if point.factors["meeting"] != "retry" or point.factors["late"] != 0.3:
-            return point
-        same = np.full(len(point), 145_000.0) * np.linspace(0.98, 1.02, len(point))
-        return dataclasses.replace(point, metrics={**point.metrics, "receiver_time_ns": same})
-
-    section = sections(changed(experiment("transfer.meeting"), once))[STEP]
-    (row,) = [row for row in section.tables[0].rows if row[0].startswith("receiver 300 ms late")]
-    assert row[5].split("(")[0].split()[1] == "µs"
-    assert row[-1] == "700 ms"
-
-
-def test_of_the_documents_step_no_more_is_claimed_than_its_figures_show(survey: dict[str, Section]) -> None:
-    told = " ".join(survey[STEP].text)
-    steps_of = {tuple(row[1:3]): row[4] for row in survey[STEP].tables[1].rows if row[0] == "receiver"}
-    assert [series for series, step in steps_of.items() if step == "–"] == [("fcntl", "random")]
-    assert "cannot be decided from the report" in told
-    assert "Steps of several seconds" in str(survey[STEP].tables[1].note)
-
-
 def test_the_documents_difference_by_content_is_mostly_its_groups(survey: dict[str, Section]) -> None:
     assert content.by_group("fcntl") == pytest.approx(452, abs=1)
     assert content.by_group("mmap") == pytest.approx(270, abs=1)
@@ -369,41 +167,10 @@ def test_the_documents_difference_by_content_is_mostly_its_groups(survey: dict[s
     assert rows["mmap"][5] == "+16.4 near 20 (p 0.13) and +18.0 near 920 (p 0.10)"
 
 
-def test_a_line_gives_its_rate_and_costs_round_trips(survey: dict[str, Section]) -> None:
-    section = survey[LINE]
-    rows = [row for row in section.tables[0].rows if row[0] == "100 Mbit/s" and row[2] == "0 %"]
-    place = section.tables[0].columns.index
-    assert float(str(rows[0][7]).split()[0]) > 95
-    found = place("round trips (95 %)")
-    assert all(float(str(row[found]).split()[0]) == pytest.approx(6, rel=0.5) for row in rows[1:])
-    lossy = [row for row in section.tables[0].rows if row[2] == "1 %"]
-    assert [row[place("different")] for row in lossy] == ["yes"] * 6
-    assert all(number(row[place("time / without loss (95 %)")]) > 1 for row in lossy)
-    assert sum(row[place("shaped by")] == "netem" for row in section.tables[0].rows) == 23
-    assert rows[0][3] == "4 MiB, random bytes"
-    (figure,) = section.figures
-    assert sum(trace["line"]["dash"] == "dash" for trace in figure.traces) == 3
-
-
-def test_losses_are_told_though_the_largest_ratio_is_not_found_different() -> None:
-    def doubtful(point: PointSamples) -> PointSamples:
-        levels = point.factors
-        if not (levels["loss"] == 10 and levels["rate"] == 125_000_000 and levels["delay"] == 0.05):
-            return point
-        # Far longer in most blocks and far shorter in the others.
-        factor = np.where(point.block % 2, 0.001, 400.0)
-        metrics = {**point.metrics, "time_ns": point.metrics["time_ns"] * factor}
-        return dataclasses.replace(point, metrics=metrics)
-
-    section = sections(changed(experiment("transfer.network"), doubtful))[LINE]
-    column = section.tables[0].columns.index("different")
-    assert sum(row[column] == "yes" for row in section.tables[0].rows if row[2] == "1 %") == 5
-
-
 def test_the_answer_and_the_table_are_of_the_same_comparison(survey: dict[str, Section]) -> None:
     made = experiment("transfer.large")
     rows = compared_ways(Run(Analysed.of(Results((made,))), made), "time_ns", "readwrite")
-    assert len([row for name, row in rows if name == "mmap"]) == 10
+    assert len([each for each in rows if each.ends[1] == "mmap"]) == 10
     # On the edge of what is told: more rows would change the corrected p.
     told = re.findall(r"at 100 MiB it takes ([^;]*?) its time", survey[LARGE].answer)
     shown = {
@@ -516,25 +283,6 @@ def test_devices_that_were_not_measured_are_said_to_be_missing() -> None:
 
 def test_times_of_an_emulated_guest_are_said_to_be(survey: dict[str, Section]) -> None:
     assert any("emulat" in text for text in survey[DEVICE].text)
-
-
-def test_points_that_were_skipped_are_told_with_their_remedy() -> None:
-    made = experiment("transfer.network")
-    points = tuple(
-        dataclasses.replace(
-            point.only(np.zeros(len(point), dtype=bool)),
-            metrics={},
-            skipped="this kernel has no netem",
-            remedy="measure in a guest: --on guest",
-        )
-        if point.factors["delay"]
-        else point
-        for point in made.points
-    )
-    section = sections(dataclasses.replace(made, points=points))[LINE]
-    assert "no netem" in section.missing
-    assert "--on guest" in section.missing
-    assert said(section)
 
 
 def test_the_report_has_the_lab_with_all_experiments() -> None:

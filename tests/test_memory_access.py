@@ -232,15 +232,15 @@ def test_what_cannot_be_is_told_in_one_line_with_a_remedy(settings: str, probe: 
     assert answer.code in (1, 2), answer
     line = answer.err.splitlines()[-1]
     assert line.startswith("oscope: ")
-    told = answer.out + answer.err
-    assert BAD[settings] in told, told
-    assert not re.search("Traceback|bug in Oscope|panicked", told), told
+    reported = answer.out + answer.err
+    assert BAD[settings] in reported, reported
+    assert not re.search("Traceback|bug in Oscope|panicked", reported), reported
     assert surroundings() == before
 
 
 def test_a_mapping_beyond_memory_and_swap_is_refused_before_it_is_made(measure: Measure) -> None:
-    told = Path("/proc/meminfo").read_text()
-    total = sum(int(kib) for kib in re.findall(r"(?:MemTotal|SwapTotal): *(\d+) kB", told))
+    reported = Path("/proc/meminfo").read_text()
+    total = sum(int(kib) for kib in re.findall(r"(?:MemTotal|SwapTotal): *(\d+) kB", reported))
     with pytest.raises(RefusedError, match=r"size|memory") as caught:
         measure(size=2 * total * 1024 // PAGE * PAGE)
     assert "\n" not in str(caught.value)

@@ -174,9 +174,9 @@ def test_the_whole_machine_is_not_called_a_group() -> None:
     ]
     machine = dataclasses.replace(group, points=tuple(points))
     assert any("plays the machine's memory" in text for text in sections(group)[PRESSURE].text)
-    told = sections(machine)[PRESSURE].text
-    assert any("No group limits it" in text for text in told)
-    assert not any("plays the machine's memory" in text for text in told)
+    reported = sections(machine)[PRESSURE].text
+    assert any("No group limits it" in text for text in reported)
+    assert not any("plays the machine's memory" in text for text in reported)
 
 
 def test_the_documents_figure_5_stands_beside(survey: dict[str, Section]) -> None:
@@ -246,7 +246,7 @@ def test_levels_that_are_none_are_found_in_less_than_a_twentieth_of_flat_curves(
     flat = [5.0] * len(FEW_SIZES)
     found = [levels(_curve(generator, flat, 0.3), "time_ns") for _ in range(curves)]
     false = sum(len(each.plateaus) != 1 or bool(each.between) for each in found)
-    assert any(each.untold for each in found), "the noise is too little to be taken for steps"
+    assert any(each.unseparated for each in found), "the noise is too little to be taken for steps"
     assert false <= 0.05 * curves
 
 

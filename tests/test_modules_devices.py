@@ -54,10 +54,10 @@ def test_sparse_and_all_warnings_have_nothing_to_say(base_kernel: Kernel, tmp_pa
         shutil.copy(MODULES / name, folder)
     make = ["make", "-C", str(output_of(base_kernel)), f"M={folder}", "C=2", "W=1", "modules"]
     done = subprocess.run(make, capture_output=True, text=True, timeout=300, check=False)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, told
-    assert told.count("  CHECK ") >= len([name for name in SOURCES if name.endswith(".c")])
-    assert "warning:" not in told, told
+    reported = done.stdout + done.stderr
+    assert done.returncode == 0, reported
+    assert reported.count("  CHECK ") >= len([name for name in SOURCES if name.endswith(".c")])
+    assert "warning:" not in reported, reported
     assert {file.name for file in folder.glob("*.ko")} == {"oscope_sender.ko", "oscope_receiver.ko"}
 
 
@@ -136,9 +136,9 @@ def test_page_descriptors_are_those_of_pages_that_are_mapped(found: dict[str, An
 def test_a_sender_that_is_killed_leaves_no_file_and_the_next_one_is_served(found: dict[str, Any]) -> None:
     result = found["vanished"]
     assert result["status"] == [0, 0]
-    told = [event for event in result["receiver"] if event["event"] != "progress"]
-    assert [event["event"] for event in told] == ["note", "peer", "error", "peer", "done"]
-    assert "gone" in told[2]["message"]
+    reported = [event for event in result["receiver"] if event["event"] != "progress"]
+    assert [event["event"] for event in reported] == ["note", "peer", "error", "peer", "done"]
+    assert "gone" in reported[2]["message"]
     assert (len(result["names"]), result["same"]) == (1, True)
 
 

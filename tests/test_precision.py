@@ -39,8 +39,8 @@ def test_a_look_sees_what_the_summary_of_those_blocks_tells() -> None:
     point = results.points[0]
     for blocks in (1, 4, 12, 25):
         part = point.only(point.block < blocks)
-        wanted = summarise_point(results, part, results.headline).relative_half_width
-        assert look(results, 0, blocks - 1) == Look(blocks, wanted)
+        expected = summarise_point(results, part, results.headline).relative_half_width
+        assert look(results, 0, blocks - 1) == Look(blocks, expected)
 
 
 def test_a_block_without_values_does_not_count() -> None:
@@ -51,10 +51,10 @@ def test_a_block_without_values_does_not_count() -> None:
     assert look(lost, 0, 11).blocks == 11
 
 
-@pytest.mark.parametrize("wanted", [0.023, 0.018])
-def test_runs_that_end_by_it_cover_the_truth(wanted: float) -> None:
+@pytest.mark.parametrize("expected", [0.023, 0.018])
+def test_runs_that_end_by_it_cover_the_truth(expected: float) -> None:
     """The whole table is `benchmarks/null_precision.py`; more blocks take the bootstrap, which takes time."""
-    scenario = null_precision.Scenario(null_precision.NORMAL, wanted)
+    scenario = null_precision.Scenario(null_precision.NORMAL, expected)
     ends = list(null_precision.ended(scenario, 150, 5))
     covered = sum(end.covers for end in ends) / len(ends)
     assert covered >= 0.94 - 3 * np.sqrt(0.06 / len(ends))

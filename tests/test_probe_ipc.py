@@ -127,11 +127,11 @@ def test_s_sets_both_buffers_of_the_sockets(real_probe: Path, tmp_path: Path) ->
     record = tmp_path / "record"
     command = ["strace", "-f", "-e", "trace=setsockopt", "-o", record, real_probe, "ipc"]
     options = ["-B", "-i", "local", "-b", "32768"]
-    for words, wanted in ((["-s"], 2), ([], 0)):
+    for words, expected in ((["-s"], 2), ([], 0)):
         subprocess.run([*command, *options, *words], capture_output=True, timeout=LIMIT_S, check=True)
         set_to = re.findall(r"SO_(?:SND|RCV)BUF, \[32768\]", record.read_text())
-        assert len(set_to) >= wanted
-        assert bool(set_to) == bool(wanted)
+        assert len(set_to) >= expected
+        assert bool(set_to) == bool(expected)
 
 
 def test_only_without_b_the_machine_is_brought_to_rest(real_probe: Path, tmp_path: Path) -> None:
@@ -144,10 +144,10 @@ def test_only_without_b_the_machine_is_brought_to_rest(real_probe: Path, tmp_pat
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_output_is_the_original_s(mode: str, real_probe: Path) -> None:
-    told = ipc(real_probe, "-v", "-i", "local", "-b", "10000", "-t", "1000000", mode)
-    assert (told.returncode, told.stderr) == (0, "")
-    shown = VERBOSE.fullmatch(told.stdout)
-    assert shown is not None, told.stdout
+    reported = ipc(real_probe, "-v", "-i", "local", "-b", "10000", "-t", "1000000", mode)
+    assert (reported.returncode, reported.stderr) == (0, "")
+    shown = VERBOSE.fullmatch(reported.stdout)
+    assert shown is not None, reported.stdout
     assert shown.groups()[:5] == ("10000", "1000000", "100", mode, "local")
     assert float(shown[7]) == pytest.approx(1_000_000 / 1024 / float(shown[6]), rel=1e-4)
     short = ipc(real_probe, "-B", mode)
@@ -173,15 +173,15 @@ def test_it_prints_what_oscope_ipc_prints(real_probe: Path, tmp_path: Path) -> N
     "words", [["-b", "0"], ["-b", "-1"], ["-b", "2G"], ["-t", "much"], ["-i", "fifo"], ["3proc"], ["-x"]]
 )
 def test_wrong_words_are_usage_errors(words: list[str], real_probe: Path) -> None:
-    told = ipc(real_probe, *words)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr.startswith("error: ")
+    reported = ipc(real_probe, *words)
+    assert (reported.returncode, reported.stdout) == (2, "")
+    assert reported.stderr.startswith("error: ")
 
 
 def test_what_is_odd_is_noted_unless_quiet(real_probe: Path) -> None:
-    told = ipc(real_probe, "-B", "-s", "-t", "1000")
-    assert "without effect" in told.stderr
-    assert "less than" in told.stderr
+    reported = ipc(real_probe, "-B", "-s", "-t", "1000")
+    assert "without effect" in reported.stderr
+    assert "less than" in reported.stderr
     assert ipc(real_probe, "-Bq", "-s", "-t", "1000").stderr == ""
 
 

@@ -104,10 +104,10 @@ def test_a_disk_that_is_full_is_told(session: CommandLine) -> None:
 
 def test_the_size_is_the_recordings_or_that_named(session: CommandLine) -> None:
     # A terminal of 30 columns moves this under the first row's end, one of 80 does not.
-    told = SCRIPT.replace("two\r\n", "two\x1b[1;80Hx\r\n")
-    assert len(clean(session, told).out.splitlines()[0]) == 30
-    assert len(clean(session, told, "--size", "50x10").out.splitlines()[0]) == 50
-    answer = clean(session, told.replace("COLUMNS", "X"))
+    reported = SCRIPT.replace("two\r\n", "two\x1b[1;80Hx\r\n")
+    assert len(clean(session, reported).out.splitlines()[0]) == 30
+    assert len(clean(session, reported, "--size", "50x10").out.splitlines()[0]) == 50
+    answer = clean(session, reported.replace("COLUMNS", "X"))
     assert len(answer.out.splitlines()[0]) == 80
     assert answer.code == 0
     assert "80x24 is taken" in only_error(answer)
@@ -178,7 +178,7 @@ def test_timing_that_does_not_fit_is_told(logging: str, session: CommandLine) ->
     times = session.folder / "times"
     lines = times.read_text().splitlines(keepends=True)
     output = [line for line in lines if line[0] in "O0123456789"]
-    for damaged, told in (
+    for damaged, reported in (
         (lines[: lines.index(output[-1])], "has more than the timing"),
         ([*lines, output[0]], "bytes more than typescript has"),
         ([*lines[:1], "noise\n", *lines[1:]], "line 2 is not one of a timing file"),
@@ -186,7 +186,7 @@ def test_timing_that_does_not_fit_is_told(logging: str, session: CommandLine) ->
         times.write_text("".join(damaged))
         answer = session(*words)
         assert (answer.code, answer.out) == (1, seen)
-        assert told in only_error(answer)
+        assert reported in only_error(answer)
 
 
 def test_options_out_of_place_are_told(session: CommandLine) -> None:
@@ -266,7 +266,7 @@ def test_no_damage_makes_reading_fail_in_another_way(recording: str, data: st.Da
     with contextlib.suppress(OscopeError):
         for event in kind.events(Source("it", BytesIO(content)), None, findings):
             assert isinstance(event, (Start, Resize, bytes))
-    assert all("\n" not in told for told in (*findings.notes, *findings.troubles))
+    assert all("\n" not in reported for reported in (*findings.notes, *findings.troubles))
 
 
 @settings(max_examples=200, deadline=None)

@@ -112,9 +112,9 @@ def test_an_earlier_report_survives_a_failure(tmp_path: Path, monkeypatch: pytes
 
 
 def test_the_verdict_counts_what_failed_and_what_was_skipped() -> None:
-    told = verdict(synthetic.survey())
-    assert "1 sample failed and is left out" in told
-    assert "1 point could not be measured on this machine" in told
+    reported = verdict(synthetic.survey())
+    assert "1 sample failed and is left out" in reported
+    assert "1 point could not be measured on this machine" in reported
 
 
 def test_the_title_is_that_of_what_was_run() -> None:
@@ -138,14 +138,14 @@ def test_the_title_is_that_of_what_was_run() -> None:
 def test_the_verdict_says_what_was_asked_for_and_not_reached() -> None:
     throughput = synthetic.throughput()
 
-    def told(status: str = "done", **changed: object) -> str:
+    def reported(status: str = "done", **changed: object) -> str:
         settings = {**throughput.settings, **changed}
         return verdict(Results((dataclasses.replace(throughput, settings=settings, status=status),)))
 
-    assert told(reps=5).endswith("4 points were taken, and everything asked for was measured.")
-    assert told(reps=7).endswith("; 8 samples more were asked for.")
-    assert told(reps=1, precision=1e-9).endswith("; 4 points did not reach the precision asked for.")
-    assert "everything asked for" not in told(status="interrupted")
+    assert reported(reps=5).endswith("4 points were taken, and everything asked for was measured.")
+    assert reported(reps=7).endswith("; 8 samples more were asked for.")
+    assert reported(reps=1, precision=1e-9).endswith("; 4 points did not reach the precision asked for.")
+    assert "everything asked for" not in reported(status="interrupted")
 
 
 def test_runs_of_the_same_experiment_are_told_apart() -> None:
@@ -209,8 +209,10 @@ def _decoded_equals(results: Results) -> None:
             )
         for group in ("metrics", "covariates"):
             for name in getattr(experiment, group):
-                wanted = np.concatenate([getattr(point, group)[name] for point in points])
-                assert np.array_equal(np.asarray(found[name], dtype=np.float64), wanted, equal_nan=True), name
+                expected = np.concatenate([getattr(point, group)[name] for point in points])
+                assert np.array_equal(np.asarray(found[name], dtype=np.float64), expected, equal_nan=True), (
+                    name
+                )
 
 
 def test_every_sample_is_packed_bit_for_bit() -> None:
@@ -239,10 +241,10 @@ def test_any_values_are_packed_bit_for_bit(
     )
     experiment = dataclasses.replace(synthetic.cost(), points=(point,))
     found = embed.decode(embed.pack(experiment, 10**8))
-    for name, wanted in (("time_ns", time), ("run_delay_ns", covariate)):
+    for name, expected in (("time_ns", time), ("run_delay_ns", covariate)):
         decoded = np.asarray(found[name], dtype=np.float64)
-        assert np.array_equal(decoded, wanted, equal_nan=True)
-        assert np.array_equal(np.signbit(decoded[wanted == 0]), np.signbit(wanted[wanted == 0]))
+        assert np.array_equal(decoded, expected, equal_nan=True)
+        assert np.array_equal(np.signbit(decoded[expected == 0]), np.signbit(expected[expected == 0]))
     assert np.array_equal(found["started_ns"], started)
 
 

@@ -7,55 +7,24 @@ import json
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 
 import synthetic
 import synthetic_ipc
 import synthetic_memory
+from browsers import errors
 from oscope import report
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults, Results
 
 WAIT_LIMIT_S = 60
-FLAGS = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--no-first-run",
-)
-
-
-@pytest.fixture(scope="module")
-def downloads(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("downloads")
-
-
-@pytest.fixture(scope="module")
-def browser(downloads: Path) -> Iterator[webdriver.Chrome]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.fail("chromium or chromedriver is missing: run `make setup`")
-    options = Options()
-    options.binary_location = chromium
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.add_experimental_option("prefs", {"download.default_directory": str(downloads)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    running = webdriver.Chrome(options=options, service=Service(driver))
-    yield running
-    running.quit()
 
 
 @pytest.fixture(scope="module")
@@ -72,45 +41,41 @@ def _wait(condition: Callable[[], Any]) -> Any:
     pytest.fail("the page did not get ready in time")
 
 
-def _open(browser: webdriver.Chrome, path: Path, *, width: int = 1200, theme: str = "light") -> None:
+def _open(chromium: Chrome, path: Path, *, width: int = 1200, theme: str = "light") -> None:
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    browser.execute_cdp_cmd(
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    chromium.execute_cdp_cmd(
         "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": theme}]}
     )
-    browser.get(path.as_uri())
-    _wait_drawn(browser)
+    chromium.get(path.as_uri())
+    _wait_drawn(chromium)
 
 
-def _wait_drawn(browser: webdriver.Chrome) -> None:
-    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
+def _wait_drawn(chromium: Chrome) -> None:
+    _wait(lambda: chromium.execute_script("return document.documentElement.dataset.drawn"))
 
 
-def _unfold(browser: webdriver.Chrome) -> None:
+def _unfold(chromium: Chrome) -> None:
     """Open everything that is folded, and wait until the figures in it are drawn."""
-    browser.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
+    chromium.execute_script("document.querySelectorAll('details').forEach(d => { d.open = true })")
     _wait(
-        lambda: browser.execute_script(
+        lambda: chromium.execute_script(
             "return [...document.querySelectorAll('figure')]"
             ".every(f => f.querySelector('svg.main-svg .xtick'))"
         )
     )
 
 
-def _errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
-    return [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1200, 390])
-def test_the_page_is_whole(browser: webdriver.Chrome, path: Path, theme: str, width: int) -> None:
-    browser.get_log("browser"), browser.get_log("performance")
-    _open(browser, path, width=width, theme=theme)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    _unfold(browser)
-    assert _errors(browser) == []
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-    sizes = browser.execute_script(
+def test_the_page_is_whole(chromium: Chrome, path: Path, theme: str, width: int) -> None:
+    chromium.get_log("browser"), chromium.get_log("performance")
+    _open(chromium, path, width=width, theme=theme)
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= width
+    _unfold(chromium)
+    assert errors(chromium) == []
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= width
+    sizes = chromium.execute_script(
         "return [...document.querySelectorAll('figure')].map(f => {"
         "const svg = f.querySelector('svg.main-svg'); if (!svg) return [0, 0, 0];"
         "const box = svg.getBoundingClientRect();"
@@ -127,18 +92,16 @@ def survey_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.write(whole, tmp_path_factory.mktemp("survey") / "report.html", LABS)
 
 
-def _open_first(browser: webdriver.Chrome, path: Path, width: int, height: int) -> None:
+def _open_first(chromium: Chrome, path: Path, width: int, height: int) -> None:
     """Open the page without waiting for its figures: the first screen has none that a script draws."""
     screen = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
-    browser.get(path.as_uri())
+    chromium.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    chromium.get(path.as_uri())
 
 
-def test_the_first_screen_holds_ladder_findings_and_badge(
-    browser: webdriver.Chrome, survey_path: Path
-) -> None:
-    _open_first(browser, survey_path, 1280, 800)
-    boxes = browser.execute_script(
+def test_the_first_screen_holds_ladder_findings_and_badge(chromium: Chrome, survey_path: Path) -> None:
+    _open_first(chromium, survey_path, 1280, 800)
+    boxes = chromium.execute_script(
         "const box = s => [...document.querySelectorAll(s)].map(e => e.getBoundingClientRect())"
         "  .map(b => [b.left, b.top, b.right, b.bottom]);"
         "return Object.fromEntries(['.badge', '.chart .dot', '.chart .value', '.findings li',"
@@ -154,19 +117,19 @@ def test_the_first_screen_holds_ladder_findings_and_badge(
         )
 
 
-def test_the_first_screen_fits_a_phone(browser: webdriver.Chrome, survey_path: Path) -> None:
-    _open_first(browser, survey_path, 390, 844)
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-    cut = browser.execute_script(
+def test_the_first_screen_fits_a_phone(chromium: Chrome, survey_path: Path) -> None:
+    _open_first(chromium, survey_path, 390, 844)
+    assert chromium.execute_script("return document.documentElement.scrollWidth") <= 390
+    cut = chromium.execute_script(
         "return [...document.querySelectorAll('.chart .name, .chart .value')]"
         ".filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent)"
     )
     assert cut == []
 
 
-def test_a_rung_leads_to_its_section_and_says_more(browser: webdriver.Chrome, survey_path: Path) -> None:
-    _open_first(browser, survey_path, 1280, 800)
-    seen = browser.execute_script(
+def test_a_rung_leads_to_its_section_and_says_more(chromium: Chrome, survey_path: Path) -> None:
+    _open_first(chromium, survey_path, 1280, 800)
+    seen = chromium.execute_script(
         "const a = document.querySelector('[data-rung=\"null-call\"]'); a.focus();"
         "return [getComputedStyle(a.querySelector('.tip')).display, a.querySelector('.tip').textContent,"
         "document.querySelector(a.getAttribute('href')).querySelector('h3').textContent]"
@@ -177,11 +140,11 @@ def test_a_rung_leads_to_its_section_and_says_more(browser: webdriver.Chrome, su
     assert seen[2] == "What a call costs"
 
 
-def test_the_data_of_a_figure_are_a_table_on_demand(browser: webdriver.Chrome, path: Path) -> None:
-    _open(browser, path)
-    browser.execute_script("document.querySelector('figure details.data').open = true")
+def test_the_data_of_a_figure_are_a_table_on_demand(chromium: Chrome, path: Path) -> None:
+    _open(chromium, path)
+    chromium.execute_script("document.querySelector('figure details.data').open = true")
     rows = _wait(
-        lambda: browser.execute_script(
+        lambda: chromium.execute_script(
             "return [...document.querySelectorAll('figure details.data[open] tbody tr')]"
             ".map(r => [...r.cells].map(c => c.textContent))"
         )
@@ -193,10 +156,10 @@ def test_the_data_of_a_figure_are_a_table_on_demand(browser: webdriver.Chrome, p
     assert by_label["loop", "getppid"] == pytest.approx(np.median(point.metrics["time_ns"]), rel=1e-4)
 
 
-def test_nothing_is_asked_of_the_network(browser: webdriver.Chrome, path: Path) -> None:
-    browser.get_log("performance")
-    _open(browser, path)
-    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+def test_nothing_is_asked_of_the_network(chromium: Chrome, path: Path) -> None:
+    chromium.get_log("performance")
+    _open(chromium, path)
+    sent = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]
     asked = [
         each["params"]["request"]["url"] for each in sent if each["method"] == "Network.requestWillBeSent"
     ]
@@ -204,10 +167,10 @@ def test_nothing_is_asked_of_the_network(browser: webdriver.Chrome, path: Path) 
     assert all(address.startswith(("file:", "data:", "blob:")) for address in asked)
 
 
-def test_every_experiment_has_a_figure_and_a_table(browser: webdriver.Chrome, path: Path) -> None:
-    _open(browser, path)
-    _unfold(browser)
-    counts = browser.execute_script(
+def test_every_experiment_has_a_figure_and_a_table(chromium: Chrome, path: Path) -> None:
+    _open(chromium, path)
+    _unfold(chromium)
+    counts = chromium.execute_script(
         "return [...document.querySelectorAll('article.experiment')].map("
         "a => ['figure svg.main-svg', 'table tbody tr'].map(s => a.querySelectorAll(s).length))"
     )
@@ -215,82 +178,80 @@ def test_every_experiment_has_a_figure_and_a_table(browser: webdriver.Chrome, pa
     assert all(figures and rows for figures, rows in counts)
 
 
-def test_the_switch_changes_page_and_figures(browser: webdriver.Chrome, path: Path) -> None:
+def test_the_switch_changes_page_and_figures(chromium: Chrome, path: Path) -> None:
     look = (
         "return [getComputedStyle(document.body).backgroundColor,"
         "document.querySelector('figure svg.main-svg .xtick text').style.fill,"
         "document.getElementById('theme').textContent]"
     )
-    _open(browser, path, theme="light")
-    light = browser.execute_script(look)
-    browser.execute_script(
+    _open(chromium, path, theme="light")
+    light = chromium.execute_script(look)
+    chromium.execute_script(
         "document.documentElement.dataset.drawn = ''; document.getElementById('theme').click()"
     )
-    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
-    dark = browser.execute_script(look)
+    _wait(lambda: chromium.execute_script("return document.documentElement.dataset.drawn"))
+    dark = chromium.execute_script(look)
     assert all(one != other for one, other in zip(light, dark, strict=True))
     assert (light[2], dark[2]) == ("Dark", "Light")
 
 
-def test_the_page_has_loaded_only_when_its_figures_can_be_printed(
-    browser: webdriver.Chrome, path: Path
-) -> None:
-    browser.get(path.as_uri())
+def test_the_page_has_loaded_only_when_its_figures_can_be_printed(chromium: Chrome, path: Path) -> None:
+    chromium.get(path.as_uri())
     # The listener draws all of them at once, whatever was drawn before.
-    drawn = browser.execute_script(
+    drawn = chromium.execute_script(
         "window.dispatchEvent(new Event('beforeprint'));"
         "return [...document.querySelectorAll('figure')].map(f => f.querySelectorAll('svg.main-svg').length)"
     )
     assert drawn
     assert all(drawn)
-    browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
-    assert browser.execute_script("return document.querySelectorAll('iframe').length") == 0
+    chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
+    assert chromium.execute_script("return document.querySelectorAll('iframe').length") == 0
 
 
-def test_on_paper_all_figures_are_light_and_as_wide_as_it(browser: webdriver.Chrome, path: Path) -> None:
-    _open(browser, path, width=1600, theme="dark")
+def test_on_paper_all_figures_are_light_and_as_wide_as_it(chromium: Chrome, path: Path) -> None:
+    _open(chromium, path, width=1600, theme="dark")
     # Read in the same task as the event: a browser prints when the listener returns.
     look = (
         "window.dispatchEvent(new Event('%s'));"
         "return [...document.querySelectorAll('figure .plotly svg.main-svg')].map(s => s.clientWidth)"
     )
-    paper = browser.execute_script(look % "beforeprint")
-    assert len(paper) >= len(browser.find_elements("css selector", "figure"))
+    paper = chromium.execute_script(look % "beforeprint")
+    assert len(paper) >= len(chromium.find_elements("css selector", "figure"))
     assert set(paper) == {660}
-    assert browser.execute_script("return document.documentElement.dataset.theme") == "light"
-    browser.execute_script("document.documentElement.dataset.drawn = ''")
-    browser.execute_script(look % "afterprint")
-    _wait(lambda: browser.execute_script("return document.documentElement.dataset.drawn"))
-    assert browser.execute_script("return document.documentElement.dataset.theme") is None
+    assert chromium.execute_script("return document.documentElement.dataset.theme") == "light"
+    chromium.execute_script("document.documentElement.dataset.drawn = ''")
+    chromium.execute_script(look % "afterprint")
+    _wait(lambda: chromium.execute_script("return document.documentElement.dataset.drawn"))
+    assert chromium.execute_script("return document.documentElement.dataset.theme") is None
 
 
 PAPER_WIDTH = 717
 """A4 less Chromium's margins, in CSS pixels."""
 
 
-def _printed(browser: webdriver.Chrome, folder: Path) -> list[str]:
+def _printed(chromium: Chrome, folder: Path) -> list[str]:
     """Return the text of each page of the report on paper, in A4."""
     program = shutil.which("pdftotext")
     if program is None:
         pytest.fail("pdftotext is missing: run `make setup`")
-    made = browser.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
+    made = chromium.execute_cdp_cmd("Page.printToPDF", {"paperWidth": 8.27, "paperHeight": 11.69})
     (folder / "report.pdf").write_bytes(base64.b64decode(made["data"]))
     subprocess.run([program, "-layout", "report.pdf", "report.txt"], cwd=folder, check=True, timeout=60)
     return (folder / "report.txt").read_text().split("\f")[:-1]
 
 
 def test_the_report_prints_its_labs_without_what_repeats_them(
-    browser: webdriver.Chrome, survey_path: Path, tmp_path: Path
+    chromium: Chrome, survey_path: Path, tmp_path: Path
 ) -> None:
-    _open(browser, survey_path)
+    _open(chromium, survey_path)
     labs, sections = (
-        [" ".join(each.text.split()) for each in browser.find_elements("css selector", selector)]
+        [" ".join(each.text.split()) for each in chromium.find_elements("css selector", selector)]
         for selector in ("section[id^=lab-] > h2", "section[id^=lab-] h3")
     )
-    unfolded = browser.execute_script(
+    unfolded = chromium.execute_script(
         "return [...document.querySelectorAll('section[id^=lab-] figure > h4')].map(h => h.textContent)"
     )
-    pages = _printed(browser, tmp_path)
+    pages = _printed(chromium, tmp_path)
     text = " ".join(" ".join(pages).split())
     lines = [line.strip() for page in pages for line in page.splitlines()]
     assert len(labs) == 3
@@ -304,45 +265,45 @@ def test_the_report_prints_its_labs_without_what_repeats_them(
     assert "are in the HTML file" in text
 
 
-def test_nothing_on_paper_is_wider_than_it(browser: webdriver.Chrome, path: Path) -> None:
-    _open(browser, path, width=PAPER_WIDTH)
+def test_nothing_on_paper_is_wider_than_it(chromium: Chrome, path: Path) -> None:
+    _open(chromium, path, width=PAPER_WIDTH)
     try:
-        browser.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
-        wide = browser.execute_script(
+        chromium.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+        wide = chromium.execute_script(
             "const wide = [...document.querySelectorAll('main *')].filter(e =>"
             f" e.checkVisibility() && !e.closest('svg') && e.getBoundingClientRect().right > {PAPER_WIDTH});"
             "return wide.map(e => e.outerHTML.slice(0, 80))"
         )
-        figures = browser.execute_script(
+        figures = chromium.execute_script(
             "return [...document.querySelectorAll('figure')].filter(f => f.checkVisibility()).map(f => {"
             "const outer = f.getBoundingClientRect(), svg = f.querySelector('svg.main-svg');"
             "const box = svg.getBoundingClientRect();"
             "return [box.width, box.right <= outer.right + 1, getComputedStyle(f).breakInside]})"
         )
     finally:
-        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
-        browser.execute_script("window.dispatchEvent(new Event('afterprint'))")
+        chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+        chromium.execute_script("window.dispatchEvent(new Event('afterprint'))")
     assert wide == []
     assert len(figures) >= 5
     assert all(found == [660, True, "avoid"] for found in figures), figures
 
 
-def test_without_scripts_the_tables_are_there(browser: webdriver.Chrome, path: Path) -> None:
-    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+def test_without_scripts_the_tables_are_there(chromium: Chrome, path: Path) -> None:
+    chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        browser.get(path.as_uri())
-        assert "The figures and the downloads need JavaScript" in browser.page_source
+        chromium.get(path.as_uri())
+        assert "The figures and the downloads need JavaScript" in chromium.page_source
     finally:
-        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        chromium.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_download_holds_every_sample_exactly(
-    browser: webdriver.Chrome, path: Path, downloads: Path, index: int
+    chromium: Chrome, path: Path, downloads: Path, index: int
 ) -> None:
-    _open(browser, path)
-    name = browser.execute_script(
+    _open(chromium, path)
+    name = chromium.execute_script(
         "const b = document.querySelectorAll('button[data-samples]')[arguments[0]];"
         "b.click(); return b.dataset.file",
         index,

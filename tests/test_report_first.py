@@ -24,7 +24,7 @@ from oscope.model.formatting import MISSING, Scale
 from oscope.model.samples import Results
 from oscope.model.units import format_share
 from oscope.report import elsewhere, page
-from oscope.report.build import answers, build
+from oscope.report.build import Report, answers, build
 from oscope.report.machine import badge, machine_line, unmeasured
 from oscope.report.origins import EXPERIMENTS, command, origins
 
@@ -52,14 +52,22 @@ def everything() -> Results:
     return Results(tuple(chain.from_iterable(survey().experiments for survey in SURVEYS)))
 
 
+@pytest.fixture(scope="module")
+def analysed(everything: Results) -> Analysed:
+    return Analysed.of(everything)
+
+
+@pytest.fixture(scope="module")
+def report(analysed: Analysed) -> Report:
+    return build(analysed, LABS)
+
+
 def _calibrated(results: Results) -> Results:
     known = [replace(e, settings={**e.settings, "calibrated": CALIBRATED}) for e in results.experiments]
     return replace(results, experiments=tuple(known))
 
 
-def test_the_rows_are_the_figures_of_the_tables(everything: Results) -> None:
-    analysed = Analysed.of(everything)
-    report = build(analysed, LABS)
+def test_the_rows_are_the_figures_of_the_tables(analysed: Analysed, report: Report) -> None:
     assert report.first is not None
     rows = {row.key: row for chart in report.first.charts for row in chart.rows}
     found = ladder(analysed)
@@ -80,8 +88,7 @@ def test_the_rows_are_the_figures_of_the_tables(everything: Results) -> None:
         assert rows[rung.key].low <= rows[rung.key].left <= rows[rung.key].high
 
 
-def test_places_rise_with_the_values(everything: Results) -> None:
-    report = build(everything, LABS)
+def test_places_rise_with_the_values(report: Report) -> None:
     assert report.first is not None
     latency, throughput = report.first.charts
     lefts = [row.left for row in latency.rows]
@@ -116,10 +123,10 @@ def test_a_record_named_by_the_user_is_marked_and_named(everything: Results) -> 
             assert mark.text.endswith(f"on {machine.name}")
 
 
-def test_the_kept_machine_is_not_shown_as_elsewhere_on_itself(everything: Results) -> None:
+def test_the_kept_machine_is_not_shown_as_elsewhere_on_itself(analysed: Analysed) -> None:
     [kept] = elsewhere.stored()
     assert kept.figures
-    here = ladder(everything)
+    here = ladder(analysed)
     assert kept in elsewhere.machines(here, "another")
     assert kept not in elsewhere.machines(here, kept.name)
 

@@ -50,8 +50,8 @@ def restorer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def calls(restorer: Path) -> list[str]:
-    told = restorer.parent / "calls"
-    return told.read_text().splitlines() if told.exists() else []
+    reported = restorer.parent / "calls"
+    return reported.read_text().splitlines() if reported.exists() else []
 
 
 def own_journal() -> str:
@@ -67,11 +67,11 @@ def restored() -> list[str]:
 
 def test_what_was_undone_and_what_was_not_is_told_a_line_each(journals: Path, restorer: Path) -> None:
     (journals / DEAD).touch()
-    told = [
+    reported = [
         {"restored": "swap file /x/swap", "of": 4194305},
         {"failed": "cgroup /sys/x is busy", "remedy": "end process 12"},
     ]
-    restorer.write_text("".join(f"{json.dumps(each)}\n" for each in told))
+    restorer.write_text("".join(f"{json.dumps(each)}\n" for each in reported))
     assert restored() == [
         f"undoing what a measurement that was killed left behind ({DEAD})",
         "undone, left by process 4194305 that was killed: swap file /x/swap",
@@ -186,9 +186,9 @@ def test_a_program_that_uses_the_library_restores_once(
     (journals / DEAD).touch()
     for expected in (2, 0):
         oscope.run("syscall.cost", call="getppid", style="loop", reps=2)
-        told = capsys.readouterr()
-        assert told.out == ""
-        assert len(told.err.splitlines()) == expected
+        reported = capsys.readouterr()
+        assert reported.out == ""
+        assert len(reported.err.splitlines()) == expected
 
 
 # ---- with the real probe, as root
@@ -218,9 +218,9 @@ def killable(
 
 def own_swap() -> list[str]:
     """Return the swap in use that a journal of this test names."""
-    told = [path.read_text() for path in recovery.journals().glob("*.json")]
+    reported = [path.read_text() for path in recovery.journals().glob("*.json")]
     used = [line.split()[0] for line in Path("/proc/swaps").read_text().splitlines()[1:]]
-    return [path for path in used if any(path in text for text in told)]
+    return [path for path in used if any(path in text for text in reported)]
 
 
 def own_groups() -> list[str]:
@@ -229,11 +229,11 @@ def own_groups() -> list[str]:
     for path in recovery.journals().glob("*.json"):
         # The last line may be half written.
         for line in path.read_text().split("\n")[:-1]:
-            told = json.loads(line)
-            if "undone" in told:
-                found.pop(told["undone"], None)
-            elif "made" in told and told["made"][1]["kind"] == "group":
-                found[told["made"][0]] = told["made"][1]["path"]
+            reported = json.loads(line)
+            if "undone" in reported:
+                found.pop(reported["undone"], None)
+            elif "made" in reported and reported["made"][1]["kind"] == "group":
+                found[reported["made"][0]] = reported["made"][1]["path"]
     return [path for path in found.values() if Path(path).is_dir()]
 
 

@@ -77,9 +77,9 @@ def test_a_killed_run_keeps_every_committed_sample_and_resumes(
     assert laboratory.stdout is not None
     run_id = laboratory.stdout.readline().strip()
     moment = random.Random(seed)
-    wanted = moment.randrange(28)
+    expected = moment.randrange(28)
     committed = [int(laboratory.stdout.readline())]
-    while committed[-1] < wanted:
+    while committed[-1] < expected:
         committed.append(int(laboratory.stdout.readline()))
     time.sleep(moment.uniform(0, 0.01))
     laboratory.kill()

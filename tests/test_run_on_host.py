@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +18,7 @@ from oscope.model.errors import UsageError
 from oscope.model.host import Host
 from oscope.planning.plan import Plan
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces need root")
 COST = ("run", "syscall.cost", "--set", "call=getppid", "--set", "style=loop")
 
 
@@ -79,14 +77,22 @@ def test_nothing_stays_there(
     network: Fleet, host: FleetHost, real_probe: Path, number: signal.Signals
 ) -> None:
     oscope = network.commands(real_probe)
-    begun = oscope.start(*COST, "--on", "ssh:there", "--reps", "100000")
-    wait_until_measuring(begun, host)
-    begun.send_signal(number)
-    _, err = begun.communicate(timeout=60)
-    host.is_quiet()
-    if number == signal.SIGINT:
-        assert begun.returncode == 1
-        assert "keeps what was measured" in err
+    # Those of other tests are elsewhere; the socket's path has to be short.
+    with tempfile.TemporaryDirectory(prefix="oscope-test-") as folder:
+        oscope.environment["TMPDIR"] = folder
+        begun = oscope.start(*COST, "--on", "ssh:there", "--reps", "100000")
+        wait_until_measuring(begun, host)
+        begun.send_signal(number)
+        _, err = begun.communicate(timeout=60)
+        host.is_quiet()
+        if number == signal.SIGINT:
+            assert begun.returncode == 1
+            assert "keeps what was measured" in err
+        left = list(Path(folder).glob("oscope-ssh-*"))
+        assert len(left) == (number == signal.SIGKILL)
+        # The next connection removes what a kill left.
+        assert oscope(*COST, "--on", "ssh:there", "--reps", "2").code == 0
+        assert list(Path(folder).iterdir()) == []
 
 
 def test_a_run_on_a_host_resumes_after_its_connection_was_cut(

@@ -34,17 +34,17 @@ def missing(checkout: Path, purpose: str) -> list[str]:
     )
     assert (done.returncode, done.stdout) == (1, "")
     (line,) = done.stderr.splitlines()
-    told, packages, remedy = line.split(": ", 3)[1:]
-    assert (told, remedy) == ("missing", "install them with this system's package manager")
+    reported, packages, remedy = line.split(": ", 3)[1:]
+    assert (reported, remedy) == ("missing", "install them with this system's package manager")
     return packages.split()
 
 
 @pytest.mark.parametrize("purpose", ["run", "test", "bench"])
 def test_each_package_is_wanted_once(purpose: str, checkout: Path) -> None:
-    wanted = missing(checkout, purpose)
-    assert len(wanted) == len(set(wanted))
-    assert {"gcc", "make", "python3-venv"} <= set(wanted)
-    assert ("git" in wanted) == (purpose != "run")
+    expected = missing(checkout, purpose)
+    assert len(expected) == len(set(expected))
+    assert {"gcc", "make", "python3-venv"} <= set(expected)
+    assert ("git" in expected) == (purpose != "run")
 
 
 def test_a_virtual_environment_that_is_there_needs_no_package(checkout: Path) -> None:

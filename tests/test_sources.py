@@ -143,20 +143,20 @@ def test_a_command_that_does_not_exist_is_noticed() -> None:
 
 
 def test_the_list_names_each_document_with_its_command(oscope: CommandLine) -> None:
-    told = oscope("sources")
-    assert told.code == 0
+    reported = oscope("sources")
+    assert reported.code == 0
     for document in assignments.DOCUMENTS:
-        assert document.title in " ".join(told.out.split())
-        assert document.command in told.out
+        assert document.title in " ".join(reported.out.split())
+        assert document.command in reported.out
 
 
 @pytest.mark.parametrize("document", assignments.DOCUMENTS, ids=lambda each: each.key)
 def test_the_steps_of_a_document_are_listed_with_whole_commands(
     document: Document, oscope: CommandLine
 ) -> None:
-    told = oscope("sources", document.key)
-    assert told.code == 0
-    lines = told.out.splitlines()
+    reported = oscope("sources", document.key)
+    assert reported.code == 0
+    lines = reported.out.splitlines()
     for step in document.steps:
         for command in step.commands:
             assert f"  oscope {command}" in lines

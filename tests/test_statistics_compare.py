@@ -210,21 +210,21 @@ def test_unlike_results_are_refused(change: dict[str, object], message: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "reported"),
     [
         ({"release": "6.2.0"}, "kernel release differs (6.1.0 and 6.2.0)"),
         ({"version": "#2"}, "kernel build differs (#1 and #2)"),
         ({"cmdline": "quiet " * 20 + "nokaslr"}, "command line differs (without that and nokaslr)"),
     ],
 )
-def test_another_kernel_is_refused_unless_allowed(change: dict[str, str], told: str) -> None:
+def test_another_kernel_is_refused_unless_allowed(change: dict[str, str], reported: str) -> None:
     a, b = sides()
     kernel = {"release": "6.1.0", "version": "#1", "cmdline": "quiet " * 20}
     a = replace(a, environment={**a.environment, "kernel": kernel})
     b = replace(b, environment={**b.environment, "kernel": kernel | change})
     with pytest.raises(UsageError, match="cannot compare: kernel") as caught:
         compare_results(a, b)
-    assert told in caught.value.message
+    assert reported in caught.value.message
     caveats = compare_results(a, b, allow={"kernel"}).caveats
     assert any(caveat.startswith("the kernels differ: A ran ") for caveat in caveats)
     # Another machine has a kernel of its own.

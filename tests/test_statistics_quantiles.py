@@ -179,12 +179,12 @@ def test_what_differs_is_printed_and_what_does_not_is_not() -> None:
         out = Console(record=True, width=200)
         print_comparison(a, comparison, out)
         shown.append((" ".join(comparison.text), out.export_text()))
-    (quiet, screen), (told, shown_rare) = shown
+    (quiet, screen), (reported, shown_rare) = shown
     assert "p99" not in quiet
     assert "slow tail" not in screen
-    assert "p99 is 1.1" in told
-    assert "though no difference of the medians was found: 1 in " in told
-    assert "of B's samples is above A's p99, 1 in 100 of A's" in told
+    assert "p99 is 1.1" in reported
+    assert "though no difference of the medians was found: 1 in " in reported
+    assert "of B's samples is above A's p99, 1 in 100 of A's" in reported
     assert "slow tail of" in shown_rare
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,6 +54,33 @@ def test_pooling_would_not_cover() -> None:
         limits = interval.quantile_interval(interval.binned(data, pooled), 0.5)
         hits += limits is not None and limits[0] <= 100 <= limits[1]
     assert hits / 200 < 0.7
+
+
+@pytest.mark.parametrize("clusters", [20, 41, 200])
+def test_the_interval_of_many_clusters_is_that_of_scipys_bootstrap(clusters: int) -> None:
+    """`scipy.stats.bootstrap` resamples by the same numbers: the limits agree without a margin for chance."""
+    data = clustered(np.random.default_rng(clusters), clusters, (0.05, 0.02), "lognormal")
+    bins = interval.binned(data.ravel(), replication.clusters(data.ravel(), np.repeat(range(clusters), 20)))
+    factor = scipy.stats.t.ppf(0.975, clusters - 1) * np.sqrt(clusters / (clusters - 1))
+    expected = scipy.stats.bootstrap(
+        (np.arange(clusters),),
+        lambda chosen, axis=-1: np.median(data[np.moveaxis(chosen, axis, -1)], axis=(-2, -1)),
+        n_resamples=interval.RESAMPLES,
+        batch=interval.RESAMPLE_BATCH,
+        confidence_level=float(2 * scipy.stats.norm.cdf(factor) - 1),
+        rng=np.random.default_rng(7),
+    ).confidence_interval
+    found = interval.median_interval(bins, 7)
+    assert found == pytest.approx(
+        (expected.low, expected.high), rel=1e-3 if data.size > interval.MOST_BINS else 1e-9
+    )
+
+
+def test_a_median_that_does_not_vary_is_its_own_interval() -> None:
+    """BCa is not defined there: the share of samples below the median is asked instead."""
+    values = np.tile([3.0, 4.0, 4.0, 4.0, 5.0], 30)
+    found = summarise(values, np.repeat(np.arange(30), 5))
+    assert found.ci95 == (4.0, 4.0)
 
 
 def test_autocorrelation_widens_the_interval_of_one_process() -> None:

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import sqlite3
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +25,6 @@ from oscope.runner.progress import Progress, Silence
 from oscope.runner.recorder import Recorder
 from oscope.storage import schema
 from oscope.storage.store import Store
-from waiting import wait_until
 
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -313,48 +310,6 @@ def test_reads_see_one_state_while_another_writes(store: Store, store_path: Path
         store.create_run(plan)
         assert connection.scalar(count) == 0
     assert len(store.runs()) == 1
-
-
-@pytest.fixture(scope="module")
-def postgresql() -> Iterator[str]:
-    """Start a PostgreSQL server of our own; give its URL."""
-    programs = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
-    if not programs:
-        pytest.skip("PostgreSQL is not installed (apt install postgresql)")
-    # The server refuses to run as root, and its user may not look into pytest's folders.
-    user = "postgres" if os.geteuid() == 0 else None
-    with tempfile.TemporaryDirectory(prefix="oscope-postgresql-") as folder:
-        if user is not None:
-            shutil.chown(folder, user, user)
-        data = f"{folder}/data"
-        subprocess.run(
-            [programs[-1] / "initdb", "-D", data, "-A", "trust", "-U", "oscope", "-E", "UTF8", "--no-locale"],
-            check=True,
-            timeout=120,
-            stdout=subprocess.DEVNULL,
-            cwd="/",
-            user=user,
-        )
-        options = ["-k", folder, "-c", "listen_addresses=", "-c", "fsync=off"]
-        with (
-            Path(folder, "log").open("w") as log,
-            subprocess.Popen(
-                [programs[-1] / "postgres", "-D", data, *options], stderr=log, cwd="/", user=user
-            ) as server,
-        ):
-            try:
-                wait_for_server(programs[-1], folder)
-                yield f"postgresql+psycopg://oscope@/postgres?host={folder}"
-            finally:
-                server.send_signal(signal.SIGQUIT)
-
-
-def wait_for_server(programs: Path, folder: str) -> None:
-    ready = [programs / "pg_isready", "-q", "-h", folder]
-    try:
-        wait_until(lambda: subprocess.run(ready, timeout=60, check=False).returncode == 0, "a server")
-    except TimeoutError:
-        pytest.fail(f"the server did not start: {Path(folder, 'log').read_text()}")
 
 
 def test_postgresql_works_the_same(postgresql: str, catalogue: Catalogue) -> None:

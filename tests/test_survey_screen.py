@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import select
+import subprocess
 import sys
 from pathlib import Path
 
@@ -37,10 +38,13 @@ from oscope.cli.views.survey import (
 from oscope.figures.analysed import Analysed
 from oscope.figures.ladder import ladder
 from oscope.figures.notable import notable
+from oscope.labs import LABS
 from oscope.model.document import Table
 from oscope.model.samples import Results
 from oscope.report import terminal
+from oscope.report.build import answers, headlines
 from oscope.report.forms import encode
+from oscope.storage import record
 
 SURVEYS = (synthetic, synthetic_memory, synthetic_disk, synthetic_ipc, synthetic_transfer)
 
@@ -162,6 +166,30 @@ def test_a_named_run_begins_with_what_was_found_and_ends_with_a_legend() -> None
     [sentence] = sentences(results)
     assert text.startswith(" ".join(sentence.split()))
     assert text.count("ess: effective sample size") == 1
+
+
+def test_the_sentences_are_the_answers_of_the_labs_sections(survey: Analysed) -> None:
+    made = (section.answer for part in answers(survey, LABS) for section in part.sections)
+    assert list(headlines(survey, LABS)) == list(dict.fromkeys(filter(None, made)))
+
+
+def test_the_sentence_does_not_wait_for_scipy_stats(tmp_path: Path) -> None:
+    """Importing it takes longer than all else between the last sample and the sentence."""
+    record.write(Results((synthetic.cost(),)), tmp_path / "run.json")
+    code = (
+        "import sys\n"
+        "from oscope.cli.views.found import sentences\n"
+        "from oscope.figures.analysed import Analysed\n"
+        "from oscope.storage import record\n"
+        f"print(*sentences(Analysed.of(record.read({str(tmp_path / 'run.json')!r}))))\n"
+        "assert 'scipy.special' in sys.modules\n"
+        "assert 'scipy.stats' not in sys.modules\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "getppid costs" in ended.stdout
 
 
 def test_an_experiment_that_no_lab_answers_is_described_by_its_extremes() -> None:

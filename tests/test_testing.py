@@ -54,6 +54,9 @@ def test_every_test_is_in_one_stage(full: bool) -> None:
     more = "" if full else " and not full"
     assert chosen == [f"not alone{more}", f"alone{more}"]
     assert (shared[-1], lone[-1]) == ("--shared", "--alone")
+    modules = {word for word in alone if word.startswith("tests/")}
+    assert "tests/test_inject.py" in modules
+    assert "tests/test_testing.py" not in modules, "none of its tests has the mark"
 
 
 def test_of_stages_beside_each_other_only_the_first_writes_as_it_runs(

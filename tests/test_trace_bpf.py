@@ -194,11 +194,11 @@ os._exit(0)
 def test_faults_are_told_apart(tmp_path: Path) -> None:
     rows = family(("faults",), FAULTS.format(folder=str(tmp_path)))["faults"]
 
-    def count(kind: str, **wanted: object) -> int:
+    def count(kind: str, **expected: object) -> int:
         return sum(
             row["count"]
             for row in rows
-            if row["kind"] == kind and all(row[name.rstrip("_")] == value for name, value in wanted.items())
+            if row["kind"] == kind and all(row[name.rstrip("_")] == value for name, value in expected.items())
         )
 
     assert 300 <= count("zero-fill", class_="anonymous", access="write", present=False, by="user") <= 340

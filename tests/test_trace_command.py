@@ -143,12 +143,12 @@ def test_an_interrupt_is_the_commands(to: str, oscope: CommandLine) -> None:
             os.killpg(running.pid, signal.SIGINT)
         else:
             os.kill(running.pid, signal.SIGINT)
-        out, told = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=30)
     assert running.returncode == 9
     # A signal of a process to the whole group comes to the command twice: itself, and passed on; mostly it
     # has ended by then.
     assert set(out.splitlines()) == {"interrupted"}
-    assert "ended with status 9" in told
+    assert "ended with status 9" in reported
 
 
 @needs_root
@@ -174,15 +174,15 @@ def test_a_tracer_that_dies_is_told_after_the_command(oscope: CommandLine) -> No
             pid for pid in children_of(running.pid) if Path(f"/proc/{pid}/comm").read_text() == "bpftrace\n"
         )
         os.kill(tracer, signal.SIGKILL)
-        out, told = running.communicate(timeout=30)
+        out, reported = running.communicate(timeout=30)
     assert (running.returncode, out) == (1, "done\n")
-    assert told.startswith("oscope: bpftrace ended early")
-    assert len(told.splitlines()) == 1
+    assert reported.startswith("oscope: bpftrace ended early")
+    assert len(reported.splitlines()) == 1
 
 
 def test_what_cannot_be_run_is_a_wrong_request(oscope: CommandLine) -> None:
     (oscope.folder / "text").write_text("no program")
-    for words, told in (
+    for words, reported in (
         ((), "no command is named"),
         (("--",), "no command is named"),
         (("--", ""), "no command is named"),
@@ -196,7 +196,7 @@ def test_what_cannot_be_run_is_a_wrong_request(oscope: CommandLine) -> None:
         answer = oscope("trace", *words)
         assert (answer.code, answer.out) == (2, ""), words
         assert len(answer.err.splitlines()) == 1, answer.err
-        assert told in answer.err
+        assert reported in answer.err
 
 
 @needs_root

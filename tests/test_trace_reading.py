@@ -90,9 +90,9 @@ def test_readings_of_several_tracers_are_refused() -> None:
         merge([])
 
 
-@pytest.mark.parametrize(("share", "wanted"), [(0.5, (64, 127)), (0.67, (128, 255)), (1.0, (128, 255))])
-def test_a_quantile_is_known_to_its_bin(share: float, wanted: tuple[int, int]) -> None:
-    assert quantile([[128, 255, 1], [64, 127, 2], [32, 63, 0]], share) == wanted
+@pytest.mark.parametrize(("share", "expected"), [(0.5, (64, 127)), (0.67, (128, 255)), (1.0, (128, 255))])
+def test_a_quantile_is_known_to_its_bin(share: float, expected: tuple[int, int]) -> None:
+    assert quantile([[128, 255, 1], [64, 127, 2], [32, 63, 0]], share) == expected
     assert quantile([], share) is None
 
 

@@ -120,10 +120,10 @@ def test_a_refusal_has_one_text_for_all_processes() -> None:
     words = "ptrace(PTRACE_SEIZE): Operation not permitted"
     refused = SimpleNamespace(words=words, pid=1)
     with subprocess.Popen(["sleep", "600"]) as other:
-        told = [strace.refusal(pid, cast(Tool, refused)) for pid in (os.getpid(), other.pid)]
+        reported = [strace.refusal(pid, cast(Tool, refused)) for pid in (os.getpid(), other.pid)]
         other.kill()
-    assert str(told[0]) == str(told[1])
-    assert str(told[0]).startswith("strace may not trace the process")
+    assert str(reported[0]) == str(reported[1])
+    assert str(reported[0]).startswith("strace may not trace the process")
     gone = [str(strace.refusal(pid, cast(Tool, refused))) for pid in (2**22 + 1, 2**22 + 2)]
     assert gone == ["the process ended before strace was attached"] * 2
 

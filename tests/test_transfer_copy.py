@@ -200,8 +200,8 @@ def test_what_a_kill_leaves_is_removed_by_restore(where: str, folder: Path, stat
     wait_until_gone([receiver])
     wait_until(lambda: not made & everywhere(), "the end of the network namespaces")
     (left,) = folder.iterdir()
-    told = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    assert json.loads(told.stdout)["restored"] == f"folder {left}"
+    reported = subprocess.run([probe, "restore"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+    assert json.loads(reported.stdout)["restored"] == f"folder {left}"
     assert list(folder.iterdir()) == []
     assert list((state / "made").iterdir()) == []
 

@@ -51,22 +51,22 @@ def test_what_one_guests_device_sends_anothers_receives(
         words = ["receive", "--once", *both, "--listen", listening(method), "--into", into]
         receive += [f"mkdir {into}", shlex.join([str(real_probe), *words]), f"sha512sum {into}/* >&2"]
     commands = script(tmp_path / "send.sh", send), script(tmp_path / "receive.sh", receive)
-    told: dict[tuple[int, str], bytes] = {}
+    reported: dict[tuple[int, str], bytes] = {}
 
     def tell(number: int, stream: str, chunk: bytes) -> None:
-        told[number, stream] = told.get((number, stream), b"") + chunk
+        reported[number, stream] = reported.get((number, stream), b"") + chunk
 
     guest = Guest(base_kernel.id, "wall", 1, 512 << 20)
     ended = pair.run(guest, commands, tell, LIMIT_S)
-    assert [each.status for each in ended] == [0, 0], told
-    wanted = {name: hashlib.sha512(content).hexdigest() for name, content in contents.items()}
-    lines = [line.split() for line in told[2, "stderr"].decode().splitlines()]
+    assert [each.status for each in ended] == [0, 0], reported
+    expected = {name: hashlib.sha512(content).hexdigest() for name, content in contents.items()}
+    lines = [line.split() for line in reported[2, "stderr"].decode().splitlines()]
     arrived = {path: digest for digest, path in lines}
-    assert arrived == {f"{INTO}-{method}/{name}": wanted[name] for method in PORTS for name in wanted}
+    assert arrived == {f"{INTO}-{method}/{name}": expected[name] for method in PORTS for name in expected}
     for number in (1, 2):
-        events = [json.loads(line) for line in told[number, "stdout"].splitlines()]
+        events = [json.loads(line) for line in reported[number, "stdout"].splitlines()]
         verified = [(event["name"], event["digest"]) for event in events if event["event"] == "file"]
-        assert sorted(verified) == sorted([*wanted.items(), *wanted.items()])
+        assert sorted(verified) == sorted([*expected.items(), *expected.items()])
         done = [event["here"] for event in events if event["event"] == "done"]
         assert [(each["method"], each["bytes"]) for each in done] == [
             (method, sum(SIZES.values())) for method in PORTS

@@ -155,7 +155,7 @@ def test_errors_have_their_exit_code(kind: str, code: int, pretended: CommandLin
 
 
 @pytest.mark.parametrize(
-    ("said", "end", "told"),
+    ("said", "end", "reported"),
     [
         ("[]", "0", "ended with status 0 and without a result"),
         ("[]", "3", "ended with status 3 and without a result; its last words: panicked"),
@@ -166,15 +166,15 @@ def test_errors_have_their_exit_code(kind: str, code: int, pretended: CommandLin
         (lines(DONE), "1", "ended with status 1 and without a result"),
     ],
 )
-def test_a_probe_that_fails_is_told(said: str, end: str, told: str, pretended: CommandLine) -> None:
+def test_a_probe_that_fails_is_told(said: str, end: str, reported: str, pretended: CommandLine) -> None:
     answer = pretended("transfer", "send", "a", "h:1", FAKE_LINES=said, FAKE_END=end, FAKE_STDERR="panicked")
     assert (answer.code, answer.out) == (1, "")
     (line,) = answer.err.splitlines()
-    assert told in line
+    assert reported in line
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "reported"),
     [
         (("send", "a", "b"), "'b' is not ADDR:PORT"),
         (("send", "a", "host:70000"), "'host:70000' is not ADDR:PORT"),
@@ -191,11 +191,11 @@ def test_a_probe_that_fails_is_told(said: str, end: str, told: str, pretended: C
         (("receive", "--into", "d", "--method", "zerocopy"), "zerocopy"),
     ],
 )
-def test_wrong_requests_start_nothing(given: tuple[str, ...], told: str, pretended: CommandLine) -> None:
+def test_wrong_requests_start_nothing(given: tuple[str, ...], reported: str, pretended: CommandLine) -> None:
     answer = pretended("transfer", *given, FAKE_LINES=lines(DONE))
     assert (answer.code, answer.out) == (2, "")
     (line,) = answer.err.splitlines()
-    assert told in line
+    assert reported in line
     assert not Path(pretended.environment["FAKE_WORDS"]).exists()
 
 

@@ -94,10 +94,10 @@ def test_after_a_kill_the_next_command_puts_it_back_and_says_so(other: str) -> N
         assert NAMES[aslr()] == other
         process.send_signal(signal.SIGKILL)
     assert NAMES[aslr()] == other
-    told: list[str] = []
-    restore(told.append)
+    reported: list[str] = []
+    restore(reported.append)
     assert aslr() == before
-    assert any(str(ASLR) in line for line in told), told
+    assert any(str(ASLR) in line for line in reported), reported
 
 
 @NEEDS_ROOT
@@ -164,10 +164,10 @@ def test_what_this_machine_lacks_is_refused() -> None:
 @NEEDS_ROOT
 def test_a_command_runs_under_it(command: CommandLine, other: str) -> None:
     before = aslr()
-    told = command("tune", "--set", f"aslr={other}", "--", "cat", str(ASLR))
-    assert told.code == 0, told.err
-    assert NAMES[told.out.strip()] == other
-    assert f"aslr: {NAMES[before]} is now {other}" in told.err
+    reported = command("tune", "--set", f"aslr={other}", "--", "cat", str(ASLR))
+    assert reported.code == 0, reported.err
+    assert NAMES[reported.out.strip()] == other
+    assert f"aslr: {NAMES[before]} is now {other}" in reported.err
     assert aslr() == before
     failed = command("tune", "--set", f"aslr={other}", "--", "false")
     assert failed.code == 1
@@ -175,9 +175,9 @@ def test_a_command_runs_under_it(command: CommandLine, other: str) -> None:
 
 
 def test_the_command_lists_and_refuses(command: CommandLine) -> None:
-    told = command("tune")
-    assert told.code == 0
-    assert "aslr" in told.out
+    reported = command("tune")
+    assert reported.code == 0
+    assert "aslr" in reported.out
     for words in (
         ("tune", "--set", "aslr=off"),
         ("tune", "--", "true"),
@@ -191,7 +191,7 @@ def test_the_command_lists_and_refuses(command: CommandLine) -> None:
 @NEEDS_ROOT
 def test_a_run_holds_it_and_its_record_tells(command: CommandLine, other: str) -> None:
     before = aslr()
-    told = command(
+    reported = command(
         "run",
         "syscall.cost",
         "--set",
@@ -203,7 +203,7 @@ def test_a_run_holds_it_and_its_record_tells(command: CommandLine, other: str) -
         "--json",
         "record.json",
     )
-    assert told.code == 0, told.err
+    assert reported.code == 0, reported.err
     assert aslr() == before
     (experiment,) = record.read(command.folder / "record.json").experiments
     (held,) = experiment.settings["tuned"]

@@ -88,10 +88,10 @@ def test_counts_of_instructions_are_not_explained(cost: ExperimentResults) -> No
 
 def test_a_run_is_explained_on_the_terminal_and_as_json(oscope: CommandLine) -> None:
     assert oscope(*COST, "--reps", "60").code == 0
-    told = oscope("explain-variation", "last")
-    assert told.code == 0
-    assert "syscall.cost: what makes time_ns vary" in told.out
-    assert "unexplained" in told.out
+    reported = oscope("explain-variation", "last")
+    assert reported.code == 0
+    assert "syscall.cost: what makes time_ns vary" in reported.out
+    assert "unexplained" in reported.out
     written = json.loads(oscope("explain-variation", "last", "--json", "-").out)
     assert written["schema"] == "oscope.variation/1"
     (experiment,) = written["experiments"]
@@ -109,15 +109,15 @@ def test_a_run_is_explained_on_the_terminal_and_as_json(oscope: CommandLine) -> 
 
 def test_few_samples_of_a_run_are_told(oscope: CommandLine) -> None:
     assert oscope(*COST, "--reps", "5").code == 0
-    told = oscope("explain-variation", "last")
-    assert told.code == 0
-    assert "Not enough samples" in told.out
+    reported = oscope("explain-variation", "last")
+    assert reported.code == 0
+    assert "Not enough samples" in reported.out
 
 
 def test_a_metric_that_is_not_there_is_refused(oscope: CommandLine) -> None:
     assert oscope(*COST, "--reps", "5").code == 0
-    told = oscope("explain-variation", "last", "--metric", "colour")
-    assert told.code == 2
-    (line,) = told.err.splitlines()
+    reported = oscope("explain-variation", "last", "--metric", "colour")
+    assert reported.code == 2
+    (line,) = reported.err.splitlines()
     assert "has no metric 'colour'" in line
     assert "time_ns" in line

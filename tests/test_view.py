@@ -8,7 +8,6 @@ import re
 import signal
 import socket
 import sqlite3
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
@@ -19,22 +18,9 @@ from cli_driver import CommandLine
 from oscope.model.errors import StoreError
 from oscope.storage import schema
 from oscope.storage.store import Store
-from viewed import CHANGED_AT, MEASURE, Viewed, command_in, fill, multiply, viewing
+from viewed import CHANGED_AT, MEASURE, Viewed, command_in, multiply, viewing
 
 PAGES = ("/", "/compare", "/history", "/newest", "/static/view.js", "/runs/last")
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    oscope = command_in(tmp_path_factory.mktemp("viewed"))
-    fill(oscope)
-    return oscope
-
-
-@pytest.fixture(scope="module")
-def viewed(stored: CommandLine) -> Iterator[Viewed]:
-    with viewing(stored) as running:
-        yield running
 
 
 def plain(page: str) -> str:

@@ -4,57 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
+from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.select import Select
 
+from browsers import errors
 from cli_driver import CommandLine
-from test_report_browser import FLAGS
-from viewed import CHANGED_AT, Viewed, command_in, fill, viewing
+from viewed import CHANGED_AT, Viewed, command_in, viewing
 from waiting import wait_until
 
 LONG = ("run", "syscall.cost", "--set", "call=getppid,read", "--set", "style=loop", "--reps", "1000000")
 
 
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
-    oscope = command_in(tmp_path_factory.mktemp("viewed"))
-    fill(oscope)
-    return oscope
-
-
-@pytest.fixture(scope="module")
-def viewed(stored: CommandLine) -> Iterator[Viewed]:
-    with viewing(stored) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[webdriver.Chrome]:
-    program, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if not program or not driver:
-        pytest.fail("chromium or chromedriver is missing: run `make setup`")
-    options = Options()
-    options.binary_location = program
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    running = webdriver.Chrome(options=options, service=Service(driver))
-    yield running
-    running.quit()
-
-
 @pytest.fixture
-def browser(chromium: webdriver.Chrome, viewed: Viewed) -> webdriver.Chrome:
+def browser(chromium: Chrome, viewed: Viewed) -> Chrome:
     """Give a browser that has been let in, and whose log is empty."""
     chromium.get(viewed.address)
     assert "token" not in chromium.current_url
@@ -62,7 +29,7 @@ def browser(chromium: webdriver.Chrome, viewed: Viewed) -> webdriver.Chrome:
     return chromium
 
 
-def drawn(browser: webdriver.Chrome, address: str, *, width: int = 1280, theme: str = "light") -> None:
+def drawn(browser: Chrome, address: str, *, width: int = 1280, theme: str = "light") -> None:
     """Open a page and wait until its figures are drawn."""
     screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
@@ -72,11 +39,7 @@ def drawn(browser: webdriver.Chrome, address: str, *, width: int = 1280, theme: 
     wait_until(lambda: browser.execute_script("return document.documentElement.dataset.drawn"), "figures")
 
 
-def errors(browser: webdriver.Chrome) -> list[dict[str, Any]]:
-    return [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
-
-
-def words(browser: webdriver.Chrome) -> str:
+def words(browser: Chrome) -> str:
     # Not by an element, which a page that loads itself anew takes away.
     text = browser.execute_script(
         "const main = document.querySelector('main'); return main ? main.innerText : ''"
@@ -88,7 +51,7 @@ def words(browser: webdriver.Chrome) -> str:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("page", ["/", "/runs/{b}", "/compare?a={a}&b={b}", "/history"])
 def test_every_page_is_whole(
-    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine, page: str, width: int, theme: str
+    browser: Chrome, viewed: Viewed, stored: CommandLine, page: str, width: int, theme: str
 ) -> None:
     a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
     drawn(browser, viewed.root + page.format(a=a, b=b), width=width, theme=theme)
@@ -102,7 +65,7 @@ def test_every_page_is_whole(
     assert (page == "/") == (figures == [])
 
 
-def test_nothing_is_asked_of_others(browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine) -> None:
+def test_nothing_is_asked_of_others(browser: Chrome, viewed: Viewed, stored: CommandLine) -> None:
     a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
     for page in ("/", f"/runs/{b}", f"/compare?a={a}&b={b}", "/history"):
         drawn(browser, viewed.root + page)
@@ -114,7 +77,7 @@ def test_nothing_is_asked_of_others(browser: webdriver.Chrome, viewed: Viewed, s
     assert all(address.startswith((viewed.root, "data:", "blob:")) for address in asked)
 
 
-def test_a_browser_without_the_token_sees_nothing(chromium: webdriver.Chrome, viewed: Viewed) -> None:
+def test_a_browser_without_the_token_sees_nothing(chromium: Chrome, viewed: Viewed) -> None:
     chromium.get(viewed.root)
     chromium.delete_all_cookies()
     chromium.get(viewed.root)
@@ -123,7 +86,7 @@ def test_a_browser_without_the_token_sees_nothing(chromium: webdriver.Chrome, vi
 
 
 def test_a_filter_leaves_the_runs_of_the_machine(
-    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
+    browser: Chrome, viewed: Viewed, stored: CommandLine
 ) -> None:
     drawn(browser, viewed.root)
     Select(browser.find_element(By.NAME, "machine")).select_by_value("f" * 16)
@@ -140,7 +103,7 @@ def test_a_filter_leaves_the_runs_of_the_machine(
 
 
 def test_two_runs_chosen_in_the_list_are_compared(
-    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
+    browser: Chrome, viewed: Viewed, stored: CommandLine
 ) -> None:
     a, b = stored.runs()[0], stored.runs()[CHANGED_AT]
     drawn(browser, viewed.root)
@@ -156,9 +119,7 @@ def test_two_runs_chosen_in_the_list_are_compared(
     assert "B/A" in header
 
 
-def test_the_history_marks_where_it_changed(
-    browser: webdriver.Chrome, viewed: Viewed, stored: CommandLine
-) -> None:
+def test_the_history_marks_where_it_changed(browser: Chrome, viewed: Viewed, stored: CommandLine) -> None:
     drawn(browser, f"{viewed.root}/history?experiment=syscall.cost")
     assert "change: getppid: 100" in words(browser)
     marks = browser.execute_script("return document.querySelector('.canvas').layout.shapes.map(s => s.x0)")
@@ -169,7 +130,7 @@ def test_the_history_marks_where_it_changed(
     assert link.get_attribute("href") == f"{viewed.root}/runs/{run}"
 
 
-def test_the_theme_stays_from_page_to_page(browser: webdriver.Chrome, viewed: Viewed) -> None:
+def test_the_theme_stays_from_page_to_page(browser: Chrome, viewed: Viewed) -> None:
     look = "return getComputedStyle(document.body).backgroundColor"
     drawn(browser, viewed.root)
     light = browser.execute_script(look)
@@ -180,9 +141,7 @@ def test_the_theme_stays_from_page_to_page(browser: webdriver.Chrome, viewed: Vi
     assert light != dark
 
 
-def test_a_run_is_seen_to_grow_and_to_end(
-    chromium: webdriver.Chrome, tmp_path: Path, real_probe: Path
-) -> None:
+def test_a_run_is_seen_to_grow_and_to_end(chromium: Chrome, tmp_path: Path, real_probe: Path) -> None:
     oscope = command_in(tmp_path)
     own = {name: value for name, value in oscope.environment.items() if not name.startswith("FAKE")}
     oscope = CommandLine(oscope.folder, own | {"OSCOPE_PROBE": str(real_probe)})
@@ -202,7 +161,7 @@ def test_a_run_is_seen_to_grow_and_to_end(
         assert viewed.stop() == (0, "", "Ctrl-C ends it.\n")
 
 
-def _watch(browser: webdriver.Chrome, viewed: Viewed) -> None:
+def _watch(browser: Chrome, viewed: Viewed) -> None:
     """See a run begin in the empty list, and its samples come without the page being loaded anew."""
     wait_until(lambda: "unfinished" in words(browser), "the run in the list")
     browser.find_element(By.CSS_SELECTOR, ".runs a").click()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -143,3 +144,26 @@ def multiply(oscope: CommandLine, runs: Sequence[str], factor: int) -> None:
             """,
             [(factor, run) for run in runs],
         )
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a store with the runs of `fill`; tests work on copies."""
+    oscope = command_in(tmp_path_factory.mktemp("filled"))
+    fill(oscope)
+    return Path(oscope.environment["OSCOPE_STORE"])
+
+
+@pytest.fixture(scope="module")
+def stored(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
+    """Give the command line with these runs."""
+    oscope = command_in(tmp_path_factory.mktemp("viewed"))
+    shutil.copy(filled, oscope.environment["OSCOPE_STORE"])
+    return oscope
+
+
+@pytest.fixture(scope="module")
+def viewed(stored: CommandLine) -> Iterator[Viewed]:
+    """Run `oscope view` on it."""
+    with viewing(stored) as running:
+        yield running

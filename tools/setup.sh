@@ -45,6 +45,8 @@ if [ "$purpose" != run ]; then
   want ssh openssh-client
   [ -x /usr/sbin/sshd ] || wanted+=(openssh-server)
   want sshfs sshfs
+  # The server of a shared store.
+  compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null || wanted+=(postgresql)
   # The DHCP lab, and peers of what lists devices.
   want dnsmasq dnsmasq-base
   want busybox busybox
@@ -71,6 +73,12 @@ if [ ${#wanted[@]} -gt 0 ]; then
     mkdir -p /etc/ssh
     touch /etc/ssh/sshd_not_to_be_run
     say "sshd comes without its service: to run that, remove /etc/ssh/sshd_not_to_be_run and enable ssh.service"
+  fi
+  if [[ " ${wanted[*]} " == *" postgresql "* ]]; then
+    # Tests start a server of their own in a folder of their own: the package is to make and start none.
+    mkdir -p /etc/postgresql-common/createcluster.d
+    echo 'create_main_cluster = false' > /etc/postgresql-common/createcluster.d/oscope.conf
+    say "PostgreSQL comes without a database cluster: pg_createcluster makes one"
   fi
   apt-get update -qq || fail "apt-get update failed" "check the package sources"
   apt-get install -y -qq --no-install-recommends "${wanted[@]}" >/dev/null || fail "apt-get install failed" "run it by hand: apt-get install ${wanted[*]}"

@@ -58,7 +58,7 @@ impl Clock {
     /// # Errors
     /// `Failure::Unavailable` if a clock was asked for that this machine does not have.
     pub fn open(wanted: Wanted) -> Result<Self, Failure> {
-        let (kind, why) = choice::choose(wanted, choice::Processor::of_this_machine())?;
+        let (kind, why) = choice::of_this_machine(wanted)?;
         if kind == ClockKind::Instructions {
             instructions::prove()?;
         }
@@ -71,7 +71,7 @@ impl Clock {
     /// # Errors
     /// `Failure::Request` if it is not the clock that this process would choose.
     pub fn reopen(wanted: Wanted, kind: ClockKind, hz: f64) -> Result<Self, Failure> {
-        let (chosen, why) = choice::choose(wanted, choice::Processor::of_this_machine())?;
+        let (chosen, why) = choice::of_this_machine(wanted)?;
         if chosen != kind || !(hz.is_finite() && hz > 0.0) {
             return Err(Failure::request(
                 "clock",

@@ -1,24 +1,26 @@
 //! Doing one request: check, pin, prepare, calibrate, warm up, repeat, verify, report.
 
+mod instrument;
+
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use crate::affinity::{self, Pinned};
+use crate::affinity::Pinned;
 use crate::calibration::{Calibrated, calibrate};
 use crate::cancel;
 use crate::clock::{Clock, ClockKind, instructions, reading};
-use crate::counters::Counters;
 use crate::covariates::Covariates;
-use crate::covariates::canary::Canary;
 use crate::description::Metric;
 use crate::error::Failure;
 use crate::inject::delay::Injected;
 use crate::parameters;
-use crate::protocol::{Event, Placement, Request, Sample};
+use crate::protocol::{Event, Request, Sample};
 use crate::region::{Mark, Region};
-use crate::workload::{Context, Iterations, Shared, Work, Workload};
+use crate::workload::{Context, Iterations, Work, Workload};
+
+pub use instrument::Instrument;
 
 /// Longest time spent on calibration before the trials are taken as they are.
 const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
@@ -26,63 +28,14 @@ const CALIBRATION_LIMIT: Duration = Duration::from_secs(30);
 const COUNTED: u64 = 1000;
 const LONG_NS: f64 = 1e6;
 
+/// Part of the time of repetitions that reading the covariates may take. Where it would take more, and the workload allows it, repetitions in a row
+/// share one reading: each gets what was counted for all of them, with the time for which that was (`counted_ns`).
+const READING_SHARE: f64 = 0.02;
+/// Repetitions that share one reading at most.
+const MOST_SHARING: usize = 50;
+
 /// What a sample of a request with `inject` has beside the covariates: the delay of all its iterations together that was in the measured region.
 pub const INJECTED_NS: &str = "injected_ns";
-
-/// What all requests of a session share.
-pub struct Instrument {
-    /// The calibrated clock.
-    pub clock: Clock,
-    /// The hardware counters that proved themselves.
-    pub counters: Counters,
-    /// Measures how long loads wait; `None` with the clock of instructions, which does not count waiting.
-    pub canary: Option<Canary>,
-    /// The CPUs allowed to the probe when it started, in rising order.
-    pub allowed: Vec<usize>,
-    /// What is measured or made once, for all requests.
-    pub shared: Shared,
-}
-
-impl Instrument {
-    /// Prove the counters; take the rest as given.
-    ///
-    /// # Errors
-    /// `Failure::Failed` if the allowed CPUs cannot be read; `Failure::Unavailable` where there is no memory for the canary.
-    pub fn new(clock: Clock) -> Result<Self, Failure> {
-        let canary = match clock.kind {
-            ClockKind::Instructions => None,
-            ClockKind::Tsc | ClockKind::MonotonicRaw => Some(Canary::new()?),
-        };
-        let counters = Counters::open();
-        let shared = Shared {
-            program_counters: counters.of_programs(),
-            ..Shared::default()
-        };
-        Ok(Self {
-            clock,
-            canary,
-            counters,
-            allowed: affinity::allowed()?,
-            shared,
-        })
-    }
-
-    /// The CPU a request is to be pinned to.
-    fn place(&self, placement: Placement) -> Result<Option<usize>, Failure> {
-        match placement {
-            Placement::Free => Ok(None),
-            Placement::Highest => Ok(self.allowed.last().copied()),
-            Placement::Cpu(cpu) if self.allowed.contains(&cpu) => Ok(Some(cpu)),
-            Placement::Cpu(cpu) => Err(Failure::request(
-                "cpu",
-                format!(
-                    "must be one of the allowed CPUs {:?}, -1 or null, not {cpu}",
-                    self.allowed
-                ),
-            )),
-        }
-    }
-}
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,6 +88,10 @@ pub fn run<W: Workload>(
         injected,
         request,
         deadline: deadline(started, request.time_limit_s),
+        reading: Duration::MAX,
+        sharing: None,
+        own: Map::new(),
+        held: Vec::new(),
         noted: BTreeSet::new(),
         emit,
     };
@@ -160,6 +117,14 @@ struct Bench<'a, W> {
     injected: Option<Injected>,
     request: &'a Request,
     deadline: Option<Instant>,
+    /// The least time that reading the covariates took so far, before repetitions and after them.
+    reading: Duration,
+    /// When the repetitions that share a reading began; `None` between them.
+    sharing: Option<Instant>,
+    /// The covariates of a repetition that shares them with no other.
+    own: Map<String, Value>,
+    /// Repetitions that have ended and are not reported yet, by their numbers.
+    held: Vec<(u64, Repetition)>,
     noted: BTreeSet<String>,
     emit: &'a mut dyn FnMut(Event),
 }
@@ -168,8 +133,9 @@ struct Bench<'a, W> {
 struct Repetition {
     started_ns: u64,
     raw: Option<u64>,
+    iterations: u64,
     correction: f64,
-    covariates: Map<String, Value>,
+    injected_ns: Option<f64>,
     result: Result<Work, Failure>,
 }
 
@@ -229,12 +195,30 @@ impl<W: Workload> Bench<'_, W> {
     /// Warm up, then report the repetitions asked for; the number reported.
     fn repeat(&mut self, iterations: u64) -> Result<u64, Failure> {
         let warmup = self.request.warmup.unwrap_or(self.workload.warmup());
+        let mut failed = 0;
+        let mut reason = None;
         for _ in 0..warmup {
             if self.is_over() {
                 return Ok(0);
             }
-            self.once(Mark::NONE, iterations)?;
+            if let Some(Err(failure)) = self.once(Mark::NONE, iterations)?.map(|done| done.result) {
+                failed += 1;
+                reason.get_or_insert(failure);
+            }
+            self.read();
         }
+        if let Some(reason) = reason {
+            self.note(format!(
+                "{failed} of {warmup} warm-up repetitions failed: {reason}"
+            ));
+        }
+        let ended = self.repeat_all(iterations);
+        // Those that were measured before it ended are reported in any case.
+        self.share();
+        ended
+    }
+
+    fn repeat_all(&mut self, iterations: u64) -> Result<u64, Failure> {
         let mark = Mark::of(self.request.id);
         for number in 0..self.request.reps {
             if self.is_over() {
@@ -243,9 +227,33 @@ impl<W: Workload> Bench<'_, W> {
             let Some(repetition) = self.once(mark, iterations)? else {
                 return Ok(number);
             };
-            self.report(number, iterations, repetition);
+            self.held.push((number, repetition));
+            if self.sharing.is_none_or(|began| self.is_long(began)) {
+                self.share();
+            }
         }
         Ok(self.request.reps)
+    }
+
+    /// Whether reading the covariates takes little beside what has been measured since then.
+    fn is_long(&self, began: Instant) -> bool {
+        began.elapsed().mul_f64(READING_SHARE) >= self.reading || self.held.len() >= MOST_SHARING
+    }
+
+    /// Report the repetitions that have ended, with the covariates of all of them.
+    fn share(&mut self) {
+        let covariates = self.read();
+        for (number, repetition) in std::mem::take(&mut self.held) {
+            self.report(number, repetition, covariates.clone());
+        }
+    }
+
+    /// The covariates since they were read last, before the repetitions.
+    fn read(&mut self) -> Map<String, Value> {
+        match self.sharing.take() {
+            Some(_) => self.covariates.after(),
+            None => std::mem::take(&mut self.own),
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -265,12 +273,12 @@ impl<W: Workload> Bench<'_, W> {
         if let Some(injected) = &mut self.injected {
             region.delay(injected.next_ticks(started_ns, iterations));
         }
-        self.covariates.before();
+        if self.sharing.is_none() {
+            self.begin_reading();
+        }
         let ran = self.workload.run(iterations, &mut region);
-        let mut covariates = self.covariates.after();
-        if let Some(ticks) = region.injected() {
-            let injected_ns = self.clock.nanoseconds(ticks as f64);
-            covariates.insert(INJECTED_NS.to_owned(), Value::from(injected_ns));
+        if self.sharing.is_none() {
+            self.own = self.covariates.after();
         }
         if cancel::requested() {
             return Ok(None);
@@ -284,10 +292,26 @@ impl<W: Workload> Bench<'_, W> {
         Ok(Some(Repetition {
             started_ns,
             raw: region.raw().ok(),
+            iterations,
             correction: region.correction(),
-            covariates,
+            injected_ns: region
+                .injected()
+                .map(|ticks| self.clock.nanoseconds(ticks as f64)),
             result,
         }))
+    }
+
+    /// Read the covariates for the first time, for one repetition or for those that share them.
+    fn begin_reading(&mut self) {
+        if !W::SHARES_COVARIATES {
+            return self.covariates.before();
+        }
+        let began = Instant::now();
+        self.covariates.before();
+        let now = Instant::now();
+        // They are read again afterwards.
+        self.reading = self.reading.min(2 * (now - began));
+        self.sharing = Some(now);
     }
 
     /// Believe the work only if it was measured once, done in full, verified, and gave the metrics declared.
@@ -313,7 +337,10 @@ impl<W: Workload> Bench<'_, W> {
         Ok(work)
     }
 
-    fn report(&mut self, number: u64, iterations: u64, repetition: Repetition) {
+    fn report(&mut self, number: u64, repetition: Repetition, mut covariates: Map<String, Value>) {
+        if let Some(injected_ns) = repetition.injected_ns {
+            covariates.insert(INJECTED_NS.to_owned(), Value::from(injected_ns));
+        }
         let (metrics, failed) = match repetition.result {
             Ok(work) => {
                 let metrics = declared(&self.metrics, &work);
@@ -329,10 +356,10 @@ impl<W: Workload> Bench<'_, W> {
             rep: number,
             started_ns: repetition.started_ns,
             raw: repetition.raw,
-            iterations,
+            iterations: repetition.iterations,
             correction: repetition.correction,
             metrics,
-            covariates: repetition.covariates,
+            covariates,
             failed,
         }));
     }

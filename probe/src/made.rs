@@ -16,7 +16,7 @@ pub mod swap_area;
 pub mod thing;
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 
@@ -30,6 +30,18 @@ static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
 
 /// No process has this number (fork(2) returns it to the child).
 const NOBODY: u32 = 0;
+
+/// The journal of this process, if it has one. That of the process which forked this one is its own: here it is closed, and stays on the device.
+fn journal_of_this_process() -> MutexGuard<'static, Option<Journal>> {
+    let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+    if journal
+        .as_ref()
+        .is_some_and(|open| !open.is_of_this_process())
+    {
+        *journal = None;
+    }
+    journal
+}
 
 /// A thing in the journal. Dropping it undoes the thing and strikes the entry; what cannot be undone now is reported and stays in the journal.
 #[derive(Debug)]
@@ -45,7 +57,7 @@ impl Made {
     /// # Errors
     /// `Failure::Unavailable` where no journal can be kept, with the remedy.
     pub fn announce(thing: Thing) -> Result<Self, Failure> {
-        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        let mut journal = journal_of_this_process();
         let number = match &mut *journal {
             Some(journal) => journal.enter(&thing)?,
             none => none
@@ -64,7 +76,7 @@ impl Made {
     /// # Errors
     /// `Failure::Failed` if the journal cannot be written.
     pub fn refine(&mut self, thing: Thing) -> Result<(), Failure> {
-        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        let mut journal = journal_of_this_process();
         let journal = journal.as_mut();
         journal
             .ok_or_else(|| Failure::failed("the journal of what was made is closed"))?
@@ -88,7 +100,7 @@ impl Made {
     }
 
     fn strike(&self) -> Result<(), Failure> {
-        let mut journal = JOURNAL.lock().unwrap_or_else(|broken| broken.into_inner());
+        let mut journal = journal_of_this_process();
         if let Some(open) = journal.as_mut() {
             if open.strike(self.number)? == Left::Nothing {
                 *journal = None;

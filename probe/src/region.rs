@@ -92,6 +92,11 @@ impl<'a> Region<'a> {
         self.delay = Some(ticks);
     }
 
+    /// Ticks to wait for behind the work; `None` where nothing is injected.
+    pub fn delayed(&self) -> Option<u64> {
+        self.delay
+    }
+
     /// Ticks that the work was followed by on purpose; `None` where nothing is injected.
     pub fn injected(&self) -> Option<u64> {
         self.delay.map(|_| self.injected)

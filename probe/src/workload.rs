@@ -21,6 +21,9 @@ pub trait Workload: Sized {
     /// The parameters, as deserialised from the request after its values were checked against the description and defaults filled in.
     type Parameters: DeserializeOwned;
 
+    /// Whether repetitions in a row may share their covariates, where reading them takes long beside a repetition (see `crate::harness`).
+    const SHARES_COVARIATES: bool = false;
+
     /// What this workload is, takes and gives.
     fn describe() -> Description;
 

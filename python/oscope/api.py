@@ -254,8 +254,8 @@ class BenchRequest:
         where = Where(self.on, None, self.cpus, memory)
         return Conditions(where, parse_kinds(self.trace) if self.trace else None)
 
-    def values(self) -> tuple[list[Command], list[Parameter], Surroundings, programs.Amount]:
-        """Return it as values, with texts converted; UsageError for what is wrong."""
+    def spec(self, metric: str | None, seed: int | None) -> programs.BenchSpec:
+        """Return it with texts converted; UsageError for what is wrong."""
         if len(self.names) > len(self.commands):
             raise UsageError("there are more names than commands", remedy="give one name a command")
         labels = [*self.names, *[None] * (len(self.commands) - len(self.names))]
@@ -264,11 +264,14 @@ class BenchRequest:
         timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
         precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
         budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return (
+        return programs.BenchSpec(
             commands,
             parameters,
             Surroundings(**self.surroundings, timeout_s=timeout_s),
             programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick),
+            metric,
+            seed,
+            self.conditions(),
         )
 
 
@@ -277,7 +280,7 @@ def measure_commands(
 ) -> Bench:
     """Do what `oscope.bench` says."""
     recovery.restore_once(_tell)
-    plan, _ = bench_plan(*request.values(), metric=metric, seed=seed, conditions=request.conditions())
+    plan, _ = bench_plan(request.spec(metric, seed))
     with Store.open(place) as store:
         outcome = execute(plan, store)
         return Bench(outcome.run_id, store.results(outcome.run_id), place)

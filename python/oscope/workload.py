@@ -29,7 +29,7 @@ import sys
 import time
 import typing
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,15 +40,8 @@ TIMING_MODEL = (
     "clock. The garbage collector is off meanwhile."
 )
 _NOTE = "The cost of reading the clock is subtracted."
-_TIME_NS = {
-    "name": "time_ns",
-    "unit": "ns",
-    "better": "less",
-    "quantity": "time",
-    "per": "iteration",
-    "note": _NOTE,
-    "doc": f"Time per iteration. {_NOTE}",
-}
+_TIME_NS = {"name": "time_ns", "unit": "ns", "better": "less", "quantity": "time", "per": "iteration"}
+_TIME_NS |= {"note": _NOTE, "doc": f"Time per iteration. {_NOTE}"}
 _CLOCK_READINGS = 2001
 _MOST_ITERATIONS = 1 << 40
 _SHOWN_FAILURE = 200
@@ -77,6 +70,7 @@ class Metric:
 
 
 Body = Callable[..., Any]
+_TYPES = ((bool, "boolean"), (Size, "bytes"), (Seconds, "duration"), (int, "integer"), (Path, "path"))
 
 
 @dataclass(frozen=True)
@@ -90,12 +84,7 @@ class _Workload:
     alone: bool
 
 
-@dataclass
-class _Registry:
-    workloads: dict[str, _Workload] = field(default_factory=dict)
-
-
-_REGISTERED = _Registry()
+_REGISTERED: dict[str, _Workload] = {}
 
 
 def workload(
@@ -124,9 +113,9 @@ def workload(
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        if name in _REGISTERED.workloads:
+        if name in _REGISTERED:
             raise ValueError(f"there are two workloads {name!r}")
-        _REGISTERED.workloads[name] = _Workload(
+        _REGISTERED[name] = _Workload(
             name, version, function, tuple(_parameters(function)), dict(metrics or {}), loops, alone
         )
         return function
@@ -147,22 +136,17 @@ def _parameters(function: Callable[..., Any]) -> Iterator[dict[str, Any]]:
             raise TypeError(f"{function.__name__}: the parameter {name} needs a default")
         default = defaults[name]
         kind = hints.get(name, type(default))
-        yield {"name": name, "default": _plain(default), "doc": "", **_type(function.__name__, name, kind)}
+        plain = str(default) if isinstance(default, Path) else default
+        yield {"name": name, "default": plain, "doc": "", **_type(function.__name__, name, kind)}
 
 
 def _type(function: str, name: str, kind: Any) -> dict[str, Any]:
     if typing.get_origin(kind) is typing.Literal:
         return {"type": "choice", "choices": list(typing.get_args(kind))}
-    for known, word in ((bool, "boolean"), (Size, "bytes"), (Seconds, "duration"), (int, "integer")):
+    for known, word in _TYPES:
         if isinstance(kind, type) and issubclass(kind, known):
             return {"type": word}
-    if isinstance(kind, type) and issubclass(kind, Path):
-        return {"type": "path"}
     raise TypeError(f"{function}: the parameter {name} is none of int, bool, Size, Seconds, Path, Literal")
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value
 
 
 def main(arguments: typing.Sequence[str] | None = None) -> None:
@@ -195,7 +179,7 @@ def _describe() -> dict[str, Any]:
                 ],
                 "alone": {} if each.alone else None,
             }
-            for each in _REGISTERED.workloads.values()
+            for each in _REGISTERED.values()
         ],
         # The probe's own, with its names and meanings.
         "covariates": [],
@@ -237,12 +221,7 @@ def _covariates() -> dict[str, int]:
 
 
 class _RefusedError(Exception):
-    """A request that cannot be carried out."""
-
-    def __init__(self, kind: str, field_name: str | None, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.field = field_name
+    """A request that cannot be carried out: its kind, the field at fault or None, and a message."""
 
 
 class _Server:
@@ -270,11 +249,8 @@ class _Server:
 
     def serve(self) -> None:
         """Answer requests until standard input ends, or a signal comes."""
-        described = _describe()
-        environment = {"clock": self._clock}
-        self._say(
-            event="hello", schema=SCHEMA, probe=described["probe"], pid=os.getpid(), environment=environment
-        )
+        hello = {"schema": SCHEMA, "probe": _describe()["probe"], "pid": os.getpid()}
+        self._say(event="hello", **hello, environment={"clock": self._clock})
         while line := self._next():
             request = json.loads(line)
             number = request["id"]
@@ -284,14 +260,8 @@ class _Server:
                 self._refuse(number, refused)
 
     def _refuse(self, number: int, refused: _RefusedError) -> None:
-        self._say(
-            event="error",
-            request=number,
-            kind=refused.kind,
-            field=refused.field,
-            message=str(refused),
-            remedy=None,
-        )
+        kind, field, message = refused.args
+        self._say(event="error", request=number, kind=kind, field=field, message=message, remedy=None)
 
     def _next(self) -> str:
         self._idle = True
@@ -300,7 +270,7 @@ class _Server:
         return line
 
     def _answer(self, number: int, request: Mapping[str, Any]) -> None:
-        found = _REGISTERED.workloads.get(request["workload"])
+        found = _REGISTERED.get(request["workload"])
         if found is None:
             raise _RefusedError("request", "workload", f"there is no workload {request['workload']}")
         if request.get("inject"):
@@ -341,10 +311,8 @@ class _Server:
         overhead = self._clock["overhead"]
         if failed is None and raw is not None:
             extra = result if found.metrics and isinstance(result, dict) else {}
-            metrics = {
-                "time_ns": (raw - overhead) / iterations,
-                **{name: extra.get(name) for name in found.metrics},
-            }
+            metrics = {name: extra.get(name) for name in found.metrics}
+            metrics["time_ns"] = (raw - overhead) / iterations
         self._say(
             event="sample",
             request=number,
@@ -363,11 +331,8 @@ class _Server:
 def _pinned(cpu: int | None) -> Iterator[None]:
     """Pin this thread to a CPU; None: to the highest allowed, as the probe does; -1: to none."""
     allowed = os.sched_getaffinity(0)
-    if cpu == -1:
-        yield
-        return
     try:
-        os.sched_setaffinity(0, {max(allowed) if cpu is None else cpu})
+        os.sched_setaffinity(0, allowed if cpu == -1 else {max(allowed) if cpu is None else cpu})
     except OSError as error:
         raise _RefusedError("request", "cpu", f"CPU {cpu} is not allowed ({error})") from None
     try:
@@ -404,15 +369,14 @@ def _measure(found: _Workload, body: Body, iterations: int) -> tuple[int, Any]:
     result: Any = None
     collecting = gc.isenabled()
     gc.disable()
+    loops, turns = found.loops, range(iterations)
     try:
-        if found.loops:
-            begun = _now()
-            result = body(iterations)
-            return _now() - begun, result
-        turns = range(iterations)
         begun = _now()
-        for _ in turns:
-            result = body()
+        if loops:
+            result = body(iterations)
+        else:
+            for _ in turns:
+                result = body()
         return _now() - begun, result
     finally:
         if collecting:

@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
+use crate::affinity;
 use crate::clock::Wanted;
 use crate::description::{Alone, Description, Kind, Parameter};
 use crate::protocol;
@@ -195,6 +196,19 @@ fn broken_repetitions_are_failed_samples_without_metrics() {
             assert!(sample.metrics.is_empty());
         }
     }
+}
+
+#[test]
+fn failed_warm_ups_are_reported_in_one_note() {
+    let (outcome, events) =
+        ask(json!({"params": {"fault": "failing"}, "reps": 1, "iterations": 10, "warmup": 3}));
+    assert_eq!(outcome.unwrap().samples, 1);
+    let notes = events.iter().filter_map(|event| match event {
+        Event::Note { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    let expected = ["3 of 3 warm-up repetitions failed: reading: EIO"];
+    assert_eq!(notes.collect::<Vec<_>>(), expected);
 }
 
 #[test]

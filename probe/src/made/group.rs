@@ -44,13 +44,20 @@ fn empty(path: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         other => other.map_err(|error| Failure::failed(words(&error)))?,
     };
-    for member in members.lines() {
-        // A process of another PID namespace is listed as 0, and kill(0) would hit this process's own group.
-        let member = member.parse::<i32>().ok().filter(|&member| member > 0);
-        if let Some(member) = member.filter(|&member| member as u32 != std::process::id()) {
-            // At worst it is gone.
-            let _ = kill(Pid::from_raw(member), Signal::SIGKILL);
-        }
+    let own = std::process::id() as i32;
+    // A process of another PID namespace is listed as 0, and kill(0) would hit this process's own group.
+    let members: Vec<i32> = members
+        .lines()
+        .filter_map(|member| member.parse().ok())
+        .filter(|&member| member > 0)
+        .collect();
+    // All at once, so that no member forks in between (cgroup v2 since Linux 5.14); it would end this process, too.
+    if !members.contains(&own) && fs::write(path.join("cgroup.kill"), "1").is_ok() {
+        return Ok(());
+    }
+    for member in members.into_iter().filter(|&member| member != own) {
+        // At worst it is gone.
+        let _ = kill(Pid::from_raw(member), Signal::SIGKILL);
     }
     Ok(())
 }

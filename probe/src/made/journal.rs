@@ -50,6 +50,8 @@ pub struct Journal {
     boot: String,
     entries: Vec<(u64, Thing)>,
     next: u64,
+    /// Which process opened it.
+    process: u32,
 }
 
 impl Journal {
@@ -74,12 +76,18 @@ impl Journal {
             file,
             entries: Vec::new(),
             next: 0,
+            process: std::process::id(),
         };
         journal.begin(directory).inspect_err(|_| {
             // A name without a journal, of no use. If it stays, it is reported as such.
             let _ = journal.remove();
         })?;
         Ok(journal)
+    }
+
+    /// Whether this process opened it, and not one that forked this one.
+    pub fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
     }
 
     fn begin(&mut self, directory: &Path) -> Result<(), Failure> {
@@ -115,6 +123,7 @@ impl Journal {
             boot: String::new(),
             entries: Vec::new(),
             next: 0,
+            process: std::process::id(),
         };
         for line in text.split_inclusive('\n') {
             let Some(line) = line.strip_suffix('\n') else {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
 use super::*;
@@ -190,6 +191,63 @@ fn what_another_pid_namespace_left_is_not_touched() {
     assert!(path.exists() && elsewhere.exists());
 }
 
+fn end_of(child: &mut Child) -> WaitStatus {
+    loop {
+        match child.ended().expect("the kernel reports a child") {
+            Some(status) => return status,
+            None => std::thread::yield_now(),
+        }
+    }
+}
+
+#[test]
+fn a_forked_child_has_a_journal_of_its_own() {
+    let folder = Folder::new();
+    let mut parent = Child::fork(|| {
+        let mut journal = Journal::create(&folder.0).expect("a journal in an empty folder");
+        let thing = file(folder.0.join(".oscope-swap-1-0"), 0o600);
+        journal.enter(&thing).expect("a first entry");
+        *journal_of_this_process() = Some(journal);
+        let mut child = Child::fork(|| assert!(journal_of_this_process().is_none()))
+            .expect("a process that forks another");
+        assert_eq!(end_of(&mut child), WaitStatus::Exited(child.process(), 0));
+        assert!(journal_of_this_process().is_some());
+    })
+    .expect("a process can be made");
+    assert_eq!(end_of(&mut parent), WaitStatus::Exited(parent.process(), 0));
+    let left = journal::paths(&folder.0).expect("the folder's journals");
+    let left = left.iter().find(|path| Owner::of_file(path).is_some());
+    let left = Journal::open(left.expect("the parent's journal")).expect("its entries");
+    assert_eq!(left.newest_first().len(), 1);
+}
+
+#[test]
+fn a_control_group_of_either_version_goes_with_its_members() {
+    for root in [
+        "/sys/fs/cgroup/unified",
+        "/sys/fs/cgroup",
+        "/sys/fs/cgroup/memory",
+    ] {
+        let path = Path::new(root).join(format!("oscope-test-{}", std::process::id()));
+        // Only a hierarchy has processes; making groups needs root.
+        if !Path::new(root).join("cgroup.procs").exists() || fs::create_dir(&path).is_err() {
+            continue;
+        }
+        let mut member = Child::fork(|| {
+            loop {
+                nix::unistd::pause();
+            }
+        })
+        .expect("a process can be made");
+        let number = member.process().to_string();
+        fs::write(path.join("cgroup.procs"), number).expect("a process moved by root");
+        group::remove(&path, std::time::Duration::from_secs(60)).expect("a group without members");
+        let killed = WaitStatus::Signaled(member.process(), Signal::SIGKILL, false);
+        assert_eq!(end_of(&mut member), killed);
+        assert!(!path.exists());
+    }
+}
+
 #[test]
 fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
     let folder = Folder::new();
@@ -212,12 +270,7 @@ fn an_entry_that_cannot_be_written_leaves_the_journal_as_it_was() {
         );
     })
     .expect("a process can be made");
-    let status = loop {
-        match child.ended().expect("the kernel reports it") {
-            Some(status) => break status,
-            None => std::thread::yield_now(),
-        }
-    };
+    let status = end_of(&mut child);
     assert_eq!(status, WaitStatus::Exited(child.process(), 0));
     assert_eq!(fs::read(&path).expect("it can be read"), before);
     journal.enter(&thing).expect("it can be written again");

@@ -1,10 +1,11 @@
 //! `command.run`: any program, started once a repetition and waited for.
 //!
-//! A repetition is a process of its own, the launcher, which the probe forks and which starts the program with `vfork` and `execve`. The kernel
+//! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork` and `execve`. The kernel
 //! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
 //! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
 
+mod accounts;
 mod child;
 mod ended;
 mod energy;
@@ -16,6 +17,7 @@ mod strays;
 mod surroundings;
 mod tail;
 mod wait;
+mod worker;
 
 use std::path::Path;
 
@@ -34,6 +36,7 @@ use launch::Launcher;
 use parameters::Parameters;
 use program::Program;
 use strays::Strays;
+use worker::{Run, Worker};
 
 /// How often the start of a trivial program is measured in a request; its median is reported.
 const START_TRIALS: usize = 5;
@@ -44,6 +47,8 @@ pub struct CommandRun {
     prepare: Option<Program>,
     cleanup: Option<Program>,
     launcher: Launcher,
+    /// The process that starts the program; `None` before the first run, and after it has died.
+    worker: Option<Worker>,
     cold: Vec<String>,
     ignore_failure: bool,
     warmup: u64,
@@ -61,12 +66,14 @@ pub struct CommandRun {
 impl Workload for CommandRun {
     type Parameters = Parameters;
 
+    const SHARES_COVARIATES: bool = true;
+
     fn describe() -> Description {
         Description {
             name: "command.run",
             version: 1,
             purpose: "Start a program, wait for its end, and report what it used.",
-            timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked outside the clock, starts the program \
+            timing_model: "time = vfork + execve + the program's run + wait. A launcher process, forked before the first run, starts the program \
                 without a shell and waits for it; the clock stops when the kernel reports the end, before the program is reaped.",
             parameters: parameters::described(),
             metrics: metrics(),
@@ -90,6 +97,7 @@ impl Workload for CommandRun {
             prepare: Program::of("prepare", &parameters.prepare)?,
             cleanup: Program::of("cleanup", &parameters.cleanup)?,
             launcher,
+            worker: None,
             cold: parameters.cold.clone(),
             ignore_failure: parameters.ignore_failure,
             warmup: parameters.warmup,
@@ -124,8 +132,7 @@ impl Workload for CommandRun {
         for path in &self.cold {
             residency::evict(Path::new(path))?;
         }
-        let (ended, said) = self.launcher.run(&self.program, region)?;
-        let left = self.strays.end();
+        let (ended, said, left) = self.launched(region)?;
         ended.judge(&said, self.ignore_failure, self.launcher.timeout_s())?;
         self.ended = Some(ended);
         let elapsed_ns = self.clock.nanoseconds(region.corrected()?);
@@ -158,15 +165,34 @@ impl Drop for CommandRun {
         {
             eprintln!("oscope-probe: {failure}");
         }
-        self.strays.end();
+        self.worker = None;
+        self.strays.end(None);
     }
 }
 
 impl CommandRun {
+    /// Have the launcher run the program.
+    fn launched(&mut self, region: &mut Region) -> Result<Run, Failure> {
+        let mut worker = match self.worker.take() {
+            Some(worker) => worker,
+            None => Worker::fork(&self.launcher, &self.program, region)?,
+        };
+        let run = worker.run(&self.program, region);
+        match run {
+            Ok(_) => self.worker = Some(worker),
+            // Whatever has failed, the next run has a launcher of its own.
+            Err(_) => {
+                drop(worker);
+                self.strays.end(None);
+            }
+        }
+        run
+    }
+
     /// Run a program outside the clock.
     fn aside(&self, option: &str, program: &Program) -> Result<(), Failure> {
         let done = self.launcher.run_aside(option, program, cancel::requested);
-        self.strays.end();
+        self.strays.end(self.worker.as_ref().map(Worker::process));
         done
     }
 
@@ -176,10 +202,11 @@ impl CommandRun {
             return Ok(None);
         };
         let mut times = Vec::with_capacity(START_TRIALS);
+        let mut worker = Worker::fork(&self.launcher, &program, &Region::new(&self.clock))?;
         // The first one warms up.
         for trial in 0..=START_TRIALS {
             let mut region = Region::new(&self.clock);
-            let (ended, said) = self.launcher.run(&program, &mut region)?;
+            let (ended, said, _) = worker.run(&program, &mut region)?;
             ended.judge(&said, false, self.launcher.timeout_s())?;
             if trial > 0 {
                 times.push(self.clock.nanoseconds(region.corrected()?));
@@ -190,7 +217,7 @@ impl CommandRun {
     }
 
     fn figures(&self, ended: &Ended, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
-        let usage = &ended.usage;
+        let (usage, bytes) = (&ended.usage, ended.accounts.bytes());
         let mut figures = vec![
             ("time_ns", elapsed_ns),
             ("cpu_ns", usage.cpu_ns),
@@ -211,8 +238,8 @@ impl CommandRun {
                 "net_ns",
                 self.shell_ns.map(|shell_ns| elapsed_ns - shell_ns),
             ),
-            ("read_bytes", ended.bytes.map(|bytes| bytes.read)),
-            ("written_bytes", ended.bytes.map(|bytes| bytes.written)),
+            ("read_bytes", bytes.map(|bytes| bytes.read)),
+            ("written_bytes", bytes.map(|bytes| bytes.written)),
             ("instructions_user", ended.instructions),
             ("cycles_user", ended.cycles),
             ("start_ns", self.start_ns),

@@ -1,5 +1,6 @@
 //! `disk.read`: reading a file, from a cold or a warm page cache, in several ways.
 
+mod adaptive;
 mod blocks;
 mod mapped;
 mod method;
@@ -24,6 +25,7 @@ use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
+use adaptive::Race;
 use mapped::Mapped;
 use method::{Asked, Engine, Method};
 use pass::{Pass, Tally, Use};
@@ -235,10 +237,11 @@ impl DiskRead {
         measure: impl FnOnce(&mut dyn FnMut()),
     ) -> Result<Tally, Failure> {
         let mapped = match self.method.engine {
-            Engine::Mmap => Some(Mapped::new(&self.source.file, self.length)?),
+            Engine::Mmap | Engine::Auto => Some(Mapped::new(&self.source.file, self.length)?),
             _ => None,
         };
-        let each = (self.method.block * self.method.depth) as usize;
+        let race = Race::default();
+        let each = self.method.buffer() as usize;
         let mut parts = self.buffers.iter_mut().flat_map(|all| all.chunks_mut(each));
         let jobs = self.files.iter().map(|file| {
             let worker = Worker {
@@ -246,6 +249,7 @@ impl DiskRead {
                 file,
                 buffer: parts.next().unwrap_or_default(),
                 mapped: mapped.as_ref(),
+                race: &race,
             };
             || worker.work(pass)
         });
@@ -265,10 +269,11 @@ impl DiskRead {
         Ok(())
     }
 
-    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known.
+    /// Where nothing looks at the bytes, look at the last ones: a scratch file's are known. A mapping, which is taken down, has none left.
     fn check_content(&self) -> Result<(), Failure> {
         let last = self.tally.last;
-        if let Some(buffers) = self.buffers.as_ref().filter(|_| self.source.is_scratch()) {
+        let is_checked = self.source.is_scratch() && self.method.engine != Engine::Auto;
+        if let Some(buffers) = self.buffers.as_ref().filter(|_| is_checked) {
             if !content::matches(last.offset, &buffers[last.at..last.at + last.length]) {
                 return Err(Failure::failed(format!(
                     "the {} bytes read at byte {} are not those of the file",
@@ -286,11 +291,15 @@ struct Worker<'a> {
     file: &'a File,
     buffer: &'a mut [u8],
     mapped: Option<&'a Mapped>,
+    race: &'a Race,
 }
 
 impl Worker<'_> {
     fn work(self, pass: &Pass) -> Result<Tally, Failure> {
         match (self.engine, self.mapped) {
+            (Engine::Auto, Some(mapped)) => {
+                adaptive::read(pass, self.race, mapped, self.file, self.buffer)
+            }
             (_, Some(mapped)) => mapped.read(pass, self.file),
             (Engine::Uring, _) => ring::read(pass, self.file, self.buffer),
             (Engine::Read, _) => blocks::read(pass, self.file, self.buffer),

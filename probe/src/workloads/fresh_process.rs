@@ -49,21 +49,24 @@ enum Kind {
     Request,
 }
 
-#[derive(Clone, Copy)]
-struct Text {
+/// A text without pointers into the memory of one process; cut at 1000 bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Text {
     bytes: [u8; LONGEST_TEXT],
     length: usize,
 }
 
 impl Text {
-    fn of(text: &str) -> Self {
+    /// What is kept of a text.
+    pub fn of(text: &str) -> Self {
         let length = text.floor_char_boundary_at(LONGEST_TEXT);
         let mut bytes = [0; LONGEST_TEXT];
         bytes[..length].copy_from_slice(&text.as_bytes()[..length]);
         Self { bytes, length }
     }
 
-    fn text(&self) -> String {
+    /// The text again.
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes[..self.length]).into_owned()
     }
 }
@@ -128,22 +131,6 @@ pub fn in_fresh_process<T: Copy + Send + 'static>(
     watch: impl FnMut() -> Result<(), Failure>,
     work: impl FnOnce(&mut Region) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    let nap = |done: &AtomicU32| {
-        let _ = futex::wait(done, 0, NAP);
-    };
-    in_fresh_process_with(region, watch, nap, work)
-}
-
-/// As [`in_fresh_process`]; the parent spends the time until the word that it is given is 1 with `nap`, a tenth of a second at a time or less.
-///
-/// # Errors
-/// As there.
-pub fn in_fresh_process_with<T: Copy + Send + 'static>(
-    region: &mut Region,
-    watch: impl FnMut() -> Result<(), Failure>,
-    nap: impl FnMut(&AtomicU32),
-    work: impl FnOnce(&mut Region) -> Result<T, Failure>,
-) -> Result<T, Failure> {
     // SAFETY: an atomic may be 0, and memory that may be uninitialised may be zeros.
     let board: Shared<Board<T>> = unsafe { Shared::zeroed() }?;
     let mut child = Child::fork(|| {
@@ -153,7 +140,7 @@ pub fn in_fresh_process_with<T: Copy + Send + 'static>(
         board.done.store(1, Ordering::Release);
         futex::wake(&board.done);
     })?;
-    wait_for(&mut child, &board.done, watch, nap)?;
+    wait_for(&mut child, &board.done, watch)?;
     // SAFETY: the child has written the answer, and does not touch it again.
     let (measured, given) = unsafe { (*board.answer.get()).assume_init() };
     region.take_over(measured);
@@ -165,7 +152,6 @@ fn wait_for(
     child: &mut Child,
     done: &AtomicU32,
     mut watch: impl FnMut() -> Result<(), Failure>,
-    mut nap: impl FnMut(&AtomicU32),
 ) -> Result<(), Failure> {
     loop {
         // Looked at before the answer: a child that ended has answered before, or never will.
@@ -180,12 +166,12 @@ fn wait_for(
             return Err(Failure::failed(describe_exit(status)));
         }
         watch()?;
-        nap(done);
+        let _ = futex::wait(done, 0, NAP);
     }
 }
 
 /// How a measured process died, in words.
-fn describe_exit(status: WaitStatus) -> String {
+pub fn describe_exit(status: WaitStatus) -> String {
     match status {
         WaitStatus::Signaled(_, Signal::SIGKILL, _) => {
             "the measured process was killed by SIGKILL: by the kernel for want of memory (see dmesg), or by somebody; ask for less memory, or give more"

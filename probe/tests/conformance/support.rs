@@ -192,7 +192,7 @@ pub fn workloads() -> Vec<Value> {
 /// Bytes in whatever a short request has made or filled.
 const SMALL: u64 = 1 << 20;
 
-/// A short request: one repetition, no warm-up, the least calibration, the least durations, a small size.
+/// A short request: one repetition, no warm-up, the least calibration, the least durations, a small size and total.
 pub fn short_request(workload: &Value) -> Value {
     let params: serde_json::Map<String, Value> = parameters(workload)
         .iter()
@@ -200,7 +200,7 @@ pub fn short_request(workload: &Value) -> Value {
             let name = text(&parameter["name"]);
             match parameter["type"].as_str() {
                 Some("duration") => Some((name, parameter["minimum"].clone())),
-                Some("bytes") if name == "size" => {
+                Some("bytes") if name == "size" || name == "total" => {
                     let most = parameter["maximum"].as_u64().unwrap_or(SMALL);
                     Some((name, json!(most.min(SMALL))))
                 }

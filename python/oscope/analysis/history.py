@@ -19,7 +19,7 @@ from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics.changes import Change, enough, search
 from oscope.statistics.machines import KERNEL, kernel_name, kernel_parts, told_apart
 from oscope.statistics.pairing import is_alike
-from oscope.statistics.summary import median_of_point
+from oscope.statistics.summary import summarise_point
 
 SCHEMA = "oscope.history/1"
 
@@ -183,8 +183,8 @@ def _add(lines: list[Line], run: ExperimentResults, metric: str) -> None:
     line.runs.append(bare)
     for point in run.points:
         if len(point):
-            value = Value(*median_of_point(run, point, metric))
-            _values(line, point, metric)[place] = value
+            found = summarise_point(run, point, metric)
+            _values(line, point, metric)[place] = Value(found.n, found.median, found.ci95)
 
 
 def _belongs(run: ExperimentResults, first: ExperimentResults) -> bool:

@@ -12,6 +12,7 @@ from oscope.figures.words import listed, median
 from oscope.labs import disk
 from oscope.labs.disk import reference
 from oscope.labs.engine.curves import At, Curves, best, curve, lines_over, over_sizes, sizes_of
+from oscope.labs.engine.run import Run
 from oscope.labs.syscalls.reference import CALLS_PER_SECOND
 from oscope.model.document import Section, Table
 from oscope.model.factors import Level
@@ -61,7 +62,7 @@ def _curves(results: Analysed, *caches: str) -> Curves:
         return {}
     levels = _large(experiment)
     found = {
-        cache: curve(results, experiment, RATE, engine="read", cache=cache, **levels) for cache in caches
+        cache: curve(Run(results, experiment), RATE, engine="read", cache=cache, **levels) for cache in caches
     }
     return {cache: points for cache, points in found.items() if points}
 
@@ -217,7 +218,8 @@ def _peers(results: Analysed) -> Curves:
     experiment = results.get("disk.peers")
     if experiment is None:
         return {}
-    found = {tool: curve(results, experiment, RATE, tool=tool, cache="cold") for tool in ("dd", "oscope")}
+    run = Run(results, experiment)
+    found = {tool: curve(run, RATE, tool=tool, cache="cold") for tool in ("dd", "oscope")}
     return {tool: points for tool, points in found.items() if points}
 
 
@@ -346,7 +348,7 @@ def best_block(results: Analysed) -> Section | None:
         return None
     told = []
     for cache in ("cold", "warm"):
-        found: list[At] = curve(results, experiment, "time_s", cache=cache)
+        found: list[At] = curve(Run(results, experiment), "time_s", cache=cache)
         if len(found) < 2:
             continue
         first, alike = best(found, experiment, "time_s")

@@ -60,6 +60,7 @@ COMMANDS = {
     "calibrate": ("calibrate:calibrate", "Measure how often verdicts are wrong on this machine."),
     "report": ("stored:report", "Write an HTML report on runs."),
     "export": ("stored:export", "Write all samples of a run as CSV, Parquet or JSON."),
+    "prune": ("prune:prune", "Delete old runs from the store; list them first."),
     "import": ("importing:import_results", "Read the results of another benchmarking tool into the store."),
     "assignment": (
         "assignment:assignment",

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import typer.core
 
-from oscope.cli.options import MemoryOption, Settings, TraceOption, command_class, parse_option, whole_number
+from oscope.cli.options import (
+    MemoryOption,
+    PrecisionOption,
+    Settings,
+    TraceOption,
+    command_class,
+    parse_option,
+    whole_number,
+)
 from oscope.cli.request import parse_amount, parse_trace, parse_where
 from oscope.cli.seed import SeedOption
 from oscope.cli.targets import Output, default_output, output_file
@@ -100,14 +107,7 @@ def bench(
             "--reps", most=MOST_REPS, help="Runs of each command. [default: as many as take 3 s, 10 to 1000]"
         ),
     ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            "--precision",
-            metavar="P",
-            help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
-        ),
-    ] = None,
+    precision: PrecisionOption = None,
     budget: Annotated[
         str | None, typer.Option("--budget", metavar="T", help="Time to measure, such as 10s or 2m.")
     ] = None,
@@ -239,7 +239,7 @@ def bench(
                 "--resume and a command or --git contradict each other", remedy="leave the others out"
             )
         return bench_revisions.resume(resume, settings.store, files)
-    from oscope.programs import Parameter, Surroundings  # noqa: PLC0415 - start-up
+    from oscope.programs import BenchSpec, Parameter, Surroundings  # noqa: PLC0415 - start-up
 
     commands = read_commands(lines or (), words, name or ())
     surroundings = Surroundings(
@@ -256,18 +256,18 @@ def bench(
         timeout_s=parse_option("--timeout", parse_duration, timeout),
         ignore_failure=ignore_failure,
     )
-    start = partial(bench_revisions.start, revisions) if revisions.names else benching.start
-    return start(
+    spec = BenchSpec(
         commands,
         [Parameter.of(text) for text in parameter or ()],
         surroundings,
         _amount(reps, precision, budget, warmup, quick=quick),
-        metric=metric,
-        seed=seed,
-        conditions=_conditions(on, cpus, memory, trace),
-        place=settings.store,
-        files=files,
+        metric,
+        seed,
+        _conditions(on, cpus, memory, trace),
     )
+    if revisions.names:
+        return bench_revisions.start(revisions, spec, settings.store, files)
+    return benching.start(spec, settings.store, files)
 
 
 def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequence[str]) -> list[Command]:

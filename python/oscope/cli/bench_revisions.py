@@ -18,7 +18,7 @@ from oscope.model.revision import Revision
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_duration
 from oscope.planning.plan import Plan
-from oscope.programs import EXPERIMENT, Amount, Command, Conditions, Parameter, Surroundings
+from oscope.programs import EXPERIMENT, BenchSpec
 from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.export import bisection_export
 from oscope.programs.repository import Repository
@@ -68,41 +68,19 @@ class Builds:
         note(text)
 
 
-def start(
-    options: Options,
-    commands: Sequence[Command],
-    parameters: Sequence[Parameter],
-    surroundings: Surroundings,
-    amount: Amount,
-    *,
-    metric: str | None,
-    seed: int | None,
-    conditions: Conditions,
-    place: str | None,
-    files: Files,
-) -> int:
+def start(options: Options, spec: BenchSpec, place: str | None, files: Files) -> int:
     """Measure the revisions, or bisect between two; return the exit code."""
-    conditions.check(amount.precision, revisions=True, bisect=options.bisect)
+    spec.conditions.check(spec.amount.precision, revisions=True, bisect=options.bisect)
     _leave_foreign_repository()
     request = RevisionRequest.of(options.names, options.build, bisect=options.bisect, folder=Path.cwd())
     line = _line(request) if options.bisect else ()
-    if options.bisect and (len(commands) != 1 or parameters):
+    if options.bisect and (len(spec.commands) != 1 or spec.parameters):
         raise UsageError("--bisect takes one command, without parameters", remedy="leave the others out")
-    for text in request.notes(commands):
+    for text in request.notes(spec.commands):
         note(text)
-    with Store.open(place) as store, workshop_for(request, surroundings, Builds()) as workshop:
+    with Store.open(place) as store, workshop_for(request, spec.surroundings, Builds()) as workshop:
         try:
-            plan = revision_plan(
-                workshop,
-                request.sides,
-                commands,
-                parameters,
-                surroundings,
-                amount,
-                metric=metric,
-                seed=seed,
-                conditions=conditions,
-            )
+            plan = revision_plan(workshop, request.sides, spec)
         except BuildError as error:
             _print_last_lines(error)
             raise

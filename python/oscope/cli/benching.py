@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from oscope.cli.errors import DONE, note
@@ -12,7 +12,7 @@ from oscope.cli.views.bench import print_findings
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import Plan
-from oscope.programs import EXPERIMENT, Amount, Command, Conditions, Parameter, Surroundings, bench_plan, find
+from oscope.programs import EXPERIMENT, BenchSpec, bench_plan, find
 from oscope.programs.export import Format as Form
 from oscope.programs.export import export, hyperfine_json
 from oscope.report import terminal
@@ -57,23 +57,10 @@ class Files:
         return any(is_standard_output(target) for target in self.named().values())
 
 
-def start(
-    commands: Sequence[Command],
-    parameters: Sequence[Parameter],
-    surroundings: Surroundings,
-    amount: Amount,
-    *,
-    metric: str | None,
-    seed: int | None,
-    conditions: Conditions,
-    place: str | None,
-    files: Files,
-) -> int:
-    """Measure `commands`; return the exit code."""
-    plan, trials = bench_plan(
-        commands, parameters, surroundings, amount, metric=metric, seed=seed, conditions=conditions
-    )
-    if amount.warmup is None:
+def start(spec: BenchSpec, place: str | None, files: Files) -> int:
+    """Measure commands; return the exit code."""
+    plan, trials = bench_plan(spec)
+    if spec.amount.warmup is None:
         found = ", ".join(str(trial.warmup) for trial in trials)
         note(f"warm-up found: {found} runs before those of each block")
     with Store.open(place) as store:

@@ -41,6 +41,14 @@ TraceOption = Annotated[
         help="Measure all a second time under bpftrace: counts, syscalls, sched, faults, or several.",
     ),
 ]
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="P",
+        help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
+    ),
+]
 MemoryOption = Annotated[
     str | None, typer.Option("--memory", metavar="SIZE", help="Memory of a guest. [default: 1GiB]")
 ]

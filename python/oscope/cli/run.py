@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from oscope.cli.completing import part_names
-from oscope.cli.options import MemoryOption, Settings, TraceOption, whole_number
+from oscope.cli.options import MemoryOption, PrecisionOption, Settings, TraceOption, whole_number
 from oscope.cli.request import (
     check_amounts,
     injected,
@@ -62,14 +62,7 @@ def run(
         ),
     ] = None,
     reps: Annotated[int | None, whole_number("--reps", most=MOST_REPS, help="Samples of each point.")] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            "--precision",
-            metavar="P",
-            help="Measure until half the 95 % interval is this share of the median (2%), or the budget ends.",
-        ),
-    ] = None,
+    precision: PrecisionOption = None,
     detect: Annotated[
         str | None,
         typer.Option(

@@ -21,6 +21,7 @@ from oscope.model.errors import UsageError
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
 from oscope.report import encode, terminal
+from oscope.report.forms import Form
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
 from oscope.storage.store import Store
@@ -39,6 +40,11 @@ def list_runs(context: typer.Context, form: FormOption = "text") -> None:
     settings: Settings = context.obj
     with Store.read(settings.store) as opened:
         entries = opened.runs()
+    print_runs(entries, form, "no runs yet: oscope run makes one")
+
+
+def print_runs(entries: Sequence[RunEntry], form: Form, without: str = "") -> None:
+    """Print a line for each run; where there is none, to a person, the text `without`."""
     if form != "text":
         print(encode_tables([_runs_table(entries)], form), end="")
         return
@@ -46,8 +52,8 @@ def list_runs(context: typer.Context, form: FormOption = "text") -> None:
         if entries:
             columns = terminal.columns_of(_runs_table(entries, MOST_NAMES))
             terminal.print_columns(columns, out, wrap_last=True)
-        else:
-            out.print("no runs yet: oscope run makes one")
+        elif without:
+            out.print(without)
 
 
 def _runs_table(entries: Sequence[RunEntry], most: int | None = None) -> Table:

@@ -227,7 +227,7 @@ def _metric_columns(
 ) -> Iterator[list[str]]:
     """Yield a column for each metric beside the headline that has a value."""
     for name, column in list(experiment.metrics.items())[1:]:
-        figures = [results.middle(experiment, point, name) for point in points]
+        figures = [results.summary(experiment, point, name) for point in points]
         if not any(figures):
             continue
         if name in WORDS:

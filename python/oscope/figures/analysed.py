@@ -13,7 +13,6 @@ from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples, 
 from oscope.model.units import format_bytes, format_duration
 from oscope.statistics import Attribution, Summary, attribute, summarise, summarise_point
 from oscope.statistics.interrupt_filter import undisturbed
-from oscope.statistics.summary import Middle, middle_of_point
 
 WORDS = frozenset({"xor"})
 """Metrics that are 32-bit words: they are equal or not, and have neither median nor interval."""
@@ -40,15 +39,6 @@ class Analysed(Results):
                 return None
             self.memo[key] = summarise_point(experiment, point, metric)
         return self.memo[key]
-
-    def middle(
-        self, experiment: ExperimentResults, point: PointSamples, metric: str
-    ) -> Summary | Middle | None:
-        """Return the median of `metric` at `point` with its interval; None where no sample has it."""
-        known = self.memo.get((id(point), metric))
-        if known is not None or not len(measured(point, metric)[0]):
-            return known
-        return middle_of_point(experiment, point, metric)
 
     def attribution(self, experiment: ExperimentResults, point: PointSamples, metric: str) -> Attribution:
         """Return the covariates associated with the variance of `metric` at `point`."""

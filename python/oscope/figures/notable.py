@@ -31,7 +31,7 @@ from oscope.model.formatting import Scale, format_value
 from oscope.model.samples import ExperimentResults, PointSamples, Results
 from oscope.statistics import ComparedMetric, compare_points
 from oscope.statistics.multiplicity import holm
-from oscope.statistics.summary import median_of_point
+from oscope.statistics.summary import summarise_point
 
 MOST = 5
 LEVEL = 0.05
@@ -191,8 +191,8 @@ def _notable(judged: _Judged, rank: float) -> Notable:
     )
     values = []
     for name, point in zip(names, (judged.a, judged.b), strict=True):
-        _, median, ci95 = median_of_point(experiment, point, contrast.metric)
-        values.append(Value(name, median, ci95))
+        found = summarise_point(experiment, point, contrast.metric)
+        values.append(Value(name, found.median, found.ci95))
     return Notable(
         sentence=sentence,
         experiment=contrast.experiment,

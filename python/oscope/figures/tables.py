@@ -14,22 +14,21 @@ from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count
 from oscope.model.samples import Column, ExperimentResults, PointSamples
 from oscope.statistics import Summary
-from oscope.statistics.summary import Middle
 
 
-def uncertainty(summary: Summary | Middle) -> float | None:
+def uncertainty(summary: Summary) -> float | None:
     """Return half the width of the median's interval, or the standard deviation where there is none."""
     if summary.ci95 is not None and summary.ci95[1] > summary.ci95[0]:
         return (summary.ci95[1] - summary.ci95[0]) / 2
     return summary.std or None
 
 
-def shared_scale(summaries: Sequence[Summary | Middle], unit: str) -> Scale:
+def shared_scale(summaries: Sequence[Summary], unit: str) -> Scale:
     """Return the unit that the figures of a column or an axis share."""
     return Scale.choose([each.median for each in summaries], [uncertainty(each) for each in summaries], unit)
 
 
-def row_scale(column: Scale, summary: Summary | Middle) -> Scale:
+def row_scale(column: Scale, summary: Summary) -> Scale:
     """Return the column's unit with the decimals that the row's own spread allows."""
     return column.row(summary.median, uncertainty(summary))
 

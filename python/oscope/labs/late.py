@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -12,25 +13,46 @@ if TYPE_CHECKING:
     from oscope.model.samples import Results
 
 
-def late(lab: str, *modules: str) -> Callable[[Results], list[Section]]:
+@dataclass(frozen=True)
+class Late:
+    """Answers a lab's questions by modules that are imported when it is asked."""
+
+    lab: str
+    modules: tuple[str, ...]
+
+    def __call__(self, results: Results) -> list[Section]:
+        """Return the sections of all modules, in their order."""
+        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        made = (ask(analysed) for ask in self._asked())
+        return [section for section in made if section is not None]
+
+    def answers(self, results: Results) -> Iterator[str]:
+        """Yield the answers of the same sections, each made when it is asked for.
+
+        The answer of a `Question` does not wait for the section's text, tables and figures.
+        """
+        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
+        for ask in self._asked():
+            if hasattr(ask, "answer"):
+                yield ask.answer(analysed)
+            elif (section := ask(analysed)) is not None:
+                yield section.answer
+
+    def _asked(self) -> Iterator[Any]:
+        """Yield the `Question` or function of each section."""
+        for name in self.modules:
+            module = import_module(f"oscope.labs.{name if '.' in name else f'{self.lab}.{name}'}")
+            yield from getattr(module, "sections", None) or (module.section,)
+
+
+def late(lab: str, *modules: str) -> Late:
     """Return what answers a lab's questions: those of `modules`, in this order.
 
     A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
-    Its `sections`, if it has them, answer several.
+    Its `sections`, if it has them, are several.
     """
-
-    def answers(results: Results) -> list[Section]:
-        analysed = import_module("oscope.figures.analysed").Analysed.of(results)
-        found: list[Section] = []
-        for name in modules:
-            module = import_module(f"oscope.labs.{name if '.' in name else f'{lab}.{name}'}")
-            several = getattr(module, "sections", None)
-            made = several(analysed) if several is not None else [module.section(analysed)]
-            found += [section for section in made if section is not None]
-        return found
-
-    return answers
+    return Late(lab, modules)
 
 
 def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, Any]]:

@@ -25,6 +25,7 @@ _SECONDS = {
     "m": Fraction(60),
     "min": Fraction(60),
     "h": Fraction(3600),
+    "d": Fraction(86400),
 }
 _NUMBER = re.compile(r"(-?(?:\d+\.?\d*|\.\d+))\s*(\S*)")
 _MOST_DIGITS = 100
@@ -69,14 +70,14 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that `text` (`500ms`, `10s`, `2m`, `1h`; a bare number is seconds) stands for.
+    """Return the seconds that `text` (`500ms`, `10s`, `2m`, `90d`; a bare number is seconds) stands for.
 
     Raises UsageError naming the text, also where it is negative.
     """
     number, unit = _split(text, "duration", "500ms, 10s, 2m or 1h")
     factor = _SECONDS.get(unit)
     if factor is None:
-        raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="use ns, us, ms, s, m or h")
+        raise UsageError(f"{text!r} has an unknown unit {unit!r}", remedy="use ns, us, ms, s, m, h or d")
     if number < 0:
         raise UsageError(f"{text!r} is less than no time", remedy="give a duration like 10s")
     if number * factor > MOST_SECONDS:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from oscope.model.samples import ExperimentResults
-from oscope.statistics.summary import median_of_point, relative_half_width
+from oscope.statistics.summary import summarise_point
 
 MINIMUM_BLOCKS = 10
 """No point ends earlier: looked at again and again, an interval over few processes is soon narrow by luck."""
@@ -35,8 +35,8 @@ def look(results: ExperimentResults, number: int, last_block: int) -> Look:
     """
     whole = results.points[number]
     point = whole.only((whole.block <= last_block) & np.isfinite(whole.metrics[results.headline]))
-    _, median, ci95 = median_of_point(results, point, results.headline)
-    return Look(len(np.unique(point.block)), relative_half_width(median, ci95))
+    found = summarise_point(results, point, results.headline)
+    return Look(len(np.unique(point.block)), found.relative_half_width)
 
 
 def reached(looks: Sequence[Look], precision: float) -> bool:

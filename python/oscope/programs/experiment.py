@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
 from oscope.programs.place import Conditions, check_for_guest, for_guest, programs_of, starter
-from oscope.programs.trial import Trial, try_out
+from oscope.programs.trial import Stopwatch, Trial, try_out
 from oscope.trace.factor import TRACER, UNTRACED
 
 EXPERIMENT = "command.run"
@@ -30,6 +30,9 @@ QUICK_TIME_S = 1.0
 BLOCKS, QUICK_BLOCKS = 20, 10
 BOOTS = 8
 """Blocks in guests: each is a boot, which takes seconds."""
+FEWEST_BOOTS = 2
+BOOT_SHARE = 0.5
+"""Share of a budget that the boots of guests may take."""
 LEAST_REPS, QUICK_LEAST_REPS = 10, 5
 MOST_REPS = 1000
 OVERHEAD_S = 0.002
@@ -61,6 +64,20 @@ class Amount:
 
 
 @dataclass(frozen=True)
+class BenchSpec:
+    """What a bench measures, and how."""
+
+    commands: Sequence[Command]
+    parameters: Sequence[Parameter] = ()
+    surroundings: Surroundings = field(default_factory=Surroundings)
+    amount: Amount = field(default_factory=Amount)
+    metric: str | None = None
+    """What is judged; None: the time."""
+    seed: int | None = None
+    conditions: Conditions = field(default_factory=Conditions)
+
+
+@dataclass(frozen=True)
 class BenchPoint:
     """A command with values for its parameters."""
 
@@ -69,51 +86,41 @@ class BenchPoint:
     """What the probe is asked with."""
 
 
-def bench_plan(
-    commands: Sequence[Command],
-    parameters: Sequence[Parameter] = (),
-    surroundings: Surroundings | None = None,
-    amount: Amount | None = None,
-    *,
-    metric: str | None = None,
-    seed: int | None = None,
-    checkouts: Mapping[str, str] | None = None,
-    conditions: Conditions | None = None,
-) -> tuple[Plan, tuple[Trial, ...]]:
-    """Return the plan that measures `commands` interleaved, after a trial of each, and what the trials found.
+def bench_plan(spec: BenchSpec, checkouts: Mapping[str, str] | None = None) -> tuple[Plan, tuple[Trial, ...]]:
+    """Return the plan that measures the commands interleaved, after a trial of each, and what those found.
 
     `checkouts` are folders by the level of the factor `revision`: the commands are measured in each of them.
 
     Raises UsageError for what is missing or wrong, OscopeError where a command fails in its trial.
     """
-    surroundings, amount = surroundings or Surroundings(), amount or Amount()
+    surroundings, amount, conditions, metric = spec.surroundings, spec.amount, spec.conditions, spec.metric
     amount.check()
     surroundings.check()
-    seed = planning.draw_seed() if seed is None else planning.check_seed(seed)
+    seed = planning.draw_seed() if spec.seed is None else planning.check_seed(spec.seed)
     described = catalogue.load()
     workload = described.workload(EXPERIMENT)
-    conditions = conditions or Conditions()
     conditions.check(amount.precision)
     guest = conditions.guest()
     metrics = order_metrics(workload, metric or ("net_ns" if surroundings.shell else "time_ns"), "a command")
-    points = _points_of(commands, parameters, surroundings, checkouts)
+    points = _points_of(spec.commands, spec.parameters, surroundings, checkouts)
     programs: tuple[str, ...] = ()
     if guest is not None:
         check_for_guest(surroundings)
         programs = programs_of(point.params for point in points)
         points = [BenchPoint(point.factors, for_guest(point.params)) for point in points]
+    start = Stopwatch(starter(guest, programs))
     trials = try_out(
         EXPERIMENT,
         [point.params for point in points],
         [name_point(point.factors) for point in points],
         find=amount.warmup is None,
-        start=starter(guest, programs),
+        start=start,
     )
     if conditions.tracer is not None:
         points = _traced(points, conditions.tracer)
         trials = (*trials, *trials)
     warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-    reps, blocks = size_run(amount, trials, None if guest is None else BOOTS)
+    reps, blocks = size_run(amount, trials, boot_s=None if guest is None else start.seconds)
     experiment = PlannedExperiment(
         name=EXPERIMENT,
         title="Commands",
@@ -149,12 +156,15 @@ def make_plan(experiment: PlannedExperiment, described: Catalogue, amount: Amoun
     )
 
 
-def size_run(amount: Amount, trials: Sequence[Trial], most: int | None = None) -> tuple[int, int | None]:
+def size_run(
+    amount: Amount, trials: Sequence[Trial], *, most: int = MOST_BLOCKS, boot_s: float | None = None
+) -> tuple[int, int | None]:
     """Return repetitions and blocks: as asked for, else as many as take a few seconds a command.
 
-    `most` limits the blocks where each is expensive. None: `BLOCKS`, or `MOST_BLOCKS` with a budget.
+    `most` limits the blocks that a budget is parted into. `boot_s` is what the boot of a guest takes, which
+    each block needs; None: there is none.
     """
-    blocks = min(QUICK_BLOCKS if amount.quick else BLOCKS, most or BLOCKS)
+    blocks = min(QUICK_BLOCKS if amount.quick else BLOCKS, BLOCKS if boot_s is None else BOOTS)
     longest_s = max(trial.duration_s for trial in trials) + OVERHEAD_S
     if amount.precision is not None:
         return max(1, min(10, math.floor(0.1 / longest_s))), None
@@ -163,7 +173,7 @@ def size_run(amount: Amount, trials: Sequence[Trial], most: int | None = None) -
     least = QUICK_LEAST_REPS if amount.quick else LEAST_REPS
     if amount.budget_s is not None:
         warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-        return _fill_budget(amount.budget_s, trials, warmups, least, most or MOST_BLOCKS)
+        return _fill_budget(amount.budget_s, trials, warmups, least, most, boot_s)
     time_s = QUICK_TIME_S if amount.quick else TIME_S
     reps = min(max(math.ceil(time_s / longest_s), least), MOST_REPS)
     blocks = min(reps, blocks)
@@ -171,14 +181,22 @@ def size_run(amount: Amount, trials: Sequence[Trial], most: int | None = None) -
 
 
 def _fill_budget(
-    budget_s: float, trials: Sequence[Trial], warmups: Sequence[int], least: int, most: int
+    budget_s: float,
+    trials: Sequence[Trial],
+    warmups: Sequence[int],
+    least: int,
+    most: int,
+    boot_s: float | None,
 ) -> tuple[int, int]:
     """Return repetitions and blocks that take the budget: many short blocks rather than few long ones."""
-    block_s = BLOCK_S + sum(
+    block_s = (BLOCK_S if boot_s is None else boot_s) + sum(
         TURN_OVERHEAD_S + warmup * trial.each_s for trial, warmup in zip(trials, warmups, strict=True)
     )
-    affordable = int(BLOCK_SHARE * budget_s / block_s)
-    blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), most)
+    if boot_s is None:
+        affordable = int(BLOCK_SHARE * budget_s / block_s)
+        blocks = min(max(BLOCKS, min(affordable, int(budget_s / (TURN_S * len(trials))))), most)
+    else:
+        most = blocks = min(max(FEWEST_BOOTS, int(BOOT_SHARE * budget_s / block_s)), BOOTS)
     run_s = sum(trial.each_s for trial in trials)
     reps = min(int((budget_s - blocks * block_s) / run_s), planning.MOST_REPS)
     if reps < blocks:

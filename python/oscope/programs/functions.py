@@ -139,7 +139,7 @@ def function_plan(
             silence_s=bench.timeout_s,
         )
         warmups = [trial.warmup if amount.warmup is None else amount.warmup for trial in trials]
-        reps, blocks = size_run(amount, trials, BLOCKS)
+        reps, blocks = size_run(amount, trials, most=BLOCKS)
         experiment = PlannedExperiment(
             name=NAME,
             title="Functions",

@@ -13,9 +13,8 @@ from oscope.model.factors import Level
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Parameter as Factor
-from oscope.programs.command import Command, Parameter, Surroundings, names_in
-from oscope.programs.experiment import Amount, bench_plan
-from oscope.programs.place import Conditions
+from oscope.programs.command import Command, Surroundings, names_in
+from oscope.programs.experiment import BenchSpec, bench_plan
 from oscope.programs.repository import Repository
 from oscope.programs.worktrees import BuildError, Watcher, Workshop
 
@@ -93,22 +92,12 @@ def workshop_for(
         yield workshop
 
 
-def revision_plan(
-    workshop: Workshop,
-    sides: Sequence[Revision],
-    commands: Sequence[Command],
-    parameters: Sequence[Parameter],
-    surroundings: Surroundings,
-    amount: Amount,
-    *,
-    metric: str | None,
-    seed: int | None,
-    conditions: Conditions | None = None,
-) -> Plan:
+def revision_plan(workshop: Workshop, sides: Sequence[Revision], spec: BenchSpec) -> Plan:
     """Build all revisions, and return the plan that measures the commands in each.
 
     Raises BuildError for a revision that does not build, UsageError and OscopeError as `bench_plan`.
     """
+    surroundings = spec.surroundings
     if surroundings.folder is not None and Path(surroundings.folder).is_absolute():
         raise UsageError(
             f"--cwd {surroundings.folder}: an absolute path is not in the worktrees",
@@ -123,15 +112,9 @@ def revision_plan(
             )
     if surroundings.shell is None:
         for side in sides:
-            _check_programs(side, folders[side.short], commands)
+            _check_programs(side, folders[side.short], spec.commands)
     found, _ = bench_plan(
-        commands,
-        parameters,
-        replace(surroundings, folder=None),
-        amount,
-        metric=metric,
-        seed=seed,
-        conditions=conditions,
+        replace(spec, surroundings=replace(surroundings, folder=None)),
         checkouts={level: str(folder) for level, folder in folders.items()},
     )
     (experiment,) = found.experiments

@@ -42,6 +42,21 @@ class Trial:
     """Runs from the start of a process that take longer than the others; 1 where none do."""
 
 
+class Stopwatch:
+    """Starts what measures, and keeps how long that took in `seconds`."""
+
+    def __init__(self, start: Callable[[Placement], Probe]) -> None:
+        self._start = start
+        self.seconds = 0.0
+
+    def __call__(self, placement: Placement) -> Probe:
+        """Start it."""
+        begin = time.monotonic()
+        probe = self._start(placement)
+        self.seconds = time.monotonic() - begin
+        return probe
+
+
 def try_out(
     workload: str,
     params: Sequence[Mapping[str, Any]],

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from oscope.figures import experiments, method
 from oscope.figures.analysed import Analysed
 from oscope.figures.experiments import ExperimentView
+from oscope.labs.late import Late
 from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
@@ -123,12 +124,32 @@ def answers(results: Results, labs: Sequence[Lab]) -> list[LabPart]:
     return [part for part in parts if part.sections]
 
 
+def headlines(results: Results, labs: Sequence[Lab]) -> Iterator[str]:
+    """Yield the sentences that answer the questions of those labs, each once, made when it is asked for."""
+    analysed = Analysed.of(results)
+    given: set[str] = set()
+    for lab in labs_run(results, labs):
+        if (known := _known(lab, analysed)) is None:
+            continue
+        own = lab.sections
+        found = own.answers(known) if isinstance(own, Late) else (each.answer for each in own(known))
+        for answer in found:
+            if answer and answer not in given:
+                given.add(answer)
+                yield answer
+
+
 def _sections(lab: Lab, results: Analysed) -> list[Section]:
-    """Return what `lab` answers from those results whose clock it knows to speak of."""
+    known = _known(lab, results)
+    return [] if known is None else lab.sections(known)
+
+
+def _known(lab: Lab, results: Analysed) -> Analysed | None:
+    """Return those results whose clock `lab` knows to speak of; None where it has nothing to say."""
     known = replace(
         results, experiments=tuple(each for each in results.experiments if each.clock in lab.clocks)
     )
-    return lab.sections(known) if set(known.names).intersection(part.name for part in lab.parts) else []
+    return known if set(known.names).intersection(part.name for part in lab.parts) else None
 
 
 def labs_run(results: Results, labs: Sequence[Lab]) -> list[Lab]:

@@ -18,7 +18,7 @@ from oscope.model.units import format_share
 from oscope.report.terminal import aligned, print_columns, print_prose, table_room, table_width
 from oscope.statistics import ComparedMetric, Comparison
 from oscope.statistics.interval import Interval
-from oscope.statistics.summary import median_of_point
+from oscope.statistics.summary import summarise_point
 from oscope.statistics.wording import tail_sentence
 
 Sides = Callable[[ComparedMetric], tuple[Interval | None, Interval | None]]
@@ -121,7 +121,7 @@ def intervals(
 
     def of(results: ExperimentResults, row: ComparedMetric, level: Mapping[str, Level]) -> Interval | None:
         point = results.point(**row.factors, **level)
-        return None if point is None else median_of_point(results, point, row.metric)[2]
+        return None if point is None else summarise_point(results, point, row.metric).ci95
 
     levels = ({}, {}) if by is None else ({by[0]: by[1]}, {by[0]: by[2]})
     found = {

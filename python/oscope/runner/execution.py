@@ -33,7 +33,6 @@ from oscope.runner.point_state import PointState
 from oscope.runner.progress import Listener, Silence
 from oscope.runner.recorder import Recorder, check_resumable
 from oscope.runner.tuning import tuned
-from oscope.statistics import summary
 from oscope.storage.store import Happening, Store
 from oscope.targets.affinity import Placement
 from oscope.targets.guest.place import GuestPlace
@@ -77,9 +76,6 @@ def execute(
     probe refuses a request or the run cannot go on here, ProbeError where no probe starts, StoreError where
     storing fails; what was committed stays.
     """
-    if plan.precision is not None:
-        # Loaded now, since it takes as long as measuring a fast point.
-        summary.load_library()
     # Before the first probe, which describes the machine as it is measured.
     with contextlib.ExitStack() as stack:
         held = stack.enter_context(tuned(plan.tuned))

@@ -108,10 +108,10 @@ class Attribution:
 
     def ranked(self) -> list[tuple[tuple[str, ...], float]]:
         """Return the covariates associated with the variance and their shares, largest first; with `OWN`."""
-        told = [(cause.names, cause.share) for cause in self.causes]
+        shares = [(cause.names, cause.share) for cause in self.causes]
         if self.own >= LEAST_SHARE:
-            told.append(((OWN,), self.own))
-        return sorted(told, key=lambda pair: -pair[1])
+            shares.append(((OWN,), self.own))
+        return sorted(shares, key=lambda pair: -pair[1])
 
 
 def attribute(
@@ -133,15 +133,15 @@ def attribute(
     """
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
-    told = everything[finite]
-    turned = is_rate and bool((told > 0).all())
-    data = 1 / told if turned else told
+    reported = everything[finite]
+    turned = is_rate and bool((reported > 0).all())
+    data = 1 / reported if turned else reported
     about = {name: np.asarray(column, dtype=float)[finite] for name, column in covariates.items()}
     started, duration = (
         None if each is None else np.asarray(each, dtype=float)[finite] for each in (started_ns, duration_ns)
     )
     plain = {name: forms[0] for name, forms in candidates(about, None, duration).items()}
-    slow = slow_samples(data, plain, told, np.flatnonzero(finite))
+    slow = slow_samples(data, plain, reported, np.flatnonzero(finite))
     if len(data) < FEWEST_SAMPLES or np.ptp(data) == 0:
         why = (
             "the values do not vary"
@@ -162,7 +162,7 @@ def attribute(
     own = _own(winsorized, thin, causes, None if ran is None else ran[chosen]) * unexplained
     sentence = _verdict(causes, unexplained, extreme)
     code = replication.codes(np.asarray(block)[finite])
-    measured = Measured(data, told, np.flatnonzero(finite), about, plain, duration)
+    measured = Measured(data, reported, np.flatnonzero(finite), about, plain, duration)
     tail = tail_of(measured, _limits(data)[1], code, seed)
     return Attribution(len(data), True, causes, unexplained, own, extreme, slow, sentence, tail)
 
@@ -367,8 +367,10 @@ def _sentence(group: tuple[str, ...], direction: str, figures: tuple[float, floa
     if name == "process":
         return f"Processes differ: {amount}."
     if name == "drift":
-        told = f" (with {', '.join(along)})" if along else ""
-        return f"The values drift {'up' if direction == 'more' else 'down'} over the run{told}: {amount}."
+        companions = f" (with {', '.join(along)})" if along else ""
+        return (
+            f"The values drift {'up' if direction == 'more' else 'down'} over the run{companions}: {amount}."
+        )
     return f"More {_label(name, along)} goes with {direction}, {amount}."
 
 

@@ -90,7 +90,7 @@ def caveats(a: ExperimentResults, b: ExperimentResults) -> list[str]:
         return []
     if not (any(map(len, a.points)) and any(map(len, b.points))):
         return []
-    told = (
+    caveat = (
         "A and B did not measure the same points in the same order and equally often, and a count of "
         "instructions can depend on the points measured before it in its boot: give both the same levels "
         "and --reps"
@@ -98,8 +98,8 @@ def caveats(a: ExperimentResults, b: ExperimentResults) -> list[str]:
     older = [name for name, side in (("A", a), ("B", b)) if side.settings.get("order") != "fixed"]
     if older:
         verb = "has" if len(older) == 1 else "have"
-        told += f"; {' and '.join(older)} {verb} an order that was drawn from the seed: measure again"
-    return [told]
+        caveat += f"; {' and '.join(older)} {verb} an order that was drawn from the seed: measure again"
+    return [caveat]
 
 
 def find(results: ExperimentResults) -> dict[tuple[Key, str], Range]:

@@ -91,13 +91,13 @@ def compare_results(
     metrics = [column for column in _comparable(a) if column.name in b.metrics]
     # Two experiments of one run are not interleaved; two runs may be.
     paired = interleaved(a, b)
-    sides, told = (label(a), label(b)), [*caveats, *missing]
+    sides, remarks = (label(a), label(b)), [*caveats, *missing]
     found = _compare(
         matches,
         metrics,
         sides,
         threshold,
-        told,
+        remarks,
         same_run=paired,
         headline=a.headline,
         known=EarlierRuns.of(a, b, earlier).points,

@@ -205,7 +205,7 @@ class _Judged:
     def _cell(self, index: int, q: float) -> Cell:
         host, found = self.hosts[index], self.deviations[index]
         half = _t(found.degrees) * found.error
-        reason = self._doubt(index)
+        reason = self._caveat(index)
         verdict: Verdict = "cannot tell" if reason else "ordinary"
         if not np.isnan(q) and q <= FALSE_DISCOVERIES:
             verdict, reason = "odd", ""
@@ -222,7 +222,7 @@ class _Judged:
             reason=reason,
         )
 
-    def _doubt(self, index: int) -> str:
+    def _caveat(self, index: int) -> str:
         """Return why a host cannot be called ordinary; nothing where it can."""
         host = self.hosts[index]
         if len(self.hosts) < LEAST_HOSTS:
@@ -361,12 +361,12 @@ def _spread(values: Floats, variances: Floats) -> tuple[float, Interval]:
         centre = (weights * values).sum() / weights.sum()
         return float((weights * (values - centre) ** 2).sum())
 
-    def solve(wanted: float) -> float:
-        if most == 0 or heterogeneity(0.0) <= wanted:
+    def solve(target: float) -> float:
+        if most == 0 or heterogeneity(0.0) <= target:
             return 0.0
-        if heterogeneity(most) >= wanted:
+        if heterogeneity(most) >= target:
             return most
-        return float(scipy.optimize.brentq(lambda between: heterogeneity(between) - wanted, 0.0, most))
+        return float(scipy.optimize.brentq(lambda between: heterogeneity(between) - target, 0.0, most))
 
     low, high = scipy.stats.chi2.ppf([0.975, 0.025], count - 1)
     return float(np.sqrt(solve(count - 1))), (float(np.sqrt(solve(low))), float(np.sqrt(solve(high))))

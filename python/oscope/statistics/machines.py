@@ -142,19 +142,19 @@ def _kernels(a: ExperimentResults, b: ExperimentResults, allow: frozenset[str]) 
 
 def _guests(a: Mapping[str, Any], b: Mapping[str, Any], allow: frozenset[str]) -> list[str]:
     """Refuse guests of different make; say what else differs between them."""
-    told = []
+    differences = []
     for key, what in _SAME_GUEST.items():
         if a.get(key) == b.get(key):
             continue
         if MACHINE not in allow:
             refuse(what, a.get(key), b.get(key), "--allow machine compares them if that is the question")
-        told.append(f"the {what} differs ({a.get(key)} and {b.get(key)})")
-    told += [
+        differences.append(f"the {what} differs ({a.get(key)} and {b.get(key)})")
+    differences += [
         f"the guests differ in {what} ({a.get(key)} and {b.get(key)})"
         for key, what in _TOLD_OF_GUEST.items()
         if a.get(key) != b.get(key)
     ]
-    return told
+    return differences
 
 
 def _boots(a: ExperimentResults, b: ExperimentResults) -> list[str]:

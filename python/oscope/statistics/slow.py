@@ -29,11 +29,11 @@ class SlowSample:
 
 
 def slow_samples(
-    data: Floats, given: Mapping[str, Floats], told: Floats, origin: Ints
+    data: Floats, given: Mapping[str, Floats], reported: Floats, origin: Ints
 ) -> tuple[SlowSample, ...]:
     """List the slowest samples, the slowest first, with the covariates that were extraordinary in them.
 
-    `data` are times, or their like; `told` the values reported for them, and `origin` their positions.
+    `data` are times, or their like; `reported` the values reported for them, and `origin` their positions.
     """
     middle = float(np.median(data))
     deviation = float(scipy.stats.median_abs_deviation(data, scale="normal"))
@@ -53,5 +53,7 @@ def slow_samples(
             if x < low or x > high:
                 strange[name] = abs(x - centre) / spread if spread > 0 else float("inf")
         causes = tuple(sorted(strange, key=lambda name: (-strange[name], name)))
-        listed.append(SlowSample(int(origin[i]), float(told[i]), float(told[i] - np.median(told)), causes))
+        listed.append(
+            SlowSample(int(origin[i]), float(reported[i]), float(reported[i] - np.median(reported)), causes)
+        )
     return tuple(listed)

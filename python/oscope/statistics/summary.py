@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import floor, log10
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 
 from oscope.model.clocks import counted
-from oscope.model.samples import ExperimentResults, Floats, PointSamples
+from oscope.model.samples import ExperimentResults, Floats, Ints, PointSamples
 from oscope.statistics import interval, replication, shape
 from oscope.statistics.interrupt_filter import undisturbed
 from oscope.statistics.replication import Clusters, Level
 from oscope.statistics.shape import Drift, Mode
-from oscope.statistics.warmup import find_warmup
+from oscope.statistics.warmup import Warmup, find_warmup
 
 Representative = Literal["median", "mean", "minimum", "modes"]
 
@@ -35,44 +35,139 @@ UNMEASURED = "failed or unmeasured samples left out."
 
 FEW_OUTLIERS = 0.01
 FEWEST_FOR_SHAPE = 10
+_NAN = float("nan")
 _PLURAL: Mapping[Level, str] = {"boot": "boots", "process": "processes", "repetition": "repetitions"}
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What the samples of one metric at one point say. Values are in its unit; shares run from 0 to 1."""
+    """What the samples of one metric at one point say. Values are in its unit; shares run from 0 to 1.
+
+    The median and its interval are there at once. Everything else is computed when it is first asked for.
+    """
 
     n: int
     """Finite values; failed and unmeasured samples are left out and reported in `notes`."""
-    blocks: int
-    mean: float
     median: float
-    std: float | None
-    """Sample standard deviation (n - 1); None below two samples."""
-    minimum: float
-    maximum: float
     ci95: tuple[float, float] | None
     """95 % interval of the median; None where nothing was repeated."""
-    representative: Representative
-    """The estimator that stands for the cost; `reason` says why."""
-    reason: str
-    level: Level
-    """The level that was resampled for `ci95`."""
-    effective_n: float
-    """Independent samples that would tell as much (see `replication.effective_size`)."""
-    autocorrelation: float
-    """Lag 1, between repetitions of the same process."""
-    skewness: float
-    outliers: float
-    modes: tuple[Mode, ...]
-    drift: Drift
-    warmup: int
-    """Repetitions at the start of a process that differ from the others; they are not left out."""
-    percentiles: Mapping[float, tuple[float, float, float]]
-    """Percent -> (value, low, high), where there are samples enough."""
-    notes: tuple[str, ...]
-    resolution: float = 0.0
+    resolution: float
     """The clock's step in the metric's unit, by which `ci95` is widened; 0 where it is not known."""
+    data: Floats = field(compare=False, repr=False)
+    """The finite values, in the order taken."""
+    code: Ints = field(compare=False, repr=False)
+    """The process of each value, numbered from 0 by first appearance."""
+    found: Clusters = field(compare=False, repr=False)
+    """What was resampled for `ci95`."""
+    left_out: int = 0
+    """Samples without a finite value."""
+    remarks: tuple[str, ...] = ()
+    """Notes on how the samples were chosen, for the end of `notes`."""
+
+    @property
+    def blocks(self) -> int:
+        """Processes that gave values."""
+        return int(self.code.max()) + 1 if self.n else 0
+
+    @property
+    def level(self) -> Level:
+        """The level that was resampled for `ci95`."""
+        return self.found.level
+
+    @property
+    def mean(self) -> float:
+        """NaN without a value, as every figure."""
+        if not self.n:
+            return _NAN
+        # The mean of equal values would round to one beside them.
+        return float(self.data.mean()) if np.ptp(self.data) else float(self.data[0])
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation (n - 1); None below two samples."""
+        if self.n < 2:
+            return None
+        return float(self.data.std(ddof=1)) if np.ptp(self.data) else 0.0
+
+    @property
+    def minimum(self) -> float:
+        """The least value."""
+        return float(self.data.min()) if self.n else _NAN
+
+    @property
+    def maximum(self) -> float:
+        """The greatest value."""
+        return float(self.data.max()) if self.n else _NAN
+
+    @cached_property
+    def effective_n(self) -> float:
+        """Independent samples that would tell as much (see `replication.effective_size`)."""
+        return replication.effective_size(self.data, self.found) if self.n else 0.0
+
+    @cached_property
+    def autocorrelation(self) -> float:
+        """Lag 1, between repetitions of the same process."""
+        return replication.lag_one(self.data, self.code) if self.n else _NAN
+
+    @cached_property
+    def skewness(self) -> float:
+        """Of the sample, bias left in."""
+        return _skewness(self.data) if self.n else _NAN
+
+    @cached_property
+    def outliers(self) -> float:
+        """Share of outliers (see `shape.outlier_share`)."""
+        return shape.outlier_share(self.data) if self.n else _NAN
+
+    @cached_property
+    def modes(self) -> tuple[Mode, ...]:
+        """Peaks that the samples support and the clock can tell apart."""
+        if not self.n:
+            return ()
+        return shape.resolved(shape.modes(self.data, self.effective_n), self.data, self.resolution)
+
+    @cached_property
+    def drift(self) -> Drift:
+        """Change over the run."""
+        return shape.drift(self.data, self.code) if self.n else Drift(_NAN, _NAN, False)
+
+    @cached_property
+    def _start(self) -> Warmup | None:
+        return find_warmup(self.data, self.code) if self.n else None
+
+    @property
+    def warmup(self) -> int:
+        """Repetitions at the start of a process that differ from the others; they are not left out."""
+        return 0 if self._start is None else self._start.repetitions
+
+    @cached_property
+    def percentiles(self) -> Mapping[float, tuple[float, float, float]]:
+        """Percent -> (value, low, high), where there are samples enough."""
+        return _percentiles(self.data, interval.binned(self.data, self.found)) if self.n else {}
+
+    @property
+    def representative(self) -> Representative:
+        """The estimator that stands for the cost; `reason` says why."""
+        return self._choice[0]
+
+    @property
+    def reason(self) -> str:
+        """Why `representative` stands for the cost, in one sentence with the figures it rests on."""
+        return self._choice[1]
+
+    @cached_property
+    def _choice(self) -> tuple[Representative, str]:
+        if not self.n:
+            return "median", "Nothing was measured."
+        return _representative(self.skewness, self.outliers, self.modes, self.n)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader must know of the samples and the interval, a sentence each."""
+        left_out = (f"{self.left_out} {UNMEASURED}",) if self.left_out else ()
+        of_interval = _notes(self.found, self.effective_n, self.ci95, self.n) if self.n else ()
+        start = () if self._start is None else (self._start.note,)
+        return (*left_out, *of_interval, *start, *self.remarks)
 
     @property
     def worth(self) -> int:
@@ -85,25 +180,9 @@ class Summary:
     @property
     def relative_half_width(self) -> float | None:
         """Half the interval's width over the median, as `--precision` means it; None where there is none."""
-        return relative_half_width(self.median, self.ci95)
-
-
-@dataclass(frozen=True)
-class Middle:
-    """The part of a summary that a column of medians shows, in the metric's unit."""
-
-    median: float
-    std: float | None
-    """Sample standard deviation (n - 1); None below two samples."""
-    ci95: tuple[float, float] | None
-    """95 % interval of the median; None where nothing was repeated."""
-
-
-def relative_half_width(median: float, ci95: interval.Interval | None) -> float | None:
-    """Return half the interval's width over the median, or None where there is none."""
-    if ci95 is None or not np.isfinite(median) or median == 0:
-        return None
-    return (ci95[1] - ci95[0]) / 2 / abs(median)
+        if self.ci95 is None or not np.isfinite(self.median) or self.median == 0:
+            return None
+        return (self.ci95[1] - self.ci95[0]) / 2 / abs(self.median)
 
 
 def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Summary:
@@ -118,33 +197,7 @@ def summarise_point(experiment: ExperimentResults, point: PointSamples, metric: 
     found = summarise(kept.metrics[metric], kept.block, boot=kept.boot, seed=experiment.seed, resolution=step)
     if tally is None or tally.note is None:
         return found
-    return replace(found, notes=(*found.notes, f"{tally.note}."))
-
-
-def median_of_point(
-    experiment: ExperimentResults, point: PointSamples, metric: str
-) -> tuple[int, float, interval.Interval | None]:
-    """Return n, the median and its 95 % interval as `summarise_point` has them, in a tenth of the time."""
-    data, middle = _middle(experiment, point, metric)
-    return len(data), middle.median, middle.ci95
-
-
-def middle_of_point(experiment: ExperimentResults, point: PointSamples, metric: str) -> Middle:
-    """Return what a column of medians shows, as `summarise_point` has it, in a tenth of the time."""
-    return _middle(experiment, point, metric)[1]
-
-
-def _middle(experiment: ExperimentResults, point: PointSamples, metric: str) -> tuple[Floats, Middle]:
-    column = experiment.metrics[metric]
-    [(kept, _)] = undisturbed(column, point)
-    finite = np.isfinite(kept.metrics[metric])
-    data = kept.metrics[metric][finite]
-    if not len(data):
-        return data, Middle(float("nan"), None, None)
-    found = replication.clusters(data, replication.codes(kept.block[finite]), kept.boot[finite])
-    step = 0.0 if counted(column.unit) else experiment.resolution(point, metric)
-    ci95 = interval.median_interval(interval.binned(data, found), experiment.seed)
-    return data, Middle(float(np.median(data)), _deviation(data), interval.widened(ci95, step / 2))
+    return replace(found, remarks=(f"{tally.note}.",))
 
 
 def summarise(
@@ -165,54 +218,19 @@ def summarise(
     everything = np.asarray(values, dtype=float)
     finite = np.isfinite(everything)
     data = everything[finite]
-    left_out = int((~finite).sum())
-    if not len(data):
-        return _nothing(left_out)
     blocks = replication.codes(np.asarray(block)[finite])
-    boots = None if boot is None else np.asarray(boot)[finite]
-    found = replication.clusters(data, blocks, boots)
-    effective = replication.effective_size(data, found)
-    bins = interval.binned(data, found)
-    autocorrelation = replication.lag_one(data, blocks)
-    skewness = _skewness(data)
-    outliers = shape.outlier_share(data)
-    modes = shape.resolved(shape.modes(data, effective), data, resolution)
-    start = find_warmup(data, blocks)
-    representative, reason = _representative(skewness, outliers, modes, len(data))
-    ci95 = interval.widened(interval.median_interval(bins, seed, kind), resolution / 2)
+    found = replication.clusters(data, blocks, None if boot is None else np.asarray(boot)[finite])
+    limits = interval.median_interval(interval.binned(data, found), seed, kind) if len(data) else None
     return Summary(
         n=len(data),
-        blocks=int(blocks.max()) + 1,
-        # The mean of equal values would round to one beside them.
-        mean=float(data.mean()) if np.ptp(data) else float(data[0]),
-        median=float(np.median(data)),
-        std=_deviation(data),
-        minimum=float(data.min()),
-        maximum=float(data.max()),
-        ci95=ci95,
-        representative=representative,
-        reason=reason,
-        level=found.level,
-        effective_n=effective,
-        autocorrelation=autocorrelation,
-        skewness=skewness,
-        outliers=outliers,
-        modes=modes,
-        drift=shape.drift(data, blocks),
-        warmup=0 if start is None else start.repetitions,
-        percentiles=_percentiles(data, bins),
-        notes=(
-            *_notes(found, effective, ci95, (len(data), left_out)),
-            *(() if start is None else (start.note,)),
-        ),
+        median=float(np.median(data)) if len(data) else _NAN,
+        ci95=interval.widened(limits, resolution / 2),
         resolution=resolution,
+        data=data,
+        code=blocks,
+        found=found,
+        left_out=int((~finite).sum()),
     )
-
-
-def _deviation(data: Floats) -> float | None:
-    if len(data) < 2:
-        return None
-    return float(data.std(ddof=1)) if np.ptp(data) else 0.0
 
 
 def _skewness(data: Floats) -> float:
@@ -268,12 +286,8 @@ def _representative(
     )
 
 
-def _notes(
-    found: Clusters, effective: float, ci95: interval.Interval | None, counts: tuple[int, int]
-) -> tuple[str, ...]:
-    notes, (count, left_out) = [], counts
-    if left_out:
-        notes.append(f"{left_out} {UNMEASURED}")
+def _notes(found: Clusters, effective: float, ci95: interval.Interval | None, count: int) -> tuple[str, ...]:
+    notes = []
     if found.level == "repetition":
         notes.append("One process: the interval rests on repetitions and does not show how processes differ.")
         if effective < 0.8 * count:
@@ -284,38 +298,3 @@ def _notes(
     elif found.units < interval.SHARES_FROM and ci95 is not None and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
-
-
-def _nothing(left_out: int) -> Summary:
-    """Summary of no values at all."""
-    nan = float("nan")
-    return Summary(
-        n=0,
-        blocks=0,
-        mean=nan,
-        median=nan,
-        std=None,
-        minimum=nan,
-        maximum=nan,
-        ci95=None,
-        representative="median",
-        reason="Nothing was measured.",
-        level="repetition",
-        effective_n=0.0,
-        autocorrelation=nan,
-        skewness=nan,
-        outliers=nan,
-        modes=(),
-        drift=Drift(nan, nan, False),
-        warmup=0,
-        percentiles={},
-        notes=(f"{left_out} {UNMEASURED}",) if left_out else (),
-    )
-
-
-def load_library() -> None:
-    """Load what the summaries need of scipy, which takes half a second: before anything is timed.
-
-    Scipy loads its parts when they are first used.
-    """
-    _ = (scipy.stats.bootstrap, scipy.signal.find_peaks)

@@ -83,7 +83,7 @@ class Measured:
     """What is compared: times, or their like, and what was recorded of each; finite, in the order taken."""
 
     data: Floats
-    told: Floats
+    reported: Floats
     """The values as reported: of a rate, the reciprocal of `data`."""
     origin: Ints
     """Positions in the values given."""
@@ -103,9 +103,9 @@ def tail_of(given: Measured, limit: float, block_code: Ints, seed: int) -> Tail 
     share = float(squares[tail].sum() / squares.sum())
     # The most extreme of the rest: of a rate, the lowest.
     rest = np.flatnonzero(~tail)
-    edge = float(given.told[rest[np.argmax(given.data[rest])]])
+    edge = float(given.reported[rest[np.argmax(given.data[rest])]])
     causes = _causes(given, tail, block_code, seed)
-    sentence = _sentence(int(tail.sum()), len(tail), _beyond(given.told, edge), share, causes)
+    sentence = _sentence(int(tail.sum()), len(tail), _beyond(given.reported, edge), share, causes)
     samples = tuple(int(i) for i in given.origin[tail])
     return Tail(len(samples), len(tail), edge, share, samples, causes, sentence)
 
@@ -219,8 +219,8 @@ def _cause(given: Measured, name: str, tail: Mask, statistic: float, p: float) -
     )
 
 
-def _beyond(told: Floats, edge: float) -> str:
-    middle = float(np.median(told))
+def _beyond(reported: Floats, edge: float) -> str:
+    middle = float(np.median(reported))
     if middle <= 0 or edge <= 0:
         return f"above {edge:.4g}"
     ratio = edge / middle

@@ -42,15 +42,17 @@ class Warmup:
         """What is to be reported about it, a sentence."""
         size = 100 * abs(self.change)
         decimals = 0 if size >= 10 else 1 if size >= 1 else 2
-        told = f"{size:.{decimals}f} %"
+        difference = f"{size:.{decimals}f} %"
         if self.low is not None and self.high is not None:
             low, high = sorted((100 * abs(self.low), 100 * abs(self.high)))
-            told += f" [{low:.{decimals}f}, {high:.{decimals}f}]"
+            difference += f" [{low:.{decimals}f}, {high:.{decimals}f}]"
         way = "above" if self.change > 0 else "below"
         if self.repetitions == 1:
-            return f"The first repetition of a process lies {told} {way} the others; it is not left out."
+            return (
+                f"The first repetition of a process lies {difference} {way} the others; it is not left out."
+            )
         first = f"The first {self.repetitions} repetitions of a process"
-        return f"{first} lie {told} {way} the others; they are not left out."
+        return f"{first} lie {difference} {way} the others; they are not left out."
 
 
 def find_warmup(values: Floats, block_code: Ints) -> Warmup | None:

@@ -45,8 +45,8 @@ def sentence(result: Result, different: str, matters: str, figures: tuple[float,
         amount = formatting.format_value(abs(found.effect), None, unit)
         share = "" if np.isnan(ratio) else f" ({formatting.format_share(abs(ratio - 1))})"
         direction = "more" if found.effect > 0 else "less"
-        told = f"B is {amount}{share} {direction} than A, the same in each of {result.constant.units}"
-        return f"{told}{quality}; {_MATTERS[matters]}"
+        statement = f"B is {amount}{share} {direction} than A, the same in each of {result.constant.units}"
+        return f"{statement}{quality}; {_MATTERS[matters]}"
     if np.isnan(ratio):
         change = formatting.format_interval(found.effect, found.low, found.high, unit)
         return f"B differs from A by {change}; A is not clearly above 0, so there is no ratio"

@@ -35,10 +35,16 @@ _MEANINGS = (
         r"refused|could not translate host|timeout expired|does not exist|authentication failed",
         ("is not reachable", ""),
     ),
+    (
+        r"connection (failed|is (lost|bad|closed))|closed the connection|administrator|starting up|shutting",
+        ("is not reachable", ""),
+    ),
 )
 
 
 _SCHEMES = ("sqlite", "postgresql")
+_DRIVER = "postgresql+psycopg"
+"""For URLs that name no driver, for which SQLAlchemy would take another one."""
 
 
 def locate(named: str | None) -> tuple[sa.URL, Path | None]:
@@ -54,6 +60,8 @@ def locate(named: str | None) -> tuple[sa.URL, Path | None]:
             raise UsageError(
                 f"{named!r} is not a database URL", remedy="write postgresql+psycopg://user@host/name"
             ) from error
+        if url.drivername == "postgresql":
+            url = url.set(drivername=_DRIVER)
         if url.get_backend_name() not in _SCHEMES:
             raise StoreError(
                 f"there is no driver for {url.render_as_string()}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, MetaData, String, Table, Text
 
 VERSION = 1
-"""Raised with every change of a table; a store of another version is refused, not guessed at."""
+"""Layout of the tables below. `oscope.storage.migrations` has what changed since, for each database."""
 
 metadata = MetaData()
 

@@ -49,7 +49,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 from oscope.model.errors import StoreError, UsageError
 from oscope.model.samples import Columns, Results
 from oscope.planning.plan import Plan
-from oscope.storage import schema
+from oscope.storage import bulk, migrations, schema
 from oscope.storage.database import check_folder, connect, explain, locate, make_default_folder
 from oscope.storage.reader import load_results
 
@@ -117,7 +117,7 @@ class Store:
                     engine.dispose()
                     self._engine = _empty()
                     self._connection = self._engine.connect()
-                self._prepare()
+                self._prepare(reading=reading)
             except BaseException:
                 self._engine.dispose()
                 raise
@@ -226,7 +226,8 @@ class Store:
         """Commit samples (rows of the table `sample`) and events of a run together."""
         with self.guard(), self._connection.begin():
             if samples:
-                self._connection.execute(sa.insert(schema.sample), samples)
+                bulk.check_run(self._connection, run_id)
+                bulk.insert_samples(self._connection, samples)
             self._add_events(run_id, happenings)
 
     def point_ids(self, run_id: str) -> dict[tuple[str, int], int]:
@@ -335,18 +336,38 @@ class Store:
         with self.reading() as connection:
             return load_results(connection, found, experiment, columns)
 
-    def _prepare(self) -> None:
-        """Make the tables, or check that those there are ours."""
+    def give_back(self) -> None:
+        """Give the room of deleted rows back to the file system; PostgreSQL uses it again by itself.
+
+        Raises StoreError, as where another program is using the file.
+        """
+        if self._connection.dialect.name == "sqlite":
+            with self.guard(), contextlib.closing(self._connection.connection.cursor()) as cursor:
+                try:
+                    cursor.execute("VACUUM")
+                except Exception as error:
+                    raise explain(error, self._where, self._file) from error
+
+    def _prepare(self, *, reading: bool) -> None:
+        """Make the tables, or check that those there are ours; what is only read stays in an older layout."""
         version = self._version()
         if version is None:
             # Two programs may make them at the same moment; the one that comes second finds the work done.
             with contextlib.suppress(sa.exc.IntegrityError), self._connection.begin():
                 self._make_tables()
             version = self._version()
-        if version != schema.VERSION:
-            age = "newer" if version is not None and version > schema.VERSION else "older"
+        latest = migrations.latest(self._connection)
+        if version is not None and migrations.FIRST <= version < latest:
+            if not reading:
+                with self._connection.begin():
+                    migrations.lock(self._connection)
+                    found = self._connection.scalar(sa.select(schema.layout.c.version))
+                    migrations.migrate(self._connection, int(found or version))
+            return
+        if version != latest:
+            age = "newer" if version is not None and version > latest else "older"
             raise StoreError(
-                f"the store {self._where} has layout {version}, {age} than this oscope's {schema.VERSION}",
+                f"the store {self._where} has layout {version}, {age} than this oscope's {latest}",
                 remedy="use the oscope that made it, or name another --store",
             )
 
@@ -365,11 +386,16 @@ class Store:
             return set(sa.inspect(self._connection).get_table_names())
 
     def _make_tables(self) -> None:
+        migrations.lock(self._connection)
         for table in (schema.layout, *schema.metadata.sorted_tables):
             self._connection.execute(CreateTable(table, if_not_exists=True))
             for index in table.indexes:
                 self._connection.execute(CreateIndex(index, if_not_exists=True))
-        self._connection.execute(sa.insert(schema.layout), {"version": schema.VERSION})
+        if self._connection.scalar(sa.select(schema.layout.c.version)) is not None:
+            # Another program made them meanwhile.
+            return
+        self._connection.execute(sa.insert(schema.layout), {"version": migrations.FIRST})
+        migrations.migrate(self._connection, migrations.FIRST)
 
     def _add_events(self, run_id: str, happenings: Sequence[Happening]) -> None:
         rows = [

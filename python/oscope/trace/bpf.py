@@ -30,7 +30,7 @@ _NUDGE_S = 0.2
 _QUIET_S = 0.2
 _REMEDY = "`oscope doctor` tries bpftrace, and shows the remedy"
 _ATTACHED = b'{"type": "printf", "data": "attached\\n"}'
-_TELLING = re.compile(r"ERROR|FATAL|terminate|: [A-Z][a-z ]+$")
+_INFORMATIVE = re.compile(r"ERROR|FATAL|terminate|: [A-Z][a-z ]+$")
 _NOISE = re.compile(r"RLIMIT_MEMLOCK|WARNING|^\s*~+\s*$")
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _MAP_BYTES = 128 * 2**20
@@ -159,10 +159,10 @@ class BpfTracer(Tracer):
             if self._process.wait(DETACH_LIMIT_S) < 0:
                 raise self._death()
             raise TraceUnavailable(f"bpftrace cannot attach ({self._words()})", remedy=_REMEDY)
-        attached, wanted = attached_probes(tuple(self._output.lines)), self._program.probes
-        if attached != wanted:
+        attached, expected = attached_probes(tuple(self._output.lines)), self._program.probes
+        if attached != expected:
             raise TraceUnavailable(
-                f"bpftrace attached to {attached} of {wanted} places: {self._probe} has no marks?",
+                f"bpftrace attached to {attached} of {expected} places: {self._probe} has no marks?",
                 remedy="build the probe anew with `make setup`",
             )
 
@@ -218,9 +218,9 @@ class BpfTracer(Tracer):
             return ""
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").splitlines()
-        telling = [line.strip() for line in lines if line.strip() and not _NOISE.search(line)]
+        informative = [line.strip() for line in lines if line.strip() and not _NOISE.search(line)]
         # It also quotes lines of the program.
-        return next((line for line in reversed(telling) if _TELLING.search(line)), "")
+        return next((line for line in reversed(informative) if _INFORMATIVE.search(line)), "")
 
 
 def _find_bpftrace() -> str:

@@ -108,9 +108,9 @@ class WaitingCommand:
             signal.pthread_sigmask(signal.SIG_SETMASK, former)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        if told := os.read(self._failure, 16):
+        if error_number := os.read(self._failure, 16):
             raise OscopeError(
-                f"{self._program} does not start ({os.strerror(int(told))})",
+                f"{self._program} does not start ({os.strerror(int(error_number))})",
                 remedy="name a program of this machine; a script begins with #! and its interpreter",
             )
         return Ended(status, took_s)

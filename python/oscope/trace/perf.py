@@ -175,24 +175,24 @@ def _read(tool: Tool, *verb: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OscopeError(f"perf did not read its record ({error})") from error
-    told = answer.stderr.decode(errors="replace")
+    output = answer.stderr.decode(errors="replace")
     if answer.returncode != 0:
-        last = " ".join(told.split())[-200:]
+        last = " ".join(output.split())[-200:]
         raise OscopeError(f"perf {verb[0]} ended with status {answer.returncode} {last}")
     # perf trace reports its summary on standard error.
-    return answer.stdout.decode(errors="replace") + told
+    return answer.stdout.decode(errors="replace") + output
 
 
 def _acknowledged(answers: int) -> bool:
     """Wait for perf's word that its events are enabled; False where it ended or said nothing."""
-    told = b""
+    output = b""
     deadline = time.monotonic() + ATTACH_LIMIT_S
-    while b"ack" not in told:
+    while b"ack" not in output:
         ready, _, _ = select.select([answers], [], [], max(deadline - time.monotonic(), 0))
         chunk = os.read(answers, 64) if ready else b""
         if not chunk:
             return False
-        told += chunk
+        output += chunk
     return True
 
 

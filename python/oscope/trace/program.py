@@ -108,10 +108,10 @@ def compose(kinds: Collection[str], selection: Marks | Family, present: Collecti
             asked.setdefault(index, []).append(number)
     chosen = {"probe": str(selection.probe)} if isinstance(selection, Marks) else {"pid": selection.pid}
     # Each system call's entry is met once: what counts calls is left out where their times are taken.
-    wanted = [kind for kind in KINDS if kind in kinds and not (kind == "counts" and "syscalls" in kinds)]
-    parts = ["marks" if isinstance(selection, Marks) else "family", *wanted]
+    selected = [kind for kind in KINDS if kind in kinds and not (kind == "counts" and "syscalls" in kinds)]
+    parts = ["marks" if isinstance(selection, Marks) else "family", *selected]
     return Program(
-        tuple(wanted),
+        tuple(selected),
         selection,
         "\n".join(
             templates.get_template(f"{part}.bt").render(

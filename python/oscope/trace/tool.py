@@ -145,13 +145,13 @@ class Tool:
         while self._process is not None and self._hear(0.1):
             pass
         words = [line.strip() for line in self.words.splitlines() if line.strip()]
-        told = f"; its last words: {words[-1]}" if words else ""
+        last_words = f"; its last words: {words[-1]}" if words else ""
         if self.record_bytes() >= self.largest_bytes:
             return OscopeError(
                 f"{self.name} stopped at {self.largest_bytes} bytes of record",
                 remedy="measure less at a time, or make room in the temporary folder",
             )
-        return OscopeError(f"{self.name} ended early, with status {self.status}{told}")
+        return OscopeError(f"{self.name} ended early, with status {self.status}{last_words}")
 
     def record_bytes(self) -> int:
         """Return how long the record is."""

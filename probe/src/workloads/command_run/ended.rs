@@ -5,6 +5,7 @@ use std::io;
 
 use nix::sys::signal::Signal;
 
+use super::accounts::Accounts;
 use crate::error::Failure;
 
 /// Added to the number of the signal that ended a program, as shells do.
@@ -30,6 +31,7 @@ pub struct Usage {
 }
 
 impl Usage {
+    #[inline(always)]
     fn of(usage: &libc::rusage) -> Self {
         let time_ns = |time: libc::timeval| time.tv_sec as f64 * 1e9 + time.tv_usec as f64 * US_NS;
         let (user_ns, system_ns) = (time_ns(usage.ru_utime), time_ns(usage.ru_stime));
@@ -48,13 +50,6 @@ impl Usage {
     }
 }
 
-/// Bytes of a program's system calls.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bytes {
-    pub read: f64,
-    pub written: f64,
-}
-
 /// How a program ended, and what it used.
 #[derive(Debug, Clone, Copy)]
 pub struct Ended {
@@ -63,7 +58,7 @@ pub struct Ended {
     /// Its time was over, and it was killed.
     pub timed_out: bool,
     pub usage: Usage,
-    pub bytes: Option<Bytes>,
+    pub accounts: Accounts,
     pub instructions: Option<f64>,
     pub cycles: Option<f64>,
     pub energy_j: Option<f64>,
@@ -117,6 +112,7 @@ fn killed_by(signal: c_int) -> String {
 }
 
 /// Reap a program: its status, and what it used.
+#[inline(always)]
 pub fn reap(child: libc::pid_t) -> io::Result<(c_int, Usage)> {
     loop {
         let mut status = 0;
@@ -131,17 +127,4 @@ pub fn reap(child: libc::pid_t) -> io::Result<(c_int, Usage)> {
             return Err(error);
         }
     }
-}
-
-/// Bytes of the system calls of a program that has ended and is not reaped yet, and of the children that it waited for.
-pub fn bytes_of(child: libc::pid_t) -> Option<Bytes> {
-    let text = std::fs::read_to_string(format!("/proc/{child}/io")).ok()?;
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        line.strip_prefix(": ")?.parse().ok()
-    };
-    Some(Bytes {
-        read: field("rchar")?,
-        written: field("wchar")?,
-    })
 }

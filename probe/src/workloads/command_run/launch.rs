@@ -1,6 +1,6 @@
 //! Starting a program and waiting for its end, with what it used.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::{CString, c_int};
 use std::fs::File;
 use std::io;
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use nix::sched::CpuSet;
 use nix::sys::signal::{SigHandler, Signal};
 
+use super::accounts::Accounts;
 use super::child::{Errand, begin, close_on_execution};
-use super::ended::{Ended, FIX, bytes_of, reap};
+use super::ended::{Ended, FIX, reap};
 use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
 use super::program::{Program, pointers, text};
@@ -25,7 +26,6 @@ use crate::counters::inherited::Inherited;
 use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::Context;
-use crate::workloads::fresh_process::in_fresh_process_with;
 use crate::workloads::process_create::limit;
 
 /// Stack of the child until it executes the program, in bytes.
@@ -43,13 +43,15 @@ pub struct Launcher {
     counted: Vec<&'static str>,
     rapl: Option<Rapl>,
     stack: RefCell<Vec<u128>>,
-    /// What each launcher gives back. It is looked for once, since that takes a third of what starting a program does, and a fork has the same.
+    /// What a launcher gives back. It is looked for once, since that takes a third of what starting a program does, and a fork has the same.
     surplus: Surplus,
+    /// Standard input and output of the programs that this process starts, where each has the same; empty until it is ready to start one.
+    nothing: OnceCell<Option<(File, File)>>,
 }
 
 /// Why a program was not executed, or what it came to.
 #[derive(Clone, Copy)]
-enum Started {
+pub enum Started {
     Ran(Ended),
     Refused(c_int),
 }
@@ -74,6 +76,7 @@ impl Launcher {
             rapl: Rapl::find(Path::new(POWERCAP)),
             stack: RefCell::new(vec![0; STACK_BYTES / size_of::<u128>()]),
             surplus: Surplus::find(),
+            nothing: OnceCell::new(),
         })
     }
 
@@ -87,37 +90,26 @@ impl Launcher {
         self.rapl.as_ref()
     }
 
-    /// Measure one run of `program`, and return what it used and the end of its standard error.
+    /// In the launcher: start the program, and wait for its end, within the region. `error` is where its standard error goes.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where it cannot be executed; `Failure::Failed` for a signal, or where the kernel refuses a process.
-    pub fn run(&self, program: &Program, region: &mut Region) -> Result<(Ended, String), Failure> {
-        let mut tail = Tail::new()?;
-        let writer = tail.writer();
-        let started = in_fresh_process_with(
-            region,
-            || Ok(()),
-            |done| tail.follow(done),
-            |region| self.launch(program, writer, region),
-        )?;
-        match started {
-            Started::Ran(ended) => Ok((ended, tail.lines())),
-            Started::Refused(error) => Err(program.refused(error)),
-        }
-    }
-
-    /// In the launcher: start the program, and wait for its end, within the region.
-    fn launch(
+    /// `Failure::Failed` where the kernel refuses; `Failure::Unavailable` where the program's input or output cannot be opened.
+    #[inline(always)]
+    pub fn launch(
         &self,
         program: &Program,
         error: RawFd,
         region: &mut Region,
     ) -> Result<Started, Failure> {
-        let (input, output) = self.streams()?;
+        if self.nothing.get().is_none() {
+            self.get_ready(error)?;
+        }
+        let mut named = None;
+        let (input, output) = match self.nothing.get() {
+            Some(Some(nothing)) => nothing,
+            _ => named.insert(self.streams()?),
+        };
         let streams = [input.as_raw_fd(), output.as_raw_fd(), error];
-        close_on_execution();
-        self.stack.borrow_mut().fill(0);
-        self.rehearse(streams);
         let mut counters = self.counters();
         let timer = Timer::start(self.timeout)?;
         let energy_before = self.rapl.as_ref().and_then(Rapl::read);
@@ -149,17 +141,29 @@ impl Launcher {
             Ok(found) => found,
             Err(error) => return Ok(Started::Refused(error.raw_os_error().unwrap_or(libc::EIO))),
         };
-        let bytes = bytes_of(child);
+        let accounts = Accounts::of(child);
         let (status, usage) = reap(child).map_err(|error| Failure::system("wait4", error))?;
         Ok(Started::Ran(Ended {
             status,
             timed_out,
             usage,
-            bytes,
+            accounts,
             instructions: count("instructions"),
             cycles: count("cpu_cycles"),
             energy_j,
         }))
+    }
+
+    /// In the launcher: open what all programs have, and become ready to start one.
+    #[cold]
+    fn get_ready(&self, error: RawFd) -> Result<(), Failure> {
+        let (input, output) = self.streams()?;
+        close_on_execution();
+        self.stack.borrow_mut().fill(0);
+        self.rehearse([input.as_raw_fd(), output.as_raw_fd(), error]);
+        let is_nothing = self.input.is_empty() && self.output.is_empty();
+        let _ = self.nothing.set(is_nothing.then_some((input, output)));
+        Ok(())
     }
 
     /// In the launcher: become small (see [`Surplus`]), and start a program that is not there, so that what is needed to start one is in memory
@@ -201,7 +205,7 @@ impl Launcher {
             status,
             timed_out,
             usage,
-            bytes: None,
+            accounts: Accounts::NONE,
             instructions: None,
             cycles: None,
             energy_j: None,

@@ -1,7 +1,8 @@
 //! Processes that a program leaves behind, such as a daemon: found and ended, so that they run neither in the next repetition nor afterwards.
 //!
-//! The probe makes itself the reaper of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`, prctl(2)): whatever a program forked, in whatever
-//! session or process group, becomes the probe's child when its own parent ends.
+//! A launcher makes itself the reaper of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`, prctl(2)): whatever a program forked, in whatever
+//! session or process group, becomes the launcher's child when its own parent ends. So does the probe, for what its own programs (`--prepare`)
+//! leave behind, and for what a launcher that was killed leaves behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,9 +47,10 @@ impl Strays {
 
     /// End the processes that programs left behind. Every one that a program started has been orphaned by then.
     ///
-    /// Returns a note where there were some, and where they could not be searched for.
-    pub fn end(&self) -> Option<String> {
-        match self.end_all() {
+    /// `spared` is a child of which this process has made use since then. Returns a note where there were some, and where they could not be
+    /// searched for.
+    pub fn end(&self, spared: Option<Pid>) -> Option<String> {
+        match self.end_all(spared) {
             Ok(0) => None,
             Ok(_) => Some(
                 "the command left processes behind, such as a daemon; they were ended after each run"
@@ -61,13 +63,15 @@ impl Strays {
     }
 
     /// Returns how many processes it ended.
-    fn end_all(&self) -> Result<usize, String> {
+    fn end_all(&self, spared: Option<Pid>) -> Result<usize, String> {
         let own = self.own.as_ref().map_err(Clone::clone)?;
         let mut ended = 0;
         for _ in 0..MOST_ROUNDS {
             let mut left = children(Path::new("/proc"))
                 .map_err(|error| format!("/proc does not list children: {error}"))?;
-            left.retain(|child| !own.contains(child));
+            left.retain(|child| {
+                !own.contains(child) && spared.is_none_or(|spared| spared.as_raw() != *child)
+            });
             if left.is_empty() {
                 break;
             }
@@ -82,6 +86,17 @@ impl Strays {
             }
         }
         Ok(ended)
+    }
+}
+
+/// Whether this process, which waits for all its own children, has others: one system call, where a search takes several. One that has ended
+/// is reaped.
+#[inline(always)]
+pub fn are_there() -> bool {
+    // SAFETY: without a status to write, waitpid(2) takes numbers only.
+    unsafe {
+        libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) >= 0
+            || *libc::__errno_location() != libc::ECHILD
     }
 }
 
@@ -165,13 +180,13 @@ mod tests {
     fn where_no_children_are_listed_a_note_names_the_reason() {
         let refused = children(Path::new("/dev/null")).expect_err("it is no folder");
         let note = Strays::that_have(Err(refused))
-            .end()
+            .end(None)
             .expect("no search was possible");
         assert!(
             note.contains("were not searched for: /proc does not list children"),
             "{note}"
         );
-        let other = Strays::that_have(Err(io::Error::other("hidden"))).end();
+        let other = Strays::that_have(Err(io::Error::other("hidden"))).end(None);
         assert!(other.expect("no search was possible").ends_with("hidden"));
     }
 }

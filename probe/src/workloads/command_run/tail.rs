@@ -1,8 +1,7 @@
 //! The end of what a program writes on standard error: read as it comes, so that it never waits for a reader; only the last part is kept.
 
 use std::io::Read;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -11,13 +10,14 @@ use nix::unistd::pipe2;
 
 use crate::error::Failure;
 use crate::workloads::fresh_process::NAP;
-use crate::workloads::ipc::futex;
 
 /// Bytes kept.
 const KEPT: usize = 4096;
 /// Lines shown, and the letters of them.
 const SHOWN_LINES: usize = 3;
 const SHOWN_LETTERS: usize = 300;
+/// Pieces read at most to empty the pipe: of one that is written to all the time, more than it holds.
+const MOST_PIECES: usize = 32;
 /// Size asked for the pipe, so that a program that writes much seldom waits (F_SETPIPE_SZ, fcntl(2)); what the kernel gives is good enough.
 const PIPE_BYTES: i32 = 1 << 20;
 
@@ -52,16 +52,25 @@ impl Tail {
         self.writer.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Read until `done` is 1, nothing came for a while, or all writers are gone; sleep meanwhile.
-    pub fn follow(&mut self, done: &AtomicU32) {
+    /// Read until there is something to read from `bell`, or its writers are gone: true; false where neither is so for a while, or a signal comes.
+    pub fn follow(&mut self, bell: BorrowedFd) -> bool {
         // From here on the writers are other processes.
         self.writer = None;
-        if self.ended {
-            let _ = futex::wait(done, 0, NAP);
-            return;
-        }
-        while done.load(Ordering::Acquire) == 0 && !self.ended && self.wait() {
-            self.read();
+        loop {
+            let other = if self.ended {
+                bell
+            } else {
+                self.reader.as_fd()
+            };
+            let mut files = [bell, other].map(|file| PollFd::new(file, PollFlags::POLLIN));
+            let ready = poll(&mut files, nap()).is_ok_and(|ready| ready > 0);
+            let [rung, written] = files.map(|file| ready && file.any().unwrap_or(false));
+            if written && !self.ended {
+                self.read();
+            }
+            if !ready || rung {
+                return rung;
+            }
         }
     }
 
@@ -79,35 +88,41 @@ impl Tail {
     /// Wait for something to read, for [`NAP`] at most.
     fn wait(&self) -> bool {
         let mut file = [PollFd::new(self.reader.as_fd(), PollFlags::POLLIN)];
-        let nap = PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO);
-        poll(&mut file, nap).is_ok_and(|ready| ready > 0)
+        poll(&mut file, nap()).is_ok_and(|ready| ready > 0)
     }
 
-    /// Take what is there, and keep the end of it.
-    fn read(&mut self) {
+    /// Take what is there, and keep the end of it; false where there was nothing.
+    fn read(&mut self) -> bool {
         let mut piece = [0; 16 * KEPT];
         match self.reader.read(&mut piece) {
-            Ok(0) => self.ended = true,
+            Ok(0) => {
+                self.ended = true;
+                false
+            }
             Ok(length) => {
                 self.last.extend_from_slice(&piece[..length]);
                 let surplus = self.last.len().saturating_sub(KEPT);
                 self.last.drain(..surplus);
+                true
             }
-            Err(_) => {}
+            Err(_) => false,
         }
     }
 
-    /// The last lines, in one.
-    pub fn lines(mut self) -> String {
-        while !self.ended {
-            let before = self.last.len();
-            self.read();
-            if self.last.len() == before {
+    /// The last lines of what came since this was last asked, in one.
+    pub fn lines(&mut self) -> String {
+        for _ in 0..MOST_PIECES {
+            if self.ended || !self.read() {
                 break;
             }
         }
-        shown(&String::from_utf8_lossy(&self.last))
+        let last = std::mem::take(&mut self.last);
+        shown(&String::from_utf8_lossy(&last))
     }
+}
+
+fn nap() -> PollTimeout {
+    PollTimeout::try_from(NAP).unwrap_or(PollTimeout::ZERO)
 }
 
 /// The last lines of a text in one, without what would move a terminal's cursor.

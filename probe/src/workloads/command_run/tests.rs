@@ -3,6 +3,7 @@
 use super::launch::Launcher;
 use super::parameters::Parameters;
 use super::program::Program;
+use super::worker::Worker;
 use crate::clock::{Clock, Wanted};
 use crate::error::Failure;
 use crate::parameters::complete;
@@ -26,7 +27,10 @@ fn run(line: &str, given: Value) -> Result<(super::Ended, String), Failure> {
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(given), &context)?;
     let program = Program::named("/bin/sh", &["sh".into(), "-c".into(), line.into()])?;
-    launcher.run(&program, &mut Region::new(&clock))
+    let mut region = Region::new(&clock);
+    let (ended, said, _) =
+        Worker::fork(&launcher, &program, &region)?.run(&program, &mut region)?;
+    Ok((ended, said))
 }
 
 #[test]
@@ -43,11 +47,38 @@ fn a_small_program_after_a_large_one_has_its_own_resident_set() {
 }
 
 #[test]
+fn a_launcher_runs_a_program_again_and_again_and_keeps_nothing_of_a_run() {
+    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let allowed = crate::affinity::allowed().expect("they are known");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");
+    let line = "echo $$ >&2; sleep 1000 & exit 2";
+    let program = Program::named("/bin/sh", &["sh".into(), "-c".into(), line.into()])
+        .expect("the path is absolute");
+    let mut worker =
+        Worker::fork(&launcher, &program, &Region::new(&clock)).expect("a process can be made");
+    let mut processes = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let mut region = Region::new(&clock);
+        let (ended, said, left) = worker.run(&program, &mut region).expect("it runs");
+        assert!(region.raw().is_ok());
+        assert_eq!(ended.exit_code(), 2.0);
+        assert!(left.expect("it left one").contains("left processes behind"));
+        processes.insert(said.parse::<u32>().expect("it said its number alone"));
+    }
+    assert_eq!(processes.len(), 3);
+    let launcher = worker.process();
+    drop(worker);
+    assert!(!std::path::Path::new(&format!("/proc/{launcher}")).exists());
+}
+
+#[test]
 fn time_bytes_and_exit_code_are_the_programs() {
     let (ended, _) =
         run("head -c 1000000 /dev/zero >/dev/null; exit 3", json!({})).expect("it runs");
     assert_eq!(ended.exit_code(), 3.0);
-    let bytes = ended.bytes.expect("this kernel accounts them");
+    let bytes = ended.accounts.bytes().expect("this kernel accounts them");
     assert!((1e6..1.2e6).contains(&bytes.read), "{bytes:?}");
     assert!((1e6..1.01e6).contains(&bytes.written), "{bytes:?}");
     let (busy, _) = run(
@@ -122,8 +153,10 @@ fn what_cannot_be_executed_is_reported_in_a_line() {
         ("/etc", "ermission denied"),
     ] {
         let program = Program::named(path, &["x".to_owned()]).expect("the path is absolute");
-        let failure = launcher
-            .run(&program, &mut Region::new(&clock))
+        let mut region = Region::new(&clock);
+        let failure = Worker::fork(&launcher, &program, &region)
+            .expect("a process can be made")
+            .run(&program, &mut region)
             .expect_err("it is no program");
         assert!(failure.to_string().contains(word), "{failure}");
     }

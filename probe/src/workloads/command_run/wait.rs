@@ -11,6 +11,7 @@ use crate::workloads::process_create::limit;
 pub struct Timer;
 
 impl Timer {
+    #[inline(always)]
     pub fn start(limit: Duration) -> Result<Self, Failure> {
         limit::forget();
         let timer = libc::itimerval {

@@ -25,6 +25,19 @@ pub fn pread(pass: &Pass, file: &File, buffer: &mut [u8]) -> Result<Tally, Failu
     by_blocks(pass, buffer, |buffer, offset| file.read_at(buffer, offset))
 }
 
+/// Read one stretch with pread(2).
+pub fn pread_one(
+    pass: &Pass,
+    file: &File,
+    stretch: (u64, u64),
+    buffer: &mut [u8],
+    tally: &mut Tally,
+) -> Result<(), Failure> {
+    one(pass, stretch, buffer, tally, &mut |buffer, offset| {
+        file.read_at(buffer, offset)
+    })
+}
+
 /// Take stretch after stretch and read it block by block.
 #[inline(always)]
 fn by_blocks(
@@ -33,23 +46,37 @@ fn by_blocks(
     mut read: impl FnMut(&mut [u8], u64) -> std::io::Result<usize>,
 ) -> Result<Tally, Failure> {
     let mut tally = Tally::default();
-    while let Some((begin, end)) = pass.stretch() {
-        let mut offset = begin;
-        while offset < end {
-            // The file's last block is asked for whole: direct I/O takes no other.
-            let asked = (end.next_multiple_of(pass.block) - offset).min(pass.block) as usize;
-            let read = match read(&mut buffer[..asked], offset) {
-                Ok(0) => return Err(cut_short(pass, offset)),
-                Ok(read) => read.min((end - offset) as usize),
-                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(broken(pass, offset, &error)),
-            };
-            tally.calls += 1;
-            tally.take(&buffer[..read], offset, 0, pass.purpose);
-            offset += read as u64;
-        }
+    while let Some(stretch) = pass.stretch() {
+        one(pass, stretch, buffer, &mut tally, &mut read)?;
     }
     Ok(tally)
+}
+
+/// Read a stretch in blocks as large as the buffer.
+#[inline(always)]
+fn one(
+    pass: &Pass,
+    (begin, end): (u64, u64),
+    buffer: &mut [u8],
+    tally: &mut Tally,
+    read: &mut impl FnMut(&mut [u8], u64) -> std::io::Result<usize>,
+) -> Result<(), Failure> {
+    let block = buffer.len() as u64;
+    let mut offset = begin;
+    while offset < end {
+        // The file's last block is asked for whole: direct I/O takes no other.
+        let asked = (end.next_multiple_of(block) - offset).min(block) as usize;
+        let read = match read(&mut buffer[..asked], offset) {
+            Ok(0) => return Err(cut_short(pass, offset)),
+            Ok(read) => read.min((end - offset) as usize),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(broken(pass, offset, &error)),
+        };
+        tally.calls += 1;
+        tally.take(&buffer[..read], offset, 0, pass.purpose);
+        offset += read as u64;
+    }
+    Ok(())
 }
 
 /// The file ends earlier than it did.

@@ -62,21 +62,43 @@ impl Mapped {
     /// `Failure::Failed` with the offset of a page that cannot be had, `Failure::Unavailable` before Linux 5.14.
     pub fn read(&self, pass: &Pass, file: &File) -> Result<Tally, Failure> {
         let mut tally = Tally::default();
-        while let Some((offset, end)) = pass.next_block() {
-            let window = &self.map[offset as usize..end as usize];
-            if let Err(error) = populate(window) {
-                return Err(explain(pass, file, (offset, end), &error));
-            }
-            tally.calls += 1;
-            tally.take(window, offset, 0, pass.purpose);
-            if pass.purpose == Use::None {
-                touch(window);
-            }
-            if is_gone() {
-                return Err(blocks::cut_short(pass, offset));
+        while let Some(window) = pass.next_block() {
+            if !self.look_at_all(pass, file, window, &mut tally)? {
+                pass.stop();
+                return Err(Failure::unavailable(
+                    "this kernel cannot map pages in advance (MADV_POPULATE_READ, Linux 5.14)",
+                    "choose another engine, such as --set engine=pread",
+                ));
             }
         }
         Ok(tally)
+    }
+
+    /// Read one window, from offset to end. Whether the kernel can map pages in advance; else nothing is done.
+    ///
+    /// # Errors
+    /// `Failure::Failed` with the offset of a page that cannot be had.
+    pub fn look_at_all(
+        &self,
+        pass: &Pass,
+        file: &File,
+        (offset, end): (u64, u64),
+        tally: &mut Tally,
+    ) -> Result<bool, Failure> {
+        let window = &self.map[offset as usize..end as usize];
+        match populate(window) {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(false),
+            other => other.map_err(|error| explain(pass, file, (offset, end), &error))?,
+        }
+        tally.calls += 1;
+        tally.take(window, offset, 0, pass.purpose);
+        if pass.purpose == Use::None {
+            touch(window);
+        }
+        if is_gone() {
+            return Err(blocks::cut_short(pass, offset));
+        }
+        Ok(true)
     }
 }
 
@@ -128,12 +150,6 @@ fn touch(window: &[u8]) {
 /// What is wrong with a window that could not be mapped: madvise(2) names neither the page nor the reason, pread(2) does.
 fn explain(pass: &Pass, file: &File, (begin, end): (u64, u64), error: &io::Error) -> Failure {
     pass.stop();
-    if error.raw_os_error() == Some(libc::EINVAL) {
-        return Failure::unavailable(
-            "this kernel cannot map pages in advance (MADV_POPULATE_READ, Linux 5.14)",
-            "choose another engine, such as --set engine=pread",
-        );
-    }
     let mut page = vec![0; PAGE.load(Ordering::Relaxed)];
     for offset in (begin..end).step_by(page.len()) {
         match file.read_at(&mut page, offset) {

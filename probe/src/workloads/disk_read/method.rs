@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::ring;
+use super::{adaptive, ring};
 use crate::error::Failure;
 use crate::workloads::disk::direct;
 use crate::workloads::disk::source::Source;
@@ -15,10 +15,11 @@ const BLOCK: u64 = 128 << 10;
 const DIRECT_BLOCK: u64 = 1 << 20;
 /// Reads in flight when nothing else is asked for.
 const DEPTH: u64 = 32;
-/// Greatest and least window of a mapping when nothing else is asked for. Larger ones map more pages a call; smaller ones leave work for each thread.
-const WINDOWS: (u64, u64) = (8 << 20, 128 << 10);
-/// Windows for each thread at least, so that none waits long for the last one.
-const WINDOWS_A_THREAD: u64 = 8;
+/// Greatest and least stretch that is mapped or copied when nothing else is asked for. Larger ones map more pages a call; smaller ones leave work for
+/// each thread, and cost less where the slower way is tried.
+const STRETCHES: (u64, u64) = (4 << 20, 128 << 10);
+/// Stretches for each thread at least, so that none waits long for the last one.
+const STRETCHES_A_THREAD: u64 = 8;
 /// From this share of pages in the page cache on, reading through it beats the device.
 const MOSTLY_CACHED: f64 = 0.5;
 
@@ -26,7 +27,7 @@ const MOSTLY_CACHED: f64 = 0.5;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
-    /// Chosen for this machine and the state of the file.
+    /// Asked for: chosen for this machine and the state of the file. Of a method: pread(2) or a mapping, whichever is faster where the pass is.
     Auto,
     /// read(2).
     Read,
@@ -57,11 +58,11 @@ impl Engine {
 /// How a pass reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
-    /// How bytes come from the file; never [`Engine::Auto`].
+    /// How bytes come from the file.
     pub engine: Engine,
     /// Threads that read.
     pub threads: u64,
-    /// Bytes asked for at once, or mapped at once.
+    /// Bytes asked for at once, or mapped at once; with [`Engine::Auto`] those of a stretch.
     pub block: u64,
     /// Reads in flight in each thread; 1 but for io_uring.
     pub depth: u64,
@@ -97,11 +98,11 @@ impl Asked {
             .map_err(|error| Failure::system(&source.name, error))?
             .filter(|alignment| self.block % alignment.offset == 0);
         let method = match direct {
-            // Where that is not known, a mapping serves either state.
+            // Where that is not known, the page cache serves either state.
             _ if self.cached.is_none_or(|share| share >= MOSTLY_CACHED) => {
-                self.through_a_mapping(source.length)
+                self.through_the_page_cache(source.length)
             }
-            None => self.through_a_mapping(source.length),
+            None => self.through_the_page_cache(source.length),
             Some(_) if ring::make(1).is_ok() => self.with_reads_in_flight(source.length),
             Some(_) => self.with_many_threads(source.length),
         };
@@ -134,12 +135,12 @@ impl Asked {
         method.checked()
     }
 
-    /// The pages lie in memory, or must go through it: a mapping spares the copy.
-    fn through_a_mapping(self, length: u64) -> Method {
-        let (greatest, least) = WINDOWS;
-        let share = length / (self.cpus * WINDOWS_A_THREAD);
+    /// The pages lie in memory, or must go through it: a mapping spares the copy, and copying the mapping.
+    fn through_the_page_cache(self, length: u64) -> Method {
+        let (greatest, least) = STRETCHES;
+        let share = length / (self.cpus * STRETCHES_A_THREAD);
         Method {
-            engine: Engine::Mmap,
+            engine: Engine::Auto,
             threads: self.threads_or(self.cpus.min(length.div_ceil(least))),
             block: self.block_or(share.clamp(least, greatest) / least * least),
             depth: 1,
@@ -199,7 +200,9 @@ impl Method {
                 "block_size",
                 format!(
                     "threads x reads in flight x bytes in a block is {} x {} x {} = {bytes} bytes of buffers; at most {MOST_BUFFERS} are allowed",
-                    self.threads, self.depth, self.block
+                    self.threads,
+                    self.depth,
+                    bytes / (self.threads * self.depth)
                 ),
             )),
             _ => Ok(self),
@@ -208,9 +211,18 @@ impl Method {
 
     /// Bytes of anonymous memory for its buffers.
     pub fn buffers(&self) -> u64 {
+        self.threads * self.buffer()
+    }
+
+    /// Bytes of anonymous memory for the buffers of a thread.
+    pub fn buffer(&self) -> u64 {
         match self.engine {
             Engine::Mmap => 0,
-            _ => self.threads * self.depth * self.block,
+            Engine::Auto => self
+                .block
+                .min(adaptive::BLOCK)
+                .min(MOST_BUFFERS / self.threads),
+            _ => self.depth * self.block,
         }
     }
 
@@ -234,11 +246,13 @@ impl Method {
             Engine::Uring => format!(", {} reads in flight in each", self.depth),
             _ => String::new(),
         };
+        let (engine, pieces) = match self.engine {
+            Engine::Auto => ("pread or mmap, whichever is faster", "stretches"),
+            engine => (engine.name(), "blocks"),
+        };
         format!(
-            "engine {}, {} {threads}, blocks of {} bytes{depth}",
-            self.engine.name(),
-            self.threads,
-            self.block
+            "engine {engine}, {} {threads}, {pieces} of {} bytes{depth}",
+            self.threads, self.block
         )
     }
 }

@@ -12,7 +12,6 @@ from oscope.report.terminal import aligned
 
 if TYPE_CHECKING:
     from oscope.statistics import Summary
-    from oscope.statistics.summary import Middle
 
 
 def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
@@ -24,7 +23,7 @@ def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> l
     return [aligned([_heading(name, scale.unit), *medians]), ["95 % interval", *intervals]]
 
 
-def median_column(name: str, summaries: Sequence[Summary | Middle | None], unit: str) -> list[str]:
+def median_column(name: str, summaries: Sequence[Summary | None], unit: str) -> list[str]:
     """Return the column of a further metric's medians, with the digits that their intervals allow."""
     present = [s for s in summaries if s]
     scale = shared_scale(present, unit)

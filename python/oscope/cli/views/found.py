@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import islice
 
 from oscope.figures.analysed import WORDS, Analysed, label
 from oscope.figures.words import median
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults
-from oscope.report.build import answers
+from oscope.report.build import headlines
 
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)\s+(?=[A-Z0-9(“‘])")
 
@@ -24,15 +25,8 @@ def sentences(results: Analysed) -> list[str]:
 
     Where no lab answers, an experiment is described by its extremes.
     """
-    found = [
-        first_sentence(section.answer)
-        for part in answers(results, LABS)
-        for section in part.sections
-        if section.answer
-    ]
-    return found[: len(results.parts)] or [
-        text for experiment in results.experiments for text in _extremes(results, experiment)
-    ]
+    found = [first_sentence(answer) for answer in islice(headlines(results, LABS), len(results.parts))]
+    return found or [text for experiment in results.experiments for text in _extremes(results, experiment)]
 
 
 def _extremes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:

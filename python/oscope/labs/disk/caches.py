@@ -23,7 +23,7 @@ from oscope.labs.engine.curves import (
 )
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.table import TableOf, number, ratio, text
 from oscope.labs.engine.words import judged, reasons, times, value
 from oscope.model.document import Table
 from oscope.model.formatting import format_count, format_share
@@ -38,7 +38,7 @@ def _curves(run: Run) -> Curves:
 
 
 def _ratios(run: Run) -> dict[int, ComparedMetric]:
-    return ratios(run.experiment, RATE, "cache", CACHES, engine="read")
+    return ratios(run, RATE, "cache", CACHES, engine="read")
 
 
 def _headline(run: Run, _: Sequence[int]) -> str:
@@ -68,12 +68,12 @@ def _proof(run: Run) -> str:
     return f" In the page cache were, of the pages to be read, {listed(said)}." if said else ""
 
 
-def _cited(size: int) -> str | None:
+def _cited(size: int) -> float | None:
     cold, warm = reference.COLD.get(size), reference.WARM.get(size)
-    return None if cold is None or warm is None else f"{warm / cold:.1f}"
+    return None if cold is None or warm is None else warm / cold
 
 
-def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
+def _table(run: Run, sizes: Sequence[int]) -> Table:
     curves, rows = _curves(run), _ratios(run)
     every: Curves = {cache: curves.get(cache, ()) for cache in CACHES}
     table: TableOf[int] = TableOf(
@@ -85,12 +85,12 @@ def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
                 text(f"original {cache} [{RATE_UNIT}]", partial(reference.cited, figures), numeric=True)
                 for cache, figures in zip(CACHES, (reference.COLD, reference.WARM), strict=True)
             ),
-            text("original warm / cold", _cited, numeric=True),
+            number("original warm / cold", _cited, ".1f"),
         ),
         "Medians; the factor is paired by block. The original's figures are of another "
         f"machine.{_proof(run)}",
     )
-    return [table.of(sizes)]
+    return table.of(sizes)
 
 
 section = Question(
@@ -98,15 +98,13 @@ section = Question(
     experiment="disk.read",
     rows=lambda run: sizes_of(_curves(run)),
     headline=_headline,
-    tables=(_table,),
+    tables=(_table),
     figures=(
-        lambda run, _: [
-            over_sizes(
-                f"Speed of reading a file of {source(run.experiment, _curves(run))}, cold and warm",
-                _curves(run),
-                RATE_UNIT,
-            )
-        ],
+        lambda run, _: over_sizes(
+            f"Speed of reading a file of {source(run.experiment, _curves(run))}, cold and warm",
+            _curves(run),
+            RATE_UNIT,
+        )
     ),
     factors=("cache", "engine", "block_size"),
     missing=lambda run: reasons(run.experiment, engine="read"),

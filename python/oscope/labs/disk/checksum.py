@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed, label, measured, words
+from oscope.figures.analysed import label, measured, words
 from oscope.figures.words import listed
 from oscope.labs.disk import reference
 from oscope.labs.engine.curves import Curves, best, curves_by, several, size_columns, sizes_of
-from oscope.labs.engine.run import Run, narrowing
-from oscope.labs.engine.table import TableOf, text
-from oscope.labs.engine.words import reasons
-from oscope.model.document import Section, Table
-from oscope.model.formatting import MISSING, format_count
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import TableOf, number, text
+from oscope.model.document import Table
+from oscope.model.formatting import format_count
 from oscope.model.samples import ExperimentResults, PointSamples
 
-TITLE = "The XOR of a file"
 METRIC = "time_s"
 CACHES = ("cold", "warm")
 SAME_DATA = ("file", "size", "directory")
@@ -25,32 +24,15 @@ SAME_DATA = ("file", "size", "directory")
 BOUNDED = ("count", "longest")
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer C8."""
-    run = Run.of(results, "disk.xor")
-    if run is None:
-        return None
-    curves, missing = curves_by(run, METRIC, "cache", CACHES), reasons(run.experiment)
-    if not curves:
-        return Section(TITLE, _same(run), missing=missing) if missing else None
-    return Section(
-        title=TITLE,
-        answer=_same(run),
-        text=[
-            "The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros.",
-            *narrowing(run.experiment, ("cache", "block_size")),
-        ],
-        tables=[_table(run.experiment, curves)],
-        figures=several("Time to the XOR of a whole file", curves, "s"),
-        missing=missing,
-    )
+def _curves(run: Run) -> Curves:
+    return run.once("curves", lambda: curves_by(run, METRIC, "cache", CACHES))
 
 
 def _xors(points: Iterable[PointSamples]) -> list[str]:
     return words(points, "xor")
 
 
-def _same(run: Run) -> str:
+def _same(run: Run, _: object) -> str:
     """Say whether all passes over the same bytes gave the same XOR; shout where they did not."""
     experiment = run.experiment
     groups: dict[str, list[PointSamples]] = {}
@@ -92,38 +74,48 @@ def _sizes(points: Iterable[PointSamples]) -> list[str]:
     return [f"{format_count(value)} B" for value in np.unique(values)]
 
 
-def _quickest(experiment: ExperimentResults, curves: Curves) -> dict[int, list[str]]:
+def _quickest(run: Run) -> dict[int, list[str]]:
     """Return the caches with which a size is the fastest, or is not distinguished from it."""
     found: dict[int, list[str]] = {}
-    for cache, row in curves.items():
-        first, alike = best(row, experiment, METRIC)
+    for cache, row in _curves(run).items():
+        first, alike = best(row, run.experiment, METRIC)
         for each in (first, *alike) if len(row) > 1 else ():
             found.setdefault(each.size, []).append(cache)
     return found
 
 
-def _table(experiment: ExperimentResults, curves: Curves) -> Table:
-    quickest = _quickest(experiment, curves)
-    every: Curves = {cache: curves.get(cache, ()) for cache in CACHES}
+def _cited(place: int) -> Callable[[int], float | None]:
+    return lambda size: reference.XOR_SECONDS[size][place] if size in reference.XOR_SECONDS else None
+
+
+def _table(run: Run, _: object) -> Table:
+    quickest = _quickest(run)
 
     def xor(size: int) -> str | None:
-        read = _xors(point for point in experiment.points if point.factors.get("block_size") == size)
+        read = _xors(point for point in run.experiment.points if point.factors.get("block_size") == size)
         return None if not read else read[0] if len(read) == 1 else f"DIFFERS: {', '.join(read)}"
-
-    def cited(place: int) -> Callable[[int], str]:
-        return lambda size: (
-            str(reference.XOR_SECONDS[size][place]) if size in reference.XOR_SECONDS else MISSING
-        )
 
     table: TableOf[int] = TableOf(
         "Time and XOR of a whole file by block size",
         (
-            *size_columns(every, "s"),
+            *size_columns({cache: _curves(run).get(cache, ()) for cache in CACHES}, "s"),
             text("XOR", xor),
             text("fastest, or not distinguished", lambda size: listed(quickest.get(size, ())) or None),
-            text("original cold [s]", cited(0), numeric=True),
-            text("original warm [s]", cited(1), numeric=True),
+            *(number(f"original {cache} [s]", _cited(place), "d") for place, cache in enumerate(CACHES)),
         ),
         "Medians. The original read an image of Ubuntu 21.04, with four threads, each row once.",
     )
-    return table.of(sizes_of(curves))
+    return table.of(sizes_of(_curves(run)))
+
+
+section = Question(
+    title="The XOR of a file",
+    experiment="disk.xor",
+    # Where no pass has a time, its XOR is reported all the same.
+    rows=lambda run: sizes_of(_curves(run)) or list(filter(None, [_same(run, None)])),
+    headline=_same,
+    text=("The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros."),
+    tables=(_table),
+    figures=(lambda run, _: several("Time to the XOR of a whole file", _curves(run), "s")),
+    factors=("cache", "block_size"),
+)

@@ -188,7 +188,7 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(_layers, "The verdict takes one value a block, since the reads of one process share its file."),
-    tables=(_table,),
+    tables=(_table),
     figures=(_by_reads, _by_block),
     missing=lambda run: "" if _rows(run) else reasons(run.experiment, cache="cold"),
 )

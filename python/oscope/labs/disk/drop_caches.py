@@ -160,11 +160,9 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "The caches are filled first; the whole machine's are counted, with what others hold in them. "
-            "What is in use stays, so what 3 frees is the measure of what can be freed."
-        ),
+        "The caches are filled first; the whole machine's are counted, with what others hold in them. "
+        "What is in use stays, so what 3 frees is the measure of what can be freed."
     ),
-    tables=(_table,),
-    figures=(_figure,),
+    tables=(_table),
+    figures=(_figure),
 )

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oscope.labs.engine.contrast import Ratios
-from oscope.labs.engine.curves import RATE, RATE_UNIT, At, Curves, curves_by, ratios, several, sizes_of
+from oscope.labs.engine.curves import RATE, RATE_UNIT, At, Curves, curves_by, ratios, several
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, ratio, stat, text
 from oscope.labs.engine.words import capital, times, value
 from oscope.model.document import Figure, Table
+from oscope.statistics import ComparedMetric
 
 PLAIN = "read"
 CACHES = ("cold", "warm")
@@ -25,7 +25,7 @@ class Row:
     cache: str
     engine: str
     at: At
-    over_plain: Ratios
+    over_plain: ComparedMetric | None
 
 
 def _shared(run: Run, cache: str) -> Curves:
@@ -39,20 +39,10 @@ def _shared(run: Run, cache: str) -> Curves:
 def _rows(run: Run) -> list[Row]:
     rows = []
     for cache in CACHES:
-        curves = _shared(run, cache)
-        against = {
-            name: ratios(run.experiment, RATE, "engine", (PLAIN, name), cache=cache)
-            for name in curves
-            if name != PLAIN
-        }
-        rows += [
-            Row(cache, name, at, against.get(name, {}))
-            for size in sizes_of(curves)
-            for name, found in curves.items()
-            for at in found
-            if at.size == size
-        ]
-    return rows
+        for name, found in _shared(run, cache).items():
+            over = ratios(run, RATE, "engine", (PLAIN, name), cache=cache) if name != PLAIN else {}
+            rows += [Row(cache, name, at, over.get(at.size)) for at in found]
+    return sorted(rows, key=lambda row: (row.cache, row.at.size))
 
 
 def _headline(_: Run, rows: Sequence[Row]) -> str:
@@ -65,7 +55,7 @@ def _headline(_: Run, rows: Sequence[Row]) -> str:
 
 def _beside(best: Row) -> str:
     """Say how the fastest engine compares with plain reading."""
-    row = best.over_plain.get(best.at.size)
+    row = best.over_plain
     copied = ", without copying anything" if best.engine == "mmap" else ""
     if row is None:
         return copied
@@ -81,21 +71,20 @@ TABLE: TableOf[Row] = TableOf(
         text("engine", lambda row: row.engine),
         count("n", lambda row: row.at.summary.n),
         stat("median", lambda row: row.at.summary, RATE_UNIT),
-        ratio(f"times {PLAIN}", lambda row: row.over_plain.get(row.at.size)),
+        ratio(f"times {PLAIN}", lambda row: row.over_plain),
     ),
     "The factor is paired by block.",
 )
 
 
 def _tables(_: Run, rows: Sequence[Row]) -> list[Table]:
-    caches = dict.fromkeys(row.cache for row in rows)
-    return [TABLE.of((row for row in rows if row.cache == cache), cache=cache) for cache in caches]
+    return [TABLE.of((row for row in rows if row.cache == cache), cache=cache) for cache in CACHES]
 
 
-def _figures(run: Run, rows: Sequence[Row]) -> list[Figure]:
+def _figures(run: Run, _: Sequence[Row]) -> list[Figure]:
     return [
         figure
-        for cache in dict.fromkeys(row.cache for row in rows)
+        for cache in CACHES
         for figure in several(f"Speed by way of reading, {cache}", _shared(run, cache), RATE_UNIT)
     ]
 
@@ -106,12 +95,10 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
-            "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
-        ),
+        "`mmap` looks at one byte of each page and copies nothing. `direct` (O_DIRECT) and `uring` (the "
+        "same, many blocks in flight) go past the page cache: no copy, but no read-ahead either."
     ),
-    tables=(_tables,),
-    figures=(_figures,),
+    tables=(_tables),
+    figures=(_figures),
     factors=("cache", "engine", "block_size"),
 )

@@ -22,6 +22,7 @@ import numpy as np
 from oscope.figures.analysed import Analysed, label
 from oscope.figures.words import median
 from oscope.labs.engine.curves import RATE, At, curve
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.words import NOT_RUN
 from oscope.model.formatting import format_interval, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
@@ -209,7 +210,8 @@ def _copies(
 def parts(results: Analysed, read: ExperimentResults, known: Primitives, cache: str) -> list[Parts]:
     """Return where the time goes at each block size, of `read` by one thread."""
     return [
-        _parts(read, at, known) for at in curve(results, read, RATE, engine="read", cache=cache, threads=1)
+        _parts(read, at, known)
+        for at in curve(Run(results, read), RATE, engine="read", cache=cache, threads=1)
     ]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from oscope.figures import plots
 from oscope.labs.disk import reference
-from oscope.labs.engine.contrast import Ratios
 from oscope.labs.engine.curves import (
     RATE,
     RATE_UNIT,
@@ -27,6 +26,7 @@ from oscope.labs.engine.table import TableOf, ratio, text
 from oscope.labs.engine.words import NOT_RUN, reasons, value
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING
+from oscope.statistics import ComparedMetric
 
 OURS, PEERS = "oscope", "disk.peers"
 TOOLS = (OURS, "dd", "fio")
@@ -36,13 +36,12 @@ MEBIBYTE = 1 << 20
 def _curves(run: Run) -> Curves:
     if run.experiment.experiment == PEERS:
         return curves_by(run, RATE, "tool", TOOLS, cache="cold")
-    found = curve(run.results, run.experiment, RATE, engine="read", cache="cold")
+    found = curve(run, RATE, engine="read", cache="cold")
     return {OURS: found} if found else {}
 
 
-def _against(run: Run) -> Mapping[str, Ratios]:
-    tools = [tool for tool in TOOLS[1:] if tool in _curves(run)]
-    return {tool: ratios(run.experiment, RATE, "tool", (tool, OURS), cache="cold") for tool in tools}
+def _over(run: Run, tool: str) -> dict[int, ComparedMetric]:
+    return ratios(run, RATE, "tool", (tool, OURS), cache="cold")
 
 
 def _headline(run: Run, _sizes: Sequence[int]) -> str:
@@ -53,14 +52,18 @@ def _headline(run: Run, _sizes: Sequence[int]) -> str:
     return f"{text}." if low is high else f"{text}, of {high.name} at {value(high.summary, RATE_UNIT)}."
 
 
-def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
+def _table(run: Run, sizes: Sequence[int]) -> Table:
     curves = _curves(run)
     cited = {"original": reference.COLD, "original dd": reference.DD}
     table: TableOf[int] = TableOf(
         f"Cold reads by block size, file of {source(run.experiment, curves)}",
         (
             *size_columns(curves, RATE_UNIT),
-            *(ratio(f"{OURS} / {tool}", rows.get, "different") for tool, rows in _against(run).items()),
+            *(
+                ratio(f"{OURS} / {tool}", _over(run, tool).get, "different")
+                for tool in TOOLS[1:]
+                if tool in curves
+            ),
             *(
                 text(f"{name} [{RATE_UNIT}]", partial(reference.cited, row), numeric=True)
                 for name, row in cited.items()
@@ -69,7 +72,7 @@ def _table(run: Run, sizes: Sequence[int]) -> list[Table]:
         "Medians. A ratio is paired by block, with its 95 % interval; above 1 oscope is the faster one. "
         f"{MISSING}: not measured.",
     )
-    return [table.of(sizes)]
+    return table.of(sizes)
 
 
 def _figures(run: Run, sizes: Sequence[int]) -> list[Figure]:
@@ -97,13 +100,11 @@ section = Question(
     rows=lambda run: sizes_of(_curves(run)),
     headline=_headline,
     text=(
-        (
-            "All three read the same file, interleaved, each after the caches were dropped and found empty. "
-            "The time is each tool's own account; in dd's is a write to /dev/null after each read."
-        ),
+        "All three read the same file, interleaved, each after the caches were dropped and found empty. "
+        "The time is each tool's own account; in dd's is a write to /dev/null after each read."
     ),
-    tables=(_table,),
-    figures=(_figures,),
+    tables=(_table),
+    figures=(_figures),
     factors=("tool", "cache", "engine", "block_size"),
     missing=_missing,
 )

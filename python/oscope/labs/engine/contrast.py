@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from oscope.figures.analysed import levels
 from oscope.labs.engine.quantity import Quantity, figure, metric
-from oscope.labs.engine.run import Point, first, has, shown
+from oscope.labs.engine.run import Point, Run, first, shown
 from oscope.labs.engine.words import ratio_text
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
-from oscope.model.samples import Column, ExperimentResults, PointSamples
+from oscope.model.samples import Column, ExperimentResults
 from oscope.statistics import ComparedMetric, Summary, compare_within
+from oscope.statistics.compare import THRESHOLD
 
 Asked = str | Quantity
 """A metric by its name, or what is made of several."""
 Ends = tuple[Level, Level]
-Ratios = Mapping[int, ComparedMetric]
-"""The comparison at each size."""
+SIZES = ("block_size", "buffer", "size")
+"""Factors that say how many bytes are moved, the one that a curve runs over first."""
 
 
 def name_of(asked: Asked) -> str:
@@ -91,30 +93,6 @@ def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
     )
 
 
-def ratios(
-    experiment: ExperimentResults,
-    asked: str,
-    factor: str,
-    ends: Ends,
-    size_of: Callable[[PointSamples], int | None],
-    **levels: Level,
-) -> dict[int, ComparedMetric]:
-    """Return for each size how the second level of `factor` compares with the first (paired, Holm).
-
-    Where another factor varies too, the first of its levels is taken.
-    """
-    points: dict[tuple[int, Level], PointSamples] = {}
-    for point in experiment.points:
-        size = size_of(point)
-        if size is not None and has(point, levels) and np.isfinite(metric(point, asked)).any():
-            points.setdefault((size, point.factors.get(factor, "")), point)
-    kept = tuple(
-        replace(point, factors={"size": size, factor: level}) for (size, level), point in points.items()
-    )
-    rows = compared(replace(experiment, points=kept), (asked,), factor, ends)
-    return {int(row.factors["size"]): row for row in rows}
-
-
 @dataclass(frozen=True)
 class Sides:
     """A table of quantities at two levels of a factor, with the ratio and the original report's figures."""
@@ -157,12 +135,83 @@ def constant(*found: Summary | None) -> bool:
     return all(each is not None and each.n > 1 and each.minimum == each.maximum for each in found)
 
 
-def _verdict(a: Summary | None, b: Summary | None, row: ComparedMetric | None) -> list[str]:
-    """Return the ratio and whether there is a difference."""
+@dataclass(frozen=True)
+class Verdict:
+    """The result of a comparison: the ratio with its interval, and both answers."""
+
+    ratio: str
+    different: str
+    matters: str
+
+
+def judge(
+    a: Summary | None, b: Summary | None, row: ComparedMetric | None, *, exact: bool = True
+) -> Verdict | None:
+    """Return the result for `b` over `a`; None where they were not compared.
+
+    Of `exact` counts those that are the same in every sample are compared as they are.
+    """
     if a is None or b is None or row is None:
-        return [MISSING, MISSING]
-    if constant(a, b):
+        return None
+    if exact and constant(a, b):
         # Without any spread a test has nothing to say, and nothing to add.
-        ratio = f"{b.median / a.median:.4g}" if a.median else MISSING
-        return [ratio, "no" if a.median == b.median else "yes"]
-    return [ratio_text(row), row.different]
+        ratio = b.median / a.median if a.median else float("nan")
+        large = "no" if abs(ratio - 1) <= THRESHOLD else "yes"
+        written = f"{ratio:.4g}" if a.median else MISSING
+        return Verdict(written, "no" if a.median == b.median else "yes", large)
+    return Verdict(ratio_text(row), row.different, row.matters)
+
+
+def _verdict(a: Summary | None, b: Summary | None, row: ComparedMetric | None) -> list[str]:
+    """Return the cells of a comparison: the ratio, and whether there is a difference."""
+    found = judge(a, b, row)
+    return [MISSING, MISSING] if found is None else [found.ratio, found.different]
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast:
+    """Two levels of a factor compared at one combination of the other factors."""
+
+    run: Run
+    factor: str
+    ends: Ends
+    row: ComparedMetric
+
+    def level(self, name: str) -> str:
+        """Return the level of another factor, as a person writes it."""
+        return levels(self.run.experiment, self.row.factors).get(name, MISSING)
+
+    @property
+    def size(self) -> int:
+        """The size of blocks, buffers or files, in bytes."""
+        return int(next(self.row.factors[name] for name in SIZES if name in self.row.factors))
+
+    def of(self, asked: Asked, end: Level) -> Summary | None:
+        """Return another quantity at one of both levels."""
+        return self.run.at(asked, **{**self.row.factors, self.factor: end})
+
+
+def contrasts(
+    run: Run, asked: Asked | Sequence[Asked], factor: str, ends: Ends, *families: str, **wanted: Level
+) -> list[Contrast]:
+    """Return how the second level of `factor` compares with the first wherever both were measured.
+
+    p is corrected (Holm) for all quantities and places, or within each combination of the levels of
+    `families`; the rows follow these, then the experiment.
+    """
+    several = (asked,) if isinstance(asked, str | Quantity) else asked
+    groups = dict.fromkeys(
+        tuple((name, point.factors[name]) for name in families if name in point.factors)
+        for point in shown(run.experiment, **wanted)
+    )
+    return [
+        Contrast(run, factor, ends, row)
+        for group in groups
+        for row in compared(run.experiment, several, factor, ends, **{**wanted, **dict(group)})
+    ]
+
+
+def strongest(rows: Sequence[Contrast]) -> Contrast | None:
+    """Return the greatest proven difference, as a ratio; None where there is none."""
+    apart = [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
+    return max(apart, key=lambda each: abs(np.log(each.row.ratio)), default=None)

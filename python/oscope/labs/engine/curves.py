@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
+from oscope.figures.analysed import measured
 from oscope.figures.tables import shared_scale
-from oscope.figures.words import with_samples
-from oscope.labs.engine import contrast
-from oscope.labs.engine.contrast import Ends, Ratios
+from oscope.labs.engine.contrast import Contrast, Ends, compared
 from oscope.labs.engine.drawing import INTERVALS, RATIOS, dot
+from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import Run, has
 from oscope.labs.engine.table import Column, stat, text
 from oscope.model.document import Figure
@@ -50,27 +49,24 @@ Curves = Mapping[str, Sequence[At]]
 """Curves by name."""
 
 
-def curve(results: Analysed, experiment: ExperimentResults, metric: str, **factors: Level) -> list[At]:
-    """Return the points with these levels that have values of `metric`, by rising size.
+def curve(run: Run, asked: str | Quantity, **factors: Level) -> list[At]:
+    """Return the points with these levels that have values of what is asked, by rising size.
 
     Where another factor varies too, the first of its levels is taken; `narrowing` says so.
     """
     found: dict[int, At] = {}
-    for point, summary in with_samples(results, experiment, metric):
-        size = size_of(point)
-        if size is not None and has(point, factors):
+    for point in run.experiment.points:
+        size, summary = size_of(point), run.summary(point, asked) if has(point, factors) else None
+        if size is not None and summary is not None:
             found.setdefault(size, At(size, point, summary))
     return [found[size] for size in sorted(found)]
 
 
 def curves_by(
-    run: Run, metric: str, factor: str, order: Sequence[str] = (), **factors: Level
+    run: Run, asked: str | Quantity, factor: str, order: Sequence[str] = (), **factors: Level
 ) -> dict[str, list[At]]:
     """Return the curve of each level of a factor that has values at points with these levels."""
-    found = {
-        level: curve(run.results, run.experiment, metric, **{factor: level}, **factors)
-        for level in run.levels(factor, order)
-    }
+    found = {level: curve(run, asked, **{factor: level}, **factors) for level in run.levels(factor, order)}
     return {level: each for level, each in found.items() if each}
 
 
@@ -79,11 +75,19 @@ def size_of(point: PointSamples) -> int | None:
     return next((int(point.factors[name]) for name in FACTORS if name in point.factors), None)
 
 
-def ratios(
-    experiment: ExperimentResults, metric: str, factor: str, ends: Ends, **factors: Level
-) -> dict[int, ComparedMetric]:
-    """Return for each size how the second level of `factor` compares with the first (paired, Holm)."""
-    return contrast.ratios(experiment, metric, factor, ends, size_of, **factors)
+def ratios(run: Run, asked: str, factor: str, ends: Ends, **wanted: Level) -> dict[int, ComparedMetric]:
+    """Return for each size how the second level of `factor` compares with the first (paired, Holm).
+
+    As in a curve, where another factor varies too, the first of its levels is taken.
+    """
+    points: dict[tuple[int, Level], PointSamples] = {}
+    for point in run.experiment.points:
+        size = size_of(point)
+        if size is not None and has(point, wanted) and len(measured(point, asked)[0]):
+            points.setdefault((size, point.factors.get(factor, "")), point)
+    kept = tuple(replace(each, factors={"size": key[0], factor: key[1]}) for key, each in points.items())
+    rows = compared(replace(run.experiment, points=kept), (asked,), factor, ends)
+    return {int(row.factors["size"]): row for row in rows}
 
 
 def source(experiment: ExperimentResults, curves: Curves) -> str:
@@ -167,22 +171,27 @@ def lines_over(
 
 
 def ratio_lines(
-    title: str, what: str, found: Mapping[str, Ratios], name: str, note: str = RATIOS
+    title: str,
+    what: str,
+    rows: Sequence[Contrast],
+    name: Callable[[Contrast], str],
+    axis: str = "buffer",
+    note: str = RATIOS,
 ) -> list[Figure]:
     """Draw ratios over the size, a line for each name; nothing where there is but one size."""
-    sizes = sorted({size for rows in found.values() for size in rows})
+    sizes = sorted({each.size for each in rows})
     if len(sizes) < 2:
         return []
     lines = [
         plots.Line(
             line,
             [
-                (float(sizes.index(size)), dot("", row))
-                for size, row in sorted(rows.items())
-                if isfinite(row.ratio)
+                (float(sizes.index(each.size)), dot("", each.row))
+                for each in sorted(rows, key=lambda each: each.size)
+                if name(each) == line and isfinite(each.row.ratio)
             ],
             colour,
         )
-        for colour, (line, rows) in enumerate(found.items())
+        for colour, line in enumerate(dict.fromkeys(map(name, rows)))
     ]
-    return [plots.lines(title, (size_axis(sizes, name), plots.axis(what, rangemode="tozero")), lines, note)]
+    return [plots.lines(title, (size_axis(sizes, axis), plots.axis(what, rangemode="tozero")), lines, note)]

@@ -91,10 +91,12 @@ def bars(
 ) -> Figure:
     """Draw bars of summaries, with intervals, or of plain numbers, in units of `factor`; None is a gap.
 
-    Series that are `cited` are the original report's.
+    A series of gaps is left out. Series that are `cited` are the original report's.
     """
     drawn = []
     for name, row in series.items():
+        if all(each is None for each in row):
+            continue
         values = [each.median if isinstance(each, Summary) else each for each in row]
         ends = [each.ci95 if isinstance(each, Summary) else None for each in row]
         intervals = [interval(each, factor) for each in ends] if any(ends) else ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,19 +15,19 @@ from oscope.model.factors import Level
 
 Row = TypeVar("Row")
 
-Said = str | Callable[[Run, Sequence[Row]], Iterable[str]]
-"""A paragraph, or what makes some."""
-Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Iterable[Table]]
-Drawing = Callable[[Run, Sequence[Row]], Iterable[Figure]]
+Said = str | Callable[[Run, Sequence[Row]], str | Iterable[str] | None]
+"""A paragraph, or what makes one, or some."""
+Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Table | Iterable[Table] | None]
+Drawing = Callable[[Run, Sequence[Row]], Figure | Iterable[Figure] | None]
 
 
 @dataclass(frozen=True)
 class Question(Generic[Row]):
     """What is asked of an experiment, and in which form the answer is given."""
 
-    title: str
+    title: str | Callable[[Run], str]
     experiment: str | tuple[str, ...]
-    """Of several, the first that was run is asked."""
+    """Of several, the first that was run is asked; the others are at `Run.beside`."""
     rows: Callable[[Run], Sequence[Row]]
     """What is asked: the rows of the answer. Where there are none, only what is missing is shown."""
     headline: str | Callable[[Run, Sequence[Row]], str]
@@ -36,9 +36,10 @@ class Question(Generic[Row]):
     A text may name `{least}` and `{most}`, the points with the least and the greatest median, with their
     `.name` and `.value`, and `{count}`, how many there are.
     """
-    text: Sequence[Said[Row]] = ()
-    tables: Sequence[Shown[Row]] = ()
-    figures: Sequence[Drawing[Row]] = ()
+    text: Said[Row] | tuple[Said[Row], ...] = ()
+    """Details; of these, of tables and of figures there may be one or several."""
+    tables: Shown[Row] | tuple[Shown[Row], ...] = ()
+    figures: Drawing[Row] | tuple[Drawing[Row], ...] = ()
     factors: tuple[str, ...] | None = None
     """Factors that the answer names; it says which level is shown of any other. None: it shows all."""
     missing: Callable[[Run], str] = lambda run: reasons(run.experiment)
@@ -46,42 +47,76 @@ class Question(Generic[Row]):
     """Whether the experiment was run in a way that has something to say of this at all."""
     timed: bool = False
     """Whether it says what speaks against the times: an emulated guest, a busy machine."""
+    unrun: Callable[[Analysed], str] = lambda _: ""
+    """What is missing where the experiment was not run; nothing: the section is left out."""
+    about: str = ""
+    """What stands before the details, and where nothing was measured as well."""
 
     def __call__(self, results: Analysed) -> Section | None:
         """Return the section; None where the experiment was not run, or has nothing to say."""
-        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
-        run = Run.of(results, *names)
-        if run is None or not self.asked(run):
+        run = self._run(results)
+        if run is None:
+            return self._missing(str(self.title), self.unrun(results))
+        if not self.asked(run):
             return None
+        title = self.title if isinstance(self.title, str) else self.title(run)
         missing, rows = self.missing(run), self.rows(run)
         if not rows:
-            return Section(self.title, "", missing=missing) if missing else None
+            return self._missing(title, missing)
         return Section(
-            title=self.title,
+            title=title,
             answer=self._headline(run, rows),
             text=[
-                *(
-                    part
-                    for said in self.text
-                    for part in ([said] if isinstance(said, str) else said(run, rows))
-                ),
+                *_each(self.about or None),
+                *self._details(run, rows),
                 *(narrowing(run.experiment, self.factors) if self.factors is not None else ()),
                 *(cautions(run.experiment) if self.timed else ()),
             ],
-            tables=[
-                table
-                for shown in self.tables
-                for table in ([shown.of(rows)] if isinstance(shown, TableOf) else shown(run, rows))
-            ],
-            figures=[figure for drawing in self.figures for figure in drawing(run, rows)],
+            tables=[each for each in self._tables(run, rows) if each.rows],
+            figures=[each for each in self._figures(run, rows) if each.traces],
             missing=missing,
         )
+
+    def answer(self, results: Analysed) -> str:
+        """Return the headline alone, without waiting for the rest; empty where the section has none."""
+        run = self._run(results)
+        rows = () if run is None or not self.asked(run) else self.rows(run)
+        return self._headline(run, rows) if run is not None and rows else ""
+
+    def _run(self, results: Analysed) -> Run | None:
+        names = (self.experiment,) if isinstance(self.experiment, str) else self.experiment
+        return Run.of(results, *names)
+
+    def _missing(self, title: str, why: str) -> Section | None:
+        return Section(title, "", [*_each(self.about or None)], [], [], why) if why else None
+
+    def _details(self, run: Run, rows: Sequence[Row]) -> Iterator[str]:
+        for said in self.text if isinstance(self.text, tuple) else (self.text,):
+            yield from _each(said if isinstance(said, str) else said(run, rows))
+
+    def _tables(self, run: Run, rows: Sequence[Row]) -> Iterator[Table]:
+        for shown in self.tables if isinstance(self.tables, tuple) else (self.tables,):
+            yield from _each(shown.of(rows) if isinstance(shown, TableOf) else shown(run, rows))
+
+    def _figures(self, run: Run, rows: Sequence[Row]) -> Iterator[Figure]:
+        for draw in self.figures if isinstance(self.figures, tuple) else (self.figures,):
+            yield from _each(draw(run, rows))
 
     def _headline(self, run: Run, rows: Sequence[Row]) -> str:
         if not isinstance(self.headline, str):
             return self.headline(run, rows)
         points = sorted((row for row in rows if isinstance(row, Point)), key=lambda row: row.summary.median)
         return self.headline.format(least=points[0], most=points[-1], count=len(points))
+
+
+Part = TypeVar("Part", str, Table, Figure)
+
+
+def _each(found: Part | Iterable[Part] | None) -> Iterable[Part]:
+    """Return what a part of a question gave as several: one, some, or nothing."""
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, str | Table | Figure) else found
 
 
 def points(metric: str, **levels: Level) -> Callable[[Run], list[Point]]:

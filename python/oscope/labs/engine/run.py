@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from oscope.figures.analysed import Analysed, label, levels, measured
 from oscope.labs.engine import words
@@ -14,6 +15,7 @@ from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
 UNTRACED = "none"
+Made = TypeVar("Made")
 
 
 def has(point: PointSamples, wanted: Mapping[str, Level]) -> bool:
@@ -84,6 +86,16 @@ class Point:
     summary: Summary
 
     @property
+    def factors(self) -> Mapping[str, Level]:
+        """The levels of its factors."""
+        return self.samples.factors
+
+    @property
+    def size(self) -> int:
+        """The level of the factor `size`, in bytes; 0 where it has none."""
+        return int(self.factors.get("size", 0))
+
+    @property
     def name(self) -> str:
         """The levels that distinguish it from others of the experiment."""
         return self.label(name for name in self.run.experiment.varied() if name != "tracer")
@@ -113,12 +125,32 @@ class Run:
 
     results: Analysed
     experiment: ExperimentResults
+    memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, results: Analysed, *names: str) -> Run | None:
         """Return the first of these experiments that was run."""
         found = next((each for name in names if (each := results.get(name)) is not None), None)
         return None if found is None else cls(results, found)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """Return what `make` makes: once, where several parts of an answer need it."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        made: Made = self.memo[key]
+        return made
+
+    def only(self, **wanted: Level) -> Run:
+        """Return the run with the points that have these levels, or no such factor."""
+        return self.once(tuple(wanted.items()), lambda: Run(self.results, only(self.experiment, **wanted)))
+
+    def beside(self, name: str) -> Run | None:
+        """Return another experiment of the same results."""
+        return Run.of(self.results, name)
+
+    def narrowed(self, *named: str) -> Run:
+        """Return the run at the first measured level of every factor that is not among `named`."""
+        return self.once(named, lambda: Run(self.results, narrowed(self.experiment, *named)))
 
     def points(self, metric: str, **wanted: Level) -> list[Point]:
         """Return the points with these levels, without a tracer, that have values of `metric`."""
@@ -131,7 +163,7 @@ class Run:
     def summary(self, point: PointSamples | None, asked: str | Quantity) -> Summary | None:
         """Return the summary of a metric, which the experiment may not have, or of another quantity."""
         if isinstance(asked, Quantity):
-            return asked.summary(self.experiment, point)
+            return self.once((id(point), asked), lambda: asked.summary(self.experiment, point))
         if point is None or asked not in self.experiment.metrics:
             return None
         return self.results.summary(self.experiment, point, asked)

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from oscope.figures.tables import row_scale, shared_scale
 from oscope.figures.words import median
+from oscope.labs.engine.quantity import Quantity
+from oscope.labs.engine.run import summary_of
 from oscope.labs.engine.words import ratio_text
 from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.statistics import ComparedMetric, Summary
 
 Row = TypeVar("Row")
+Of = Callable[[Row], Summary | None] | str | Quantity
+"""The summary that a column shows of a row; of a point it may be named: a metric, or another quantity."""
+Figure = Callable[[Row], float | Summary | None] | str | Quantity
+"""The same, or a plain figure; of a summary the median is shown."""
 Digits = float | Summary | None
 """What decides the digits of a figure: its spread, or the summary whose digits it has."""
 
@@ -54,28 +60,67 @@ def text(heading: str, of: Callable[[Row], str | None], *, numeric: bool = False
     return Column((heading,), lambda row, _: [_or_missing(of(row))], numeric)
 
 
+def level(name: str, heading: str = "") -> Column[Any]:
+    """Return a column of the levels of a factor, as a person writes them: of points, or of contrasts."""
+    return text(heading or name, lambda row: row.level(name))
+
+
+def levels(*names: str) -> list[Column[Any]]:
+    """Return a column for each of these factors."""
+    return [level(name) for name in names]
+
+
 def _or_missing(found: str | None) -> str:
     return MISSING if found is None else found
 
 
-def count(heading: str, of: Callable[[Row], float | None]) -> Column[Row]:
+def _summary(of: Of[Row]) -> Callable[[Row], Summary | None]:
+    return cast("Callable[[Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
+
+
+def _figure(of: Figure[Row]) -> Callable[[Row], float | None]:
+    read = cast("Callable[[Row], Summary | None]", summary_of(of)) if isinstance(of, str | Quantity) else of
+
+    def figure(row: Row) -> float | None:
+        found = read(row)
+        return found.median if isinstance(found, Summary) else found
+
+    return figure
+
+
+def count(heading: str, of: Figure[Row]) -> Column[Row]:
     """Return a column of whole numbers."""
-    return text(heading, lambda row: None if (n := of(row)) is None else format_count(n), numeric=True)
+    return written(heading, of, format_count, numeric=True)
 
 
-def share(heading: str, of: Callable[[Row], float | None], spread: float | None = 0.01) -> Column[Row]:
+def number(heading: str, of: Figure[Row], form: str = ".2f") -> Column[Row]:
+    """Return a column of figures in a Python format, without unit and interval."""
+    return written(heading, of, lambda found: format(found, form), numeric=True)
+
+
+def written(
+    heading: str, of: Figure[Row], write: Callable[[float], str | None], *, numeric: bool = False
+) -> Column[Row]:
+    """Return a column of figures that `write` writes; None is missing."""
+    read = _figure(of)
+    return text(heading, lambda row: None if (n := read(row)) is None else write(n), numeric=numeric)
+
+
+def share(heading: str, of: Figure[Row], spread: float | None = 0.01) -> Column[Row]:
     """Return a column of shares, as per cent with the digits that `spread` allows."""
-    return text(heading, lambda row: format_share(of(row), spread))
+    read = _figure(of)
+    return text(heading, lambda row: format_share(read(row), spread))
 
 
-def value(heading: str, of: Callable[[Row], Summary | None], unit: str) -> Column[Row]:
+def value(heading: str, of: Of[Row], unit: str) -> Column[Row]:
     """Return a column of medians with interval and unit in one cell."""
-    return text(heading, lambda row: None if (found := of(row)) is None else median(found, unit))
+    read = _summary(of)
+    return text(heading, lambda row: None if (found := read(row)) is None else median(found, unit))
 
 
 def stat(
     heading: str,
-    of: Callable[[Row], Summary | None],
+    of: Of[Row],
     unit: str,
     *parts: str,
     scale: str = "",
@@ -88,20 +133,20 @@ def stat(
     have their own name.
     """
     chosen = parts or ("median", INTERVAL)
-    named = "{}" in heading
+    named, read = "{}" in heading, _summary(of)
     headings = tuple(
         heading.format(part) if named else (part if index else heading) for index, part in enumerate(chosen)
     )
 
     def cells(row: Row, shared: Scale) -> list[str]:
-        found = of(row)
+        found = read(row)
         if found is None:
             return [MISSING] * len(chosen)
         own = row_scale(shared, found)
         return [PARTS[part](found, own) for part in chosen]
 
     named_headings = tuple(f"{each}{{unit}}" for each in headings)
-    return Column(named_headings, cells, True, of, unit, scale or unit, why, prefix)
+    return Column(named_headings, cells, True, read, unit, scale or unit, why, prefix)
 
 
 def in_unit(heading: str, of: Callable[[Row], tuple[float, Digits] | None], scale: str) -> Column[Row]:
@@ -151,7 +196,7 @@ class TableOf(Generic[Row]):
             numeric |= set(range(len(headings), len(headings) + len(column.headings) * column.numeric))
             unit = scales[column.scale].unit
             shown = f" [{unit}]" if unit else ""
-            headings += [each.replace("{unit}", shown) for each in column.headings]
+            headings += [each.replace("{unit}", shown).strip() for each in column.headings]
         body = [self._cells(row, scales) for row in lines]
         given = [each.format(**names) if names else each for each in (self.title, self.note, *headings)]
         return Table(given[0], given[2:], body, frozenset(numeric), given[1])

@@ -7,8 +7,10 @@ from typing import TypeVar
 
 from oscope.figures.traced import Traced
 from oscope.figures.words import listed
-from oscope.labs.engine.table import Column, text
+from oscope.labs.engine import histograms
+from oscope.labs.engine.table import Column, count, text
 from oscope.labs.engine.words import NOT_RUN, reasons
+from oscope.model.document import Figure
 from oscope.model.samples import ExperimentResults
 from oscope.trace.tracer import Losses
 
@@ -31,6 +33,30 @@ def effect_note(found: Iterable[Traced]) -> str:
         low, high = (end(known, key=lambda pair: pair[1].ratio)[0] for end in (min, max))
         what = f"from {low.effect_text} at {low.name} to {high.effect_text} at {high.name}"
     return f"Probe effect (time traced over untraced, 95 %): {what}."
+
+
+def scheduling(*kinds: str, latency: str) -> list[Column[Traced]]:
+    """Return the columns of how often threads were switched, by kind, and woken, and how long that took."""
+
+    def counted(kind: str) -> Callable[[Traced], float]:
+        return lambda each: float(each.reading["switches"][kind])
+
+    return [
+        *(count(kind, counted(kind)) for kind in kinds),
+        count("wake-ups", counted("wakeups")),
+        *histograms.columns(lambda each: each.reading["switches"]["wakeup_ns"], f"{latency}, median"),
+    ]
+
+
+def wakeups(
+    title: str, found: Iterable[Traced], name: Callable[[Traced], str] = lambda each: each.name
+) -> Figure | None:
+    """Draw how long woken threads wait until they run, a line for each point that has any."""
+    woken = [each for each in found if (each.reading.get("switches") or {}).get("wakeups")]
+    rows = {name(each): each.reading["switches"]["wakeup_ns"] for each in woken}
+    kept = {name: row for name, row in rows.items() if sum(count for *_, count in row)}
+    note = effect_note(woken)
+    return histograms.figure(title, "from woken to running [ns]", kept, note) if kept else None
 
 
 def losses(found: Iterable[Traced]) -> list[str]:

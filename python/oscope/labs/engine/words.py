@@ -86,6 +86,11 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def joined(*texts: str) -> str:
+    """Return these texts one after another, each once."""
+    return " ".join(dict.fromkeys(filter(None, texts)))
+
+
 def reasons(experiment: ExperimentResults, **levels: object) -> str:
     """Say why points with these levels were skipped or failed, and how to fix it; each reason once."""
     points = [

@@ -39,22 +39,22 @@ def _no_line(factors: Mapping[str, Level]) -> bool:
     return factors["system"] == LOCAL and float(factors["delay"]) > 0
 
 
-def _design(**factors: tuple[Level, ...]) -> Design:
-    return Design(factors=factors, reps=5, blocks=5)
-
+_HERE = Design.of(5, 5, system=HERE, operation=OPERATIONS, delay=0.0, size=OWN_SIZE, files=OWN_FILES)
 
 COMPARE = Experiment(
     name="fs.compare",
     workload="fs.compare",
     title="oscope-fs beside sshfs, NFS and the local one",
     question="Which file system is fastest for which work, by the delay of the line, and why?",
-    full=_design(
+    full=Design.of(
+        5,
+        5,
         system=SYSTEMS,
         operation=OPERATIONS,
         delay=DELAYS,
-        size=(SIZE,),
-        files=(FILES,),
-        directory=(GUEST_DISK,),
+        size=SIZE,
+        files=FILES,
+        directory=GUEST_DISK,
     ),
     quick=None,
     quick_share="not in the survey: takes a kernel (`oscope kernel build`) and hours of emulation",
@@ -68,8 +68,8 @@ ON_THIS_MACHINE = Experiment(
     workload="fs.compare",
     title="The same on this machine, without NFS",
     question="How near to the local file system does oscope-fs come under this machine's own kernel?",
-    full=_design(system=HERE, operation=OPERATIONS, delay=(0.0,), size=(OWN_SIZE,), files=(OWN_FILES,)),
-    quick=_design(system=HERE, operation=FEW_OPERATIONS, delay=(0.0,), size=(FEW_SIZE,), files=(FEW_FILES,)),
+    full=_HERE,
+    quick=_HERE.replace(operation=FEW_OPERATIONS, size=FEW_SIZE, files=FEW_FILES),
     quick_share="15 points 5 times each, 8 MiB or 50 files",
     metrics=METRICS,
     exclude=_no_line,

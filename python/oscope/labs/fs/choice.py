@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs.engine.curves import At, best
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import Column, TableOf, text
 from oscope.labs.engine.words import capital
-from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, Shown
-from oscope.model.document import Section
+from oscope.labs.fs.points import NAMES, Shown, notes
+from oscope.model.document import Table
 from oscope.model.units import format_duration
 
 Chosen = Mapping[tuple[str, float], Sequence[str]]
@@ -20,39 +20,28 @@ Chosen = Mapping[tuple[str, float], Sequence[str]]
 TITLE = "Which file system for what"
 
 
-def section(results: Analysed) -> Section | None:
-    """Draw the map of operation and delay over the file systems that were measured."""
-    shown = Shown.of(results, "fs.compare")
-    systems = [name for name in shown.systems if name != LOCAL] if shown else []
-    if shown is None or len(systems) < 2:
-        return None
-    chosen = {
-        (operation, delay): fastest(shown, systems, operation, delay)
-        for operation in shown.operations
-        for delay in shown.delays
-    }
+def _chosen(run: Run) -> Chosen:
+    shown = Shown.of(run)
+    places = [(operation, delay) for operation in shown.operations for delay in shown.delays]
+    return run.once("chosen", lambda: {place: fastest(shown, shown.far, *place) for place in places})
+
+
+def _table(run: Run, operations: Sequence[str]) -> Table:
     table: TableOf[str] = TableOf(
         "The fastest by operation and delay",
         (
             text("operation", lambda operation: operation),
-            *(_column(chosen, delay) for delay in shown.delays),
+            *(_column(_chosen(run), delay) for delay in Shown.of(run).delays),
         ),
         "By the median time. Several names: the first is the fastest, the others are not distinguished from "
         "it (paired by block, Holm within a cell).",
     )
-    always, rest = _always(shown, systems, chosen)
-    return Section(
-        title=TITLE,
-        answer=_headline(always, rest),
-        text=[
-            (
-                f"Compared are {listed([NAMES[name] for name in systems])}; one that was left out is not "
-                "among them."
-            ),
-            *shown.notes,
-        ],
-        tables=[table.of(shown.operations)],
-    )
+    return table.of(operations)
+
+
+def _compared(run: Run, _: object) -> str:
+    names = listed([NAMES[name] for name in Shown.of(run).far])
+    return f"Compared are {names}; one that was left out is not among them."
 
 
 def _column(chosen: Chosen, delay: float) -> Column[str]:
@@ -92,8 +81,21 @@ def _always(shown: Shown, systems: Sequence[str], chosen: Chosen) -> tuple[str, 
     return "; ".join(f"{NAMES[name]} at {listed(own)}" for name, own in always.items() if own), rest
 
 
-def _headline(always: str, rest: Sequence[str]) -> str:
+def _headline(run: Run, _: object) -> str:
+    shown = Shown.of(run)
+    always, rest = _always(shown, shown.far, _chosen(run))
     if not rest:
         return f"Fastest at every delay: {always}."
     where = f"at {listed(rest)} it depends on the delay, or several are not distinguished."
     return f"Fastest at every delay: {always}; {where}" if always else capital(where)
+
+
+section = Question(
+    title=TITLE,
+    experiment="fs.compare",
+    rows=lambda run: shown.operations if len((shown := Shown.of(run)).far) > 1 else [],
+    headline=_headline,
+    text=(_compared, notes),
+    tables=_table,
+    missing=lambda _: "",
+)

@@ -2,65 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed
 from oscope.labs.engine.drawing import dots
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import Column, TableOf, ratio, text
 from oscope.labs.engine.words import reasons, times
 from oscope.labs.fs import LOCAL, OSCOPE, SSHFS
-from oscope.labs.fs.points import NAMES, Shown, delay_of
+from oscope.labs.fs.points import NAMES, Shown, delay_of, notes
 from oscope.labs.fs.times import mounted
-from oscope.model.document import Figure, Section, Table
-from oscope.model.samples import ExperimentResults
+from oscope.model.document import Figure, Table
 from oscope.statistics import ComparedMetric
 
-EXPERIMENTS = ("fs.here", "fs.compare")
 BASES = (LOCAL, SSHFS)
 """What oscope-fs is compared with here."""
 
 
-def sections(results: Analysed) -> list[Section]:
-    """Return the comparison on this machine and that in the guest, as far as they were measured."""
-    made = [_section(shown) for name in EXPERIMENTS if (shown := Shown.of(results, name)) is not None]
-    return [section for section in made if section is not None]
-
-
-def title(experiment: ExperimentResults) -> str:
+def _title(run: Run) -> str:
     """Name the place: each has a kernel of its own."""
-    where = "in a guest" if "guest" in experiment.environment else "on this machine"
-    return f"Beside the local file system, {where} ({experiment.experiment})"
+    where = "in a guest" if "guest" in run.experiment.environment else "on this machine"
+    return f"Beside the local file system, {where} ({run.experiment.experiment})"
 
 
-def _section(shown: Shown) -> Section | None:
-    rows = {base: _without_delay(shown.against(base, OSCOPE)) for base in BASES}
-    own = shown.experiment.experiment == EXPERIMENTS[0]
-    missing = reasons(shown.experiment) if own else ""
-    if not rows[LOCAL]:
-        return Section(title(shown.experiment), "", missing=missing) if missing else None
-    return Section(
-        title=title(shown.experiment),
-        answer=_headline(rows[LOCAL]),
-        text=[
-            (
-                "Client, server and ssh share this machine's processors. With FUSE passthrough (Linux 6.9) "
-                "reads and writes of an open file go past oscope-fs; the notes say whether the kernel has it."
-            ),
-            *shown.notes,
-        ],
-        tables=[_table(shown, rows), *(mounted(shown) if own else [])],
-        figures=[_figure(shown)],
-        missing=missing,
-    )
+def _over(run: Run, base: str) -> list[ComparedMetric]:
+    """Return the time of oscope-fs over that of another system, without delay."""
+    return [row for row in Shown.of(run).against(base, OSCOPE) if delay_of(row.factors) == 0]
 
 
-def _without_delay(rows: Sequence[ComparedMetric]) -> list[ComparedMetric]:
-    return [row for row in rows if delay_of(row.factors) == 0]
-
-
-def _headline(rows: Sequence[ComparedMetric]) -> str:
+def _headline(_: Run, rows: Sequence[ComparedMetric]) -> str:
     """Name where oscope-fs comes nearest to the local file system, and where it is furthest from it."""
     slower = sorted((r for r in rows if np.isfinite(r.ratio) and r.different == "yes"), key=lambda r: r.ratio)
     if not slower:
@@ -70,24 +42,49 @@ def _headline(rows: Sequence[ComparedMetric]) -> str:
     return f"{text}." if most is least else f"{text}, {times(most)} at {most.factors['operation']}."
 
 
-def _table(shown: Shown, rows: Mapping[str, Sequence[ComparedMetric]]) -> Table:
+def _table(run: Run, _: object) -> Table:
     def over(base: str) -> Column[tuple[str, float]]:
-        found = {row.factors["operation"]: row for row in rows[base]}
+        found = {row.factors["operation"]: row for row in _over(run, base)}
         return ratio(f"oscope-fs / {NAMES[base]}", lambda row: found.get(row[0]), "different")
 
+    shown = Shown.of(run)
     table: TableOf[tuple[str, float]] = TableOf(
-        f"Time without delay ({shown.experiment.experiment})",
-        (text("operation", lambda row: row[0]), *shown.times(), *(over(base) for base in BASES)),
+        f"Time without delay ({run.experiment.experiment})",
+        (text("operation", lambda row: row[0]), *shown.times(), *map(over, BASES)),
         "Medians with their 95 % intervals. Ratios paired by block, p corrected (Holm).",
     )
     return table.of((operation, 0.0) for operation in shown.operations)
 
 
-def _figure(shown: Shown) -> Figure:
+def _figure(run: Run, _: object) -> Figure:
+    shown = Shown.of(run)
     rows = [
         (NAMES[system], operation, one)
         for system in shown.systems
         for operation in shown.operations
         if (one := shown.summary(system, operation, 0.0)) is not None
     ]
-    return dots(f"Time without delay ({shown.experiment.experiment})", "time", rows, shown.unit)
+    return dots(f"Time without delay ({run.experiment.experiment})", "time", rows, shown.unit)
+
+
+def _question(name: str, *, own: bool) -> Question[ComparedMetric]:
+    """Return what is asked of one place; `own` where no other section shows its mounts and reasons."""
+    return Question(
+        title=_title,
+        experiment=name,
+        rows=lambda run: _over(run, LOCAL),
+        headline=_headline,
+        text=(
+            (
+                "Client, server and ssh share this machine's processors. With FUSE passthrough (Linux 6.9) "
+                "reads and writes of an open file go past oscope-fs; the notes say whether the kernel has it."
+            ),
+            notes,
+        ),
+        tables=(_table, lambda run, _: mounted(run, _) if own else None),
+        figures=_figure,
+        missing=lambda run: reasons(run.experiment) if own else "",
+    )
+
+
+sections = (_question("fs.here", own=True), _question("fs.compare", own=False))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.figures.analysed import Analysed
 from oscope.labs.engine.contrast import compared
-from oscope.labs.engine.run import Run, known, narrowed, narrowing, untraced
+from oscope.labs.engine.run import Run, known, narrowing, untraced
 from oscope.labs.engine.table import Column, value
 from oscope.labs.engine.words import cautions
-from oscope.labs.fs import OPERATIONS, SYSTEMS
+from oscope.labs.fs import LOCAL, OPERATIONS, SYSTEMS
 from oscope.model.factors import Level
 from oscope.model.formatting import bounded_text
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -47,15 +46,16 @@ class Shown:
     """Which levels these are, and what speaks against the times."""
 
     @classmethod
-    def of(cls, results: Analysed, name: str) -> Shown | None:
-        """Return what is shown of an experiment; None where it was not run."""
-        run = Run.of(results, name)
-        if run is None:
-            return None
+    def of(cls, run: Run) -> Shown:
+        """Return what is shown of an experiment."""
+        return run.once("shown", lambda: cls._of(run))
+
+    @classmethod
+    def _of(cls, run: Run) -> Shown:
         plain = replace(run.experiment, points=tuple(untraced(run.experiment)))
         counted = [COUNTED] if plain.clock == "instructions" else []
         said = [*narrowing(plain, OWN), *counted, *cautions(plain)]
-        return cls(Run(results, narrowed(plain, *OWN)), said)
+        return cls(Run(run.results, plain).narrowed(*OWN), said)
 
     @property
     def experiment(self) -> ExperimentResults:
@@ -85,6 +85,11 @@ class Shown:
         return [name for name in OPERATIONS if name in found]
 
     @property
+    def far(self) -> list[str]:
+        """Those that are reached over a line."""
+        return [name for name in self.systems if name != LOCAL]
+
+    @property
     def delays(self) -> list[float]:
         """Delays at which there are times, rising, in seconds one way."""
         return sorted({delay_of(point.factors) for point in known(self.experiment, self.time)})
@@ -111,6 +116,11 @@ class Shown:
         rows = compared(self.experiment, (self.time,), "system", (base, other))
         order = {name: place for place, name in enumerate(OPERATIONS)}
         return sorted(rows, key=lambda row: (order[str(row.factors["operation"])], delay_of(row.factors)))
+
+
+def notes(run: Run, _: object) -> Sequence[str]:
+    """Return what stands under every answer: levels shown, and what speaks against the times."""
+    return Shown.of(run).notes
 
 
 def delay_of(factors: Mapping[str, Level]) -> float:

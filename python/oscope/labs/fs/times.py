@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
 from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.drawing import INTERVALS, dot
-from oscope.labs.engine.run import known
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, known
 from oscope.labs.engine.table import TableOf, ratio, text
 from oscope.labs.engine.words import times
-from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, WORDS, Shown, delay_text
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.fs.points import NAMES, WORDS, Shown, delay_text, notes
+from oscope.model.document import Figure, Table
 from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric
 
@@ -27,31 +26,11 @@ SMALL = 300
 """Pixels of a figure's height: there is one for each operation."""
 
 
-def section(results: Analysed) -> Section | None:
-    """Show every time, and say which operation the delay slows down most."""
-    shown = Shown.of(results, "fs.compare")
-    if shown is None or not shown.systems:
-        return None
-    return Section(
-        title=TITLE,
-        answer=_headline(shown),
-        text=[
-            (
-                "Client and server are two network namespaces of one machine, joined by a virtual Ethernet "
-                "whose packets are late by the delay in each direction; the local file system has no line."
-            ),
-            *shown.notes,
-        ],
-        tables=[table(shown), *_delayed(shown), operations(shown), *mounted(shown)],
-        figures=_figures(shown),
-    )
-
-
 def _slower(shown: Shown) -> dict[str, list[ComparedMetric]]:
     """Return how the longest delay compares with the shortest, on each file system but the local one."""
     delays = shown.delays
     found = {}
-    for system in (name for name in shown.systems if name != LOCAL and len(delays) > 1):
+    for system in shown.far if len(delays) > 1 else ():
         points = tuple(known(shown.experiment, shown.time, system=system))
         own = replace(shown.experiment, points=points)
         found[system] = compared(own, (shown.time,), "delay", (delays[0], delays[-1]))
@@ -62,8 +41,9 @@ def _apart(rows: Sequence[ComparedMetric]) -> list[ComparedMetric]:
     return [row for row in rows if row.different == "yes" and row.ratio > 1]
 
 
-def _headline(shown: Shown) -> str:
+def _headline(run: Run, _: object) -> str:
     """Say which file system the longest delay slows down most."""
+    shown = Shown.of(run)
     most = [
         (row, system)
         for system, rows in _slower(shown).items()
@@ -77,8 +57,9 @@ def _headline(shown: Shown) -> str:
     return f"With {delay_text(shown.delays[-1])}, {NAMES[system]} {what}."
 
 
-def _delayed(shown: Shown) -> list[Table]:
+def _delayed(run: Run, _: object) -> Table:
     """Return what the longest delay makes of each time."""
+    shown = Shown.of(run)
     rows = [(system, row) for system, found in _slower(shown).items() for row in found]
     table: TableOf[tuple[str, ComparedMetric]] = TableOf(
         f"Time with {delay_text(shown.delays[-1])} over that with {delay_text(shown.delays[0])}",
@@ -89,11 +70,12 @@ def _delayed(shown: Shown) -> list[Table]:
         ),
         "Paired by block, p corrected (Holm) for the operations of a file system.",
     )
-    return [table.of(rows)] if rows else []
+    return table.of(rows)
 
 
-def table(shown: Shown) -> Table:
+def _table(run: Run, _: object) -> Table:
     """Return the median time of each system at each operation and delay, with its interval."""
+    shown = Shown.of(run)
     made: TableOf[tuple[str, float]] = TableOf(
         "Time of each operation",
         (
@@ -107,26 +89,25 @@ def table(shown: Shown) -> Table:
     return made.of(row for row in rows if any(shown.summary(system, *row) for system in shown.systems))
 
 
-def operations(shown: Shown) -> Table:
+def _operations(run: Run, _: object) -> Table:
     """Say what each operation is."""
-    rows = [[name, WORDS[name]] for name in shown.operations]
+    rows = [[name, WORDS[name]] for name in Shown.of(run).operations]
     return Table("The operations", ["operation", "what the clock has"], rows)
 
 
-def mounted(shown: Shown) -> list[Table]:
+def mounted(run: Run, _: object) -> Table:
     """Return what the probe noted of each system: versions, and how it was mounted and served."""
-    rows = []
+    shown, rows = Shown.of(run), []
     for system in shown.systems:
         points = known(shown.experiment, shown.time, system=system)
-        notes = dict.fromkeys(note for point in points for note in point.notes)
-        rows += [[NAMES[system], note] for note in notes]
-    return (
-        [Table("How it was mounted and served", ["file system", "as the probe noted"], rows)] if rows else []
-    )
+        noted = dict.fromkeys(note for point in points for note in point.notes)
+        rows += [[NAMES[system], note] for note in noted]
+    return Table("How it was mounted and served", ["file system", "as the probe noted"], rows)
 
 
-def _figures(shown: Shown) -> list[Figure]:
+def _figures(run: Run, _: object) -> list[Figure]:
     """Draw a figure for each operation: every delay at the same distance from the next, times by powers."""
+    shown = Shown.of(run)
     places = {delay: float(index) for index, delay in enumerate(shown.delays)}
     if len(places) < 2:
         return []
@@ -157,3 +138,21 @@ def _figure(shown: Shown, operation: str, places: Mapping[float, float], across:
     axes = (across, plots.axis(f"time [{scale.unit}]", scale="log"))
     drawn = plots.lines(f"Time of {operation}", axes, lines, f"{WORDS[operation]}. {INTERVALS}")
     return replace(drawn, layout={**drawn.layout, "height": SMALL})
+
+
+section = Question(
+    title=TITLE,
+    experiment="fs.compare",
+    rows=lambda run: Shown.of(run).systems,
+    headline=_headline,
+    text=(
+        (
+            "Client and server are two network namespaces of one machine, joined by a virtual Ethernet whose "
+            "packets are late by the delay in each direction; the local file system has no line."
+        ),
+        notes,
+    ),
+    tables=(_table, _delayed, _operations, mounted),
+    figures=_figures,
+    missing=lambda _: "",
+)

@@ -7,22 +7,22 @@ after the last. Packets that are under way together cost one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed, block_medians
+from oscope.figures.analysed import block_medians
 from oscope.figures.words import excludes_zero, median
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Values, derived, metric
-from oscope.labs.engine.run import known
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, known
 from oscope.labs.engine.table import TableOf, share, text
 from oscope.labs.engine.table import value as value_of
 from oscope.labs.engine.words import value
-from oscope.labs.fs import LOCAL
-from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text
-from oscope.model.document import Figure, Section
+from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, notes
+from oscope.model.document import Figure
 from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults, Floats, PointSamples
 from oscope.statistics import Summary, summarise
@@ -116,43 +116,11 @@ def _line(round_trips: Floats, times: Floats) -> Floats:
     return np.asarray(np.linalg.lstsq(design, np.ones(len(times)), rcond=None)[0], dtype=np.float64)
 
 
-def section(results: Analysed) -> Section | None:
-    """Say what each file system moved for each operation, and how many round trips it waited for."""
-    shown = Shown.of(results, "fs.compare")
-    if shown is None:
-        return None
-    systems = [name for name in shown.systems if name != LOCAL]
-    if not systems or not any(_has_traffic(point) for point in shown.experiment.points):
-        return None
-    delay = shown.delays[-1]
-    model = {
-        (operation, system): found
-        for operation in shown.operations
-        for system in systems
-        if (found := fitted(shown, system, operation)) is not None
-    }
-    return Section(
-        title=TITLE,
-        answer=_headline(model),
-        text=[
-            (
-                "Start is the time without delay, in which the bytes over the line's rate are; trips are the "
-                "round trips waited for one after another. Bytes and packets are the client's, headers "
-                "included."
-            ),
-            (
-                "oscope-fs fetches a whole file when it is opened and sends a changed one back whole at "
-                "close, many requests at a time; sshfs and NFS move what is asked for. NFS (sec=sys) does "
-                "not encrypt."
-            ),
-            *shown.notes,
-        ],
-        tables=[
-            _traffic(delay).of(_points(shown, systems, delay)),
-            *([_model(delay).of(_cases(shown, model, delay))] if model else []),
-        ],
-        figures=_figures(model, systems),
-    )
+def _model(run: Run) -> Model:
+    shown = Shown.of(run)
+    places = [(operation, system) for operation in shown.operations for system in shown.far]
+    made = ((place, fitted(shown, place[1], place[0])) for place in places)
+    return run.once("model", lambda: {place: found for place, found in made if found is not None})
 
 
 def _waiting(case: Case, delay: float) -> float | None:
@@ -190,8 +158,9 @@ def _rounded(summary: Summary | None, unit: str) -> str:
     return format_value(summary.median, spread if unit else max(spread, WHOLE), unit)
 
 
-def _headline(model: Model) -> str:
+def _headline(run: Run, _: object) -> str:
     """Name the operation that waits for most round trips."""
+    model = _model(run)
     fits = [(one.trips.median, key, one) for key, one in model.items() if one.fits]
     if fits:
         _, (operation, system), one = max(fits, key=lambda each: each[0])
@@ -200,20 +169,22 @@ def _headline(model: Model) -> str:
     return "No time is one of round trips alone." if known else ""
 
 
-def _points(shown: Shown, systems: Sequence[str], delay: float) -> list[Case]:
+def _cases(run: Run, found: Iterable[tuple[str, str]]) -> list[Case]:
+    shown, model = Shown.of(run), _model(run)
+    delay = shown.delays[-1]
     return [
-        Case(operation, system, shown.experiment, point, None)
-        for operation in shown.operations
-        for system in systems
-        if (point := shown.point(system, operation, delay)) is not None
+        Case(*place, shown.experiment, shown.point(place[1], place[0], delay), model.get(place))
+        for place in found
     ]
 
 
-def _cases(shown: Shown, model: Model, delay: float) -> list[Case]:
-    return [
-        Case(operation, system, shown.experiment, shown.point(system, operation, delay), found)
-        for (operation, system), found in model.items()
-    ]
+def _moved(run: Run) -> list[Case]:
+    """Return what was measured at the longest delay; nothing where no point has traffic."""
+    shown = Shown.of(run)
+    if not any(_has_traffic(point) for point in shown.experiment.points):
+        return []
+    found = _cases(run, [(operation, system) for operation in shown.operations for system in shown.far])
+    return [each for each in found if each.point is not None]
 
 
 def _traffic(delay: float) -> TableOf[Case]:
@@ -230,18 +201,15 @@ def _traffic(delay: float) -> TableOf[Case]:
     )
 
 
-def _model(delay: float) -> TableOf[Case]:
+def _fits(delay: float) -> TableOf[Case]:
     return TableOf(
         "Time = start + round trips",
         (
             text("operation", lambda case: case.operation),
             text("file system", lambda case: NAMES[case.system]),
-            text(
-                "start (95 %)",
-                lambda case: None if case.found is None else median(case.found.start, case.unit),
-            ),
-            value_of("round trips (95 %)", lambda case: None if case.found is None else case.found.trips, ""),
-            share("furthest off", lambda case: None if case.found is None else case.found.furthest),
+            text("start (95 %)", lambda case: median(case.found.start, case.unit) if case.found else None),
+            value_of("round trips (95 %)", lambda case: case.found.trips if case.found else None, ""),
+            share("furthest off", lambda case: case.found.furthest if case.found else None),
             text("fits", lambda case: case.verdict),
             share(f"of the time with {delay_text(delay)}", lambda case: _waiting(case, delay)),
             text("packets a round trip", lambda case: _rates(case)[0], numeric=True),
@@ -269,13 +237,38 @@ def _rates(case: Case) -> list[str]:
     return [format_value(one, None if one is None else one / 50, "") for one in (each, rate)]
 
 
-def _figures(model: Model, systems: Sequence[str]) -> list[Figure]:
+def _figure(run: Run, _: object) -> Figure:
     """Draw the round trips of each operation where the model holds and finds some."""
     rows = [
         (NAMES[system], operation, found.trips)
-        for each in systems
-        for (operation, system), found in model.items()
+        for each in Shown.of(run).far
+        for (operation, system), found in _model(run).items()
         if system == each and found.fits and excludes_zero(found.trips) and found.trips.median > 0
     ]
     note = "Where the model holds and a round trip was found; medians with their 95 % intervals."
-    return [dots("Round trips waited for one after another", "round trips", rows, note=note)] if rows else []
+    return dots("Round trips waited for one after another", "round trips", rows, note=note)
+
+
+section = Question(
+    title=TITLE,
+    experiment="fs.compare",
+    rows=_moved,
+    headline=_headline,
+    text=(
+        (
+            "Start is the time without delay, in which the bytes over the line's rate are; trips are the "
+            "round trips waited for one after another. Bytes and packets are the client's, headers included."
+        ),
+        (
+            "oscope-fs fetches a whole file when it is opened and sends a changed one back whole at close, "
+            "many requests at a time; sshfs and NFS move what is asked for. NFS (sec=sys) does not encrypt."
+        ),
+        notes,
+    ),
+    tables=(
+        lambda run, cases: _traffic(Shown.of(run).delays[-1]).of(cases),
+        lambda run, _: _fits(Shown.of(run).delays[-1]).of(_cases(run, _model(run))),
+    ),
+    figures=_figure,
+    missing=lambda _: "",
+)

@@ -8,11 +8,13 @@ import numpy as np
 
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.drawing import dots, logarithmic
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, ratio, text
 from oscope.labs.engine.words import NOT_RUN, brackets, ratio_text, reasons
 from oscope.labs.fs import LAB, NFS, OSCOPE, SSHFS
-from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, inverse_text, place_text
-from oscope.model.document import Figure, Section, Table
+from oscope.labs.fs.points import NAMES, Shown, delay_of, delay_text, inverse_text, notes, place_text
+from oscope.model.document import Figure, Table
 from oscope.model.units import format_duration
 from oscope.statistics import ComparedMetric
 
@@ -22,28 +24,13 @@ HOW_TO = "It needs a guest, whose kernel serves NFS: `oscope kernel build`, then
 OTHERS = (NFS, SSHFS)
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer A6: the scenario in which each wins, with verdicts over blocks."""
-    shown = Shown.of(results, NAME)
-    if shown is None:
-        if not any(results.get(each.name) for each in LAB.experiments):
-            return None
-        return Section(TITLE, "", missing=f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}")
-    missing = reasons(shown.experiment)
-    rows = {other: found for other in OTHERS if (found := shown.against(other, OSCOPE))}
-    if not rows:
-        return Section(TITLE, "", missing=missing or f"Neither NFS nor sshfs has times. {HOW_TO}")
-    first = NFS if NFS in rows else SSHFS
-    return Section(
-        title=TITLE,
-        answer=_headline(rows[first], NAMES[first]),
-        text=[
-            *shown.notes,
-        ],
-        tables=[_table(other, found) for other, found in rows.items()],
-        figures=[_figure(other, found) for other, found in rows.items()],
-        missing=missing,
-    )
+Against = tuple[str, Sequence[ComparedMetric]]
+"""Another system, and the time of oscope-fs over its time at each operation and delay."""
+
+
+def _rows(run: Run) -> list[Against]:
+    shown = Shown.of(run)
+    return [(other, found) for other in OTHERS if (found := shown.against(other, OSCOPE))]
 
 
 def extremes(rows: Sequence[ComparedMetric]) -> tuple[ComparedMetric | None, ComparedMetric | None]:
@@ -54,28 +41,24 @@ def extremes(rows: Sequence[ComparedMetric]) -> tuple[ComparedMetric | None, Com
     return faster, slower
 
 
-def _extremes(rows: Sequence[ComparedMetric], other: str) -> list[str]:
-    """Name the scenario in which each wins most."""
-    faster, slower = extremes(rows)
+def _headline(_: Run, found: Sequence[Against]) -> str:
+    """Name the scenario in which each wins most, of NFS where it was measured."""
+    other, rows = found[0]
+    name, (faster, slower) = NAMES[other], extremes(rows)
     said = []
     if faster is not None:
-        more = f"{other} takes {inverse_text(faster)} times as long"
-        said.append(f"oscope-fs wins most over {other} at {place_text(faster.factors)}: {more}.")
+        more = f"{name} takes {inverse_text(faster)} times as long"
+        said.append(f"oscope-fs wins most over {name} at {place_text(faster.factors)}: {more}.")
     if slower is not None:
         more = f"oscope-fs takes {ratio_text(slower)} times as long"
-        said.append(f"{other} wins most at {place_text(slower.factors)}: {more}.")
-    return said
+        said.append(f"{name} wins most at {place_text(slower.factors)}: {more}.")
+    said += [f"Nowhere was oscope-fs found faster than {name}."] if faster is None else []
+    said += [f"Nowhere was {name} found faster than oscope-fs."] if slower is None else []
+    return brackets(" ".join(said))
 
 
-def _headline(rows: Sequence[ComparedMetric], other: str) -> str:
-    faster, slower = extremes(rows)
-    said = list(map(brackets, _extremes(rows, other)))
-    said += [f"Nowhere was oscope-fs found faster than {other}."] if faster is None else []
-    said += [f"Nowhere was {other} found faster than oscope-fs."] if slower is None else []
-    return " ".join(said)
-
-
-def _table(other: str, rows: Sequence[ComparedMetric]) -> Table:
+def _table(against: Against) -> Table:
+    other, rows = against
     table: TableOf[ComparedMetric] = TableOf(
         f"oscope-fs against {NAMES[other]}",
         (
@@ -95,8 +78,9 @@ def _faster(row: ComparedMetric, other: str) -> str:
     return NAMES[OSCOPE] if row.ratio < 1 else NAMES[other]
 
 
-def _figure(other: str, rows: Sequence[ComparedMetric]) -> Figure:
+def _figure(against: Against) -> Figure:
     """Draw the ratios, a row for each operation and a colour for each delay."""
+    other, rows = against
     what = f"time of oscope-fs over {NAMES[other]}'s"
     drawn = dots(
         f"Time of oscope-fs against {NAMES[other]}",
@@ -105,3 +89,26 @@ def _figure(other: str, rows: Sequence[ComparedMetric]) -> Figure:
         note="Left of 1 oscope-fs is faster. Ratios with their 95 % intervals.",
     )
     return logarithmic(drawn)
+
+
+def _unrun(results: Analysed) -> str:
+    others = any(results.get(each.name) for each in LAB.experiments)
+    return f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
+
+
+def _missing(run: Run) -> str:
+    none = "" if _rows(run) else f"Neither NFS nor sshfs has times. {HOW_TO}"
+    return reasons(run.experiment) or none
+
+
+section = Question(
+    title=TITLE,
+    experiment=NAME,
+    rows=_rows,
+    headline=_headline,
+    text=notes,
+    tables=lambda _, found: map(_table, found),
+    figures=lambda _, found: map(_figure, found),
+    missing=_missing,
+    unrun=_unrun,
+)

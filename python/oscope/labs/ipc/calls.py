@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from oscope.figures import plots
-from oscope.figures.traced import Traced, traced
+from oscope.figures.traced import Traced
 from oscope.labs.engine import histograms
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, share, text
-from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
+from oscope.labs.engine.traced import effect_column, effect_note, losses
 from oscope.labs.engine.words import EFFECT
-from oscope.labs.ipc.points import TIME
+from oscope.labs.ipc.points import TRACE, gaps, traces
 from oscope.model.document import Figure
 from oscope.model.formatting import format_count, format_share, format_value
 from oscope.trace.reading import time_in_calls_ns
@@ -55,7 +55,7 @@ class Call:
 
 
 def _rows(run: Run) -> list[Call]:
-    return [each for point in traced(run.experiment, TIME, "calls") for each in _calls(point)]
+    return [each for point in traces(run, "calls") for each in _calls(point)]
 
 
 def _calls(point: Traced) -> list[Call]:
@@ -70,19 +70,9 @@ def _calls(point: Traced) -> list[Call]:
     return found
 
 
-def _most(found: Sequence[Call]) -> list[Call]:
-    """Return for each channel the call that takes most of the time in calls."""
-    timed = [each for each in found if each.of_time]
-    channels = dict.fromkeys(each.channel for each in timed)
-    return [
-        max((each for each in timed if each.channel == channel), key=lambda each: each.of_time or 0.0)
-        for channel in channels
-    ]
-
-
 def _headline(_: Run, found: Sequence[Call]) -> str:
-    most = max(_most(found) or found, key=lambda each: each.of_time or 0.0)
-    share = "" if most.of_time is None else f" takes {format_share(most.of_time)} of the time in calls"
+    most = max(found, key=lambda each: each.of_time or 0.0)
+    share = f" takes {format_share(most.of_time)} of the time in calls" if most.of_time else ""
     return f"`{most.name}`{share} at {most.where.name}."
 
 
@@ -122,12 +112,12 @@ def _figures(_: Run, found: Sequence[Call]) -> list[Figure]:
 
 section = Question(
     title="Which calls, and how long they take",
-    experiment="ipc.trace",
+    experiment=TRACE,
     rows=_rows,
     headline=_headline,
     text=(
         "From entry to return, by the kernel's tracepoints: waiting and the tracer's own time are in it.",
-        lambda run, _: losses(traced(run.experiment, TIME, "calls")),
+        lambda run, _: losses(traces(run, "calls")),
     ),
     tables=(
         TableOf(
@@ -144,8 +134,8 @@ section = Question(
                 effect_column(lambda call: call.where),
             ),
             f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
-        ),
+        )
     ),
     figures=(_bars, _figures),
-    missing=lambda run: missing_traces(run.experiment, "ipc.trace", traced(run.experiment, TIME, "calls")),
+    missing=lambda run: gaps(run, "calls"),
 )

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from math import isfinite, nan
 
 import numpy as np
 
-from oscope.figures.analysed import Analysed, label, measured, paired_difference
+from oscope.figures.analysed import label, measured, paired_difference
 from oscope.figures.traced import probe_effect
 from oscope.labs.engine.curves import best, curve, size_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import metric
+from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run, only
 from oscope.labs.engine.table import TableOf, count, ratio, text
-from oscope.labs.engine.words import reasons, times
+from oscope.labs.engine.words import joined, reasons, times
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
-from oscope.model.document import Figure, Section, Table
-from oscope.model.factors import Level
+from oscope.model.document import Figure
 from oscope.model.formatting import MISSING, bounded_text, format_value
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.model.units import format_bytes
@@ -30,47 +30,36 @@ from oscope.statistics.multiplicity import holm
 from oscope.trace.factor import UNTRACED
 from oscope.trace.reading import merge
 
-TITLE = "The probe effect"
+COST, MOVING = "trace.cost", "trace.effect"
+TIMES = {COST: ("time_ns", 1.0), MOVING: (TIME, 1e9)}
+"""What is timed in each experiment, and one of its unit in ns."""
 
 
 @dataclass(frozen=True)
 class Slowdown:
     """One point under one tracer."""
 
+    experiment: str
     tracer: str
     name: str
     row: ComparedMetric
     """Time traced over untraced."""
     added: Summary | None
     """Time traced less untraced, in the metric's unit, one difference a block."""
-    unit_ns: float
-    """One of that unit, in ns."""
     calls: float | None
     """System calls in what was timed."""
     counted: str
     """Where `calls` is from."""
 
     @property
-    def per_call(self) -> tuple[float, float, float] | None:
-        """Added time of a call in ns, with its interval; NaN bounds where there is none."""
-        if self.added is None or not self.calls:
-            return None
-        low, high = self.added.ci95 or (nan, nan)
-        one = self.unit_ns / self.calls
-        return self.added.median * one, low * one, high * one
-
-    @property
-    def point(self) -> str:
-        """What was traced."""
-        return self.name or "getppid"
-
-    @property
     def added_ns(self) -> str | None:
         """What is added to a call in ns, with its interval, if it has one."""
-        added = self.per_call
-        if added is None:
+        if self.added is None or not self.calls:
             return None
-        return bounded_text(*added) if isfinite(added[1]) else f"{added[0]:.3g}"
+        one = TIMES[self.experiment][1] / self.calls
+        low, high = self.added.ci95 or (nan, nan)
+        added = self.added.median * one
+        return bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
     @property
     def added_to_second(self) -> str | None:
@@ -82,41 +71,20 @@ class Slowdown:
 class Finding:
     """A finding that a tracer changes."""
 
+    tracer: str
     untraced: str
     traced: str
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer E10."""
-    moved, cost = Run.of(results, "trace.effect"), Run.of(results, "trace.cost")
-    if moved is None and cost is None:
-        return None
-    single = _slowdowns(cost.experiment, "time_ns", 1.0) if cost else []
-    moving = _slowdowns(moved.experiment, TIME, 1e9) if moved else []
-    missing = " ".join(dict.fromkeys(filter(None, (reasons(one.experiment) for one in (moved, cost) if one))))
-    if not single and not moving:
-        return Section(TITLE, "", missing=missing) if missing else None
-    changes = _changes(moved) if moved else {}
-    return Section(
-        title=TITLE,
-        answer=_headline(single, moving),
-        text=[
-            (
-                "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an "
-                "event a call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the "
-                "process twice a call."
-            ),
-        ],
-        tables=[TABLE.of((*single, *moving)), *([_changes_table(changes)] if changes else [])],
-        figures=_figures(single, moving),
-        missing=missing,
-    )
+def _rows(run: Run) -> list[Slowdown]:
+    return [each for name in TIMES for each in _slowdowns(run, name)]
 
 
-def _headline(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> str:
+def _headline(_: Run, found: Sequence[Slowdown]) -> str:
     """Name the tracers that add least and most."""
-    what = "one getppid" if single else "moving data"
-    least, most = (end(single or moving, key=lambda each: each.row.ratio) for end in (min, max))
+    own = [each for each in found if each.experiment == found[0].experiment]
+    what = "one getppid" if own[0].experiment == COST else "moving data"
+    least, most = (end(own, key=lambda each: each.row.ratio) for end in (min, max))
     text = f"{most.tracer} makes {what} {times(most.row)} as long"
     return f"{text}." if most is least else f"{text}, {least.tracer} {times(least.row)}."
 
@@ -128,19 +96,20 @@ def tracers(experiment: ExperimentResults) -> list[str]:
     return sorted((name for name in found if name != UNTRACED), key=lambda name: order.get(name, len(order)))
 
 
-def _slowdowns(experiment: ExperimentResults, name: str, unit_ns: float) -> list[Slowdown]:
+def _slowdowns(run: Run, name: str) -> list[Slowdown]:
+    own, (metric, _) = run.beside(name), TIMES[name]
+    if own is None:
+        return []
+    experiment, found = own.experiment, []
     others = [each for each in experiment.varied() if each != "tracer"]
-    found = []
     for tracer in tracers(experiment):
         for point in only(experiment, tracer=tracer).points:
             plain = experiment.point(**{**point.factors, "tracer": UNTRACED})
-            row = probe_effect(experiment, plain, point, name)
-            if plain is None or row is None:
-                continue
-            calls, counted = _calls(experiment, plain)
-            where = label(experiment, point.factors, others)
-            added = paired_difference(experiment, plain, point, name)
-            found.append(Slowdown(tracer, where, row, added, unit_ns, calls, counted))
+            row = probe_effect(experiment, plain, point, metric)
+            if plain is not None and row is not None:
+                where = label(experiment, point.factors, others)
+                added = paired_difference(experiment, plain, point, metric)
+                found.append(Slowdown(name, tracer, where, row, added, *_calls(experiment, plain)))
     return found
 
 
@@ -164,33 +133,31 @@ def _calls(experiment: ExperimentResults, plain: PointSamples) -> tuple[float | 
 # ---- findings that change
 
 
-def _changes(run: Run) -> dict[str, list[Finding]]:
+def _changes(run: Run) -> list[Finding]:
     """Return for each tracer the findings that it changes."""
-    plain = only(run.experiment, tracer=UNTRACED)
-    found = {}
-    for tracer in tracers(run.experiment):
-        traced = only(run.experiment, tracer=tracer)
-        if not any(len(measured(point, RATE)[0]) for point in traced.points):
-            continue
-        found[tracer] = [
-            *_orders(plain, traced),
-            *(
-                text
-                for channel in channels(run)
-                if (text := _best_size(run.results, (plain, traced), channel)) is not None
-            ),
-        ]
+    own = run.beside(MOVING)
+    if own is None:
+        return []
+    plain, found = own.only(tracer=UNTRACED), []
+    for tracer in tracers(own.experiment):
+        traced = own.only(tracer=tracer)
+        if any(len(measured(point, RATE)[0]) for point in traced.experiment.points):
+            changed = [
+                *_orders(plain.experiment, traced.experiment),
+                *(text for channel in channels(own) if (text := _best_size((plain, traced), channel))),
+            ]
+            found += [Finding(tracer, *each) for each in changed or [("nothing changes", MISSING)]]
     return found
 
 
-def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[Finding]:
+def _orders(plain: ExperimentResults, traced: ExperimentResults) -> list[tuple[str, str]]:
     """Return the pairs of channels whose order the tracer changes."""
     before, after = _pairs(plain), _pairs(traced)
     changed = [(key, was, after[key]) for key, was in before.items() if after.get(key, was) != was]
     # An order that is reversed comes before one that is only no longer found.
     changed.sort(key=lambda one: one[1] * one[2])
     return [
-        Finding(f"by {format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
+        (f"by {format_bytes(size)}, {_order(a, b, was)}", _order(a, b, now))
         for (a, b, size), was, now in changed
     ]
 
@@ -224,19 +191,17 @@ def _order(a: str, b: str, which: int) -> str:
     return f"{a} is faster than {b}" if which > 0 else f"{b} is faster than {a}"
 
 
-def _best_size(
-    results: Analysed, sides: tuple[ExperimentResults, ExperimentResults], channel: str
-) -> Finding | None:
+def _best_size(sides: tuple[Run, Run], channel: str) -> tuple[str, str] | None:
     """Return what the tracer says of a channel's best buffer size, if it is not what is so untraced."""
-    where: Mapping[str, Level] = {"channel": channel}
-    plain, traced = (curve(results, one, RATE, **where) for one in sides)
-    if len(plain) < 2 or len(traced) < 2:
+    found = [curve(one, RATE, channel=channel) for one in sides]
+    if any(len(each) < 2 for each in found):
         return None
-    was, _ = best(plain, sides[0], RATE)
-    now, alike = best(traced, sides[1], RATE)
+    (was, _), (now, alike) = (
+        best(each, one.experiment, RATE) for each, one in zip(found, sides, strict=True)
+    )
     if was.size in {now.size, *(each.size for each in alike)}:
         return None
-    return Finding(f"the best buffer of {channel} is {was.name}", f"it is {now.name}")
+    return f"the best buffer of {channel} is {was.name}", f"it is {now.name}"
 
 
 # ---- tables and figures
@@ -246,7 +211,7 @@ TABLE: TableOf[Slowdown] = TableOf(
     "Slow-down by tracer",
     (
         text("tracer", lambda each: each.tracer),
-        text("point", lambda each: each.point),
+        text("point", lambda each: each.name or "getppid"),
         ratio("slow-down", lambda each: each.row, "different"),
         text("added to a call [ns] (95 %)", lambda each: each.added_ns),
         text("added to a second", lambda each: each.added_to_second),
@@ -258,25 +223,42 @@ TABLE: TableOf[Slowdown] = TableOf(
 )
 
 
-def _changes_table(changes: Mapping[str, Sequence[Finding]]) -> Table:
-    rows = [
-        [tracer, each.untraced, each.traced]
-        for tracer, found in changes.items()
-        for each in found or [Finding("nothing changes", MISSING)]
-    ]
-    note = "What the tracer's own times would have said (paired by block, p corrected by Holm)."
-    columns = ["tracer", "untraced", "under the tracer"]
-    return Table("Findings that change under a tracer", columns, rows, frozenset(), note)
+CHANGES: TableOf[Finding] = TableOf(
+    "Findings that change under a tracer",
+    (
+        text("tracer", lambda each: each.tracer),
+        text("untraced", lambda each: each.untraced),
+        text("under the tracer", lambda each: each.traced),
+    ),
+    "What the tracer's own times would have said (paired by block, p corrected by Holm).",
+)
 
 
-def _figures(single: Sequence[Slowdown], moving: Sequence[Slowdown]) -> list[Figure]:
+def _figures(_: Run, found: Sequence[Slowdown]) -> list[Figure]:
     titles = {
-        "Time of a null system call, traced over untraced": single,
-        "Time of moving data, traced over untraced": moving,
+        "Time of a null system call, traced over untraced": COST,
+        "Time of moving data, traced over untraced": MOVING,
     }
+    rows = [(each, (each.name or "getppid", each.tracer, each.row)) for each in found]
     note = "Ratios with their 95 % intervals; 1 is no slow-down."
     return [
-        dots(title, "time traced / untraced", [(e.point, e.tracer, e.row) for e in found], note=note)
-        for title, found in titles.items()
-        if any(isfinite(each.row.ratio) for each in found)
+        dots(title, "time traced / untraced", own, note=note)
+        for title, name in titles.items()
+        if (own := [row for each, row in rows if each.experiment == name and isfinite(each.row.ratio)])
     ]
+
+
+section = Question(
+    title="The probe effect",
+    experiment=(MOVING, COST),
+    rows=_rows,
+    headline=_headline,
+    text=(
+        "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
+        "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
+        "a call."
+    ),
+    tables=(TABLE, lambda run, _: CHANGES.of(_changes(run))),
+    figures=(_figures),
+    missing=lambda run: joined(*(reasons(one.experiment) for name in TIMES if (one := run.beside(name)))),
+)

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.traced import Traced, traced
 from oscope.labs.engine import histograms
+from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, share, text, value
+from oscope.labs.engine.table import TableOf, count, level, number, share, text, value
 from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
-from oscope.labs.ipc.points import TIME
-from oscope.model.document import Figure, Section
+from oscope.labs.engine.words import joined
+from oscope.labs.ipc.points import TIME, TRACE
+from oscope.model.document import Figure
 from oscope.model.formatting import format_value
 from oscope.statistics import Summary
 
 TITLE = "Page faults"
-SOURCES = (("trace.fault", "time_ns"), ("ipc.trace", TIME))
+TIMED = "trace.fault"
+SOURCES = {TIMED: "time_ns", TRACE: TIME}
 """Experiments whose faults are shown, with the metric that their probe effect is of."""
 LEAST_SHARE = 0.01
 """Share of a point's faults or of their time below which a row is left out."""
 MOST_LINES = 7
+
+Fault = Mapping[str, Any]
+"""The faults of one class, access and kind at a point."""
 
 
 @dataclass(frozen=True)
@@ -33,10 +38,13 @@ class Kind:
     """One kind of `trace.fault`, timed and traced."""
 
     where: Traced
-    row: Mapping[str, Any]
-    """The faults that the touches made: the commonest row."""
     touch: Summary | None
     """Time of a touch without a tracer, in ns."""
+
+    @property
+    def row(self) -> Fault:
+        """The faults that the touches made: the commonest."""
+        return _commonest(self.where)
 
     @property
     def mean_ns(self) -> float:
@@ -48,46 +56,54 @@ class Kind:
         """Traced time of a fault over the timed touch."""
         return None if self.touch is None or self.touch.median <= 0 else self.mean_ns / self.touch.median
 
+    @property
+    def what(self) -> str:
+        """The commonest fault in words."""
+        row, presence = self.row, "present" if self.row["present"] else "not present"
+        return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
 
-def section(results: Analysed) -> Section | None:
-    """Answer E9."""
-    run = [(run, name, metric) for name, metric in SOURCES if (run := Run.of(results, name)) is not None]
-    if not run:
-        return None
-    found: list[Traced] = []
-    gaps = []
-    for each, name, metric in run:
-        points = traced(each.experiment, metric, "faults")
-        found += [point for point in points if point.reading["faults"]]
-        gaps.append(missing_traces(each.experiment, name, points))
-    missing = " ".join(dict.fromkeys(filter(None, gaps)))
-    timed = Run.of(results, "trace.fault")
-    touches = timed.points("time_ns") if timed else []
-    kinds = _kinds(results, found)
-    if not found:
-        if not touches:
-            return Section(TITLE, "", missing=missing) if missing else None
-        return Section(TITLE, _touches(touches), tables=[TOUCHES.of(touches)], missing=missing)
-    return Section(
-        title=TITLE,
-        answer=_headline(found, kinds),
-        text=[
-            (
-                "Each fault is timed from the exception's tracepoint to the end of its handling. One on "
-                "behalf of a call that copies is by the kernel."
-            ),
-            *losses(found),
-        ],
-        tables=[
-            *([KINDS.of(kinds)] if kinds else []),
-            FAULTS.of((each, row) for each in found for row in _shown(each)),
-        ],
-        figures=_figures(found),
-        missing=missing,
+
+def _traces(run: Run, name: str) -> list[Traced]:
+    own = run.beside(name)
+    return run.once(name, lambda: traced(own.experiment, SOURCES[name], "faults") if own else [])
+
+
+def _found(run: Run) -> list[Traced]:
+    return [point for name in SOURCES for point in _traces(run, name) if point.reading["faults"]]
+
+
+def _missing(run: Run) -> str:
+    return joined(
+        *(
+            missing_traces(own.experiment, name, _traces(run, name))
+            for name in SOURCES
+            if (own := run.beside(name))
+        )
     )
 
 
-def _headline(found: Sequence[Traced], kinds: Sequence[Kind]) -> str:
+def _commonest(each: Traced) -> Fault:
+    found: Fault = max(each.reading["faults"], key=lambda row: row["count"])
+    return found
+
+
+def _a_repetition(each: Traced) -> float:
+    """Return how many faults a repetition has."""
+    reps = int(each.reading.get("reps") or each.reading["regions"])
+    return float(sum(row["count"] for row in each.reading["faults"]) / reps)
+
+
+def _kinds(run: Run) -> list[Kind]:
+    own = run.beside(TIMED)
+    return [
+        Kind(each, own.summary(each.plain, "time_ns"))
+        for each in _traces(run, TIMED)
+        if own is not None and each.reading["faults"]
+    ]
+
+
+def _headline(run: Run, found: Sequence[Traced]) -> str:
+    kinds = _kinds(run)
     if kinds:
         quick, slow = (end(kinds, key=lambda each: each.mean_ns) for end in (min, max))
         if quick is slow:
@@ -101,33 +117,6 @@ def _headline(found: Sequence[Traced], kinds: Sequence[Kind]) -> str:
     return f"Moving data faults most at {most.name}: {number} times a repetition."
 
 
-def _kinds(results: Analysed, found: Iterable[Traced]) -> list[Kind]:
-    experiment = results.get("trace.fault")
-    if experiment is None:
-        return []
-    return [
-        Kind(
-            each,
-            max(each.reading["faults"], key=lambda row: row["count"]),
-            None if each.plain is None else results.summary(experiment, each.plain, "time_ns"),
-        )
-        for each in found
-        if any(each.point is point for point in experiment.points)
-    ]
-
-
-def _what(row: Mapping[str, Any]) -> str:
-    """Return a row of faults in words."""
-    presence = "present" if row["present"] else "not present"
-    return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
-
-
-def _a_repetition(each: Traced) -> float:
-    """Return how many faults a repetition has."""
-    reps = int(each.reading.get("reps") or each.reading["regions"])
-    return float(sum(row["count"] for row in each.reading["faults"]) / reps)
-
-
 def _time(nanoseconds: float) -> str:
     return format_value(nanoseconds * 1e-9, 0.01 * nanoseconds * 1e-9, "s")
 
@@ -136,17 +125,17 @@ KINDS: TableOf[Kind] = TableOf(
     "Faults traced, beside touches timed",
     (
         text("touched", lambda each: each.where.name),
-        text("the commonest fault", lambda each: _what(each.row)),
+        text("the commonest fault", lambda each: each.what),
         count("faults", lambda each: each.row["count"]),
         text("time of a fault, traced", lambda each: _time(each.mean_ns)),
         value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
-        text("fault / touch", lambda each: None if each.ratio is None else f"{each.ratio:.2f}"),
+        number("fault / touch", lambda each: each.ratio),
         effect_column(lambda each: each.where),
     ),
     "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
     "one fault maps several pages, a touch is shorter than a fault.",
 )
-FAULTS: TableOf[tuple[Traced, Mapping[str, Any]]] = TableOf(
+FAULTS: TableOf[tuple[Traced, Fault]] = TableOf(
     "Page faults by class, access and kind",
     (
         text("point", lambda row: row[0].name),
@@ -164,17 +153,9 @@ FAULTS: TableOf[tuple[Traced, Mapping[str, Any]]] = TableOf(
     f"All traced repetitions together; what makes less than {LEAST_SHARE:.0%} of a point's faults and of "
     "their time is left out. Percentiles are known to a power of two.",
 )
-TOUCHES: TableOf[Point] = TableOf(
-    "Touches timed",
-    (
-        text("kind", lambda point: point.level("kind")),
-        count("n", lambda point: point.summary.n),
-        value("time of a touch (95 %)", lambda point: point.summary, "ns"),
-    ),
-)
 
 
-def _shown(each: Traced) -> list[Mapping[str, Any]]:
+def _shown(each: Traced) -> list[Fault]:
     """Return the rows of a point's faults that are no trifle, the commonest first."""
     faults = sorted(each.reading["faults"], key=lambda row: -row["count"])
     number, spent = (sum(row[name] for row in faults) for name in ("count", "time_ns"))
@@ -183,30 +164,27 @@ def _shown(each: Traced) -> list[Mapping[str, Any]]:
     ]
 
 
-def _figures(found: Sequence[Traced]) -> list[Figure]:
+def _figures(_: Run, found: Sequence[Traced]) -> list[Figure]:
     busiest = sorted(found, key=lambda each: -sum(row["count"] for row in each.reading["faults"]))[
         :MOST_LINES
     ]
     rows = {
         f"{each.name}: {top['kind']}": top["times"]
         for each in busiest
-        if (top := max(each.reading["faults"], key=lambda row: row["count"])).get("times")
+        if (top := _commonest(each)).get("times")
     }
     left = "" if len(busiest) == len(found) else f"The {MOST_LINES} points with most faults. "
     note = f"{left}{effect_note(busiest)}"
-    figures = [histograms.figure("Time of a page fault", "time of a fault [ns]", rows, note)] if rows else []
     lines = [
         plots.Line(each.name, _rate(each), colour)
         for colour, each in enumerate(busiest)
         if len(each.reading.get("fault_rate", ())) > 1
     ]
-    if lines:
-        axes = (
-            plots.axis("time since the region's begin [ms]"),
-            plots.axis("faults a ms", rangemode="tozero"),
-        )
-        figures.append(plots.lines("Page faults over the time of a repetition", axes, lines, note))
-    return figures
+    axes = (plots.axis("time since the region's begin [ms]"), plots.axis("faults a ms", rangemode="tozero"))
+    return [
+        histograms.figure("Time of a page fault", "time of a fault [ns]", rows, note),
+        plots.lines("Page faults over the time of a repetition", axes, lines, note),
+    ]
 
 
 def _rate(each: Traced) -> list[tuple[float, plots.Dot]]:
@@ -219,8 +197,49 @@ def _rate(each: Traced) -> list[tuple[float, plots.Dot]]:
     return sorted(row, key=lambda pair: pair[0])
 
 
-def _touches(points: Sequence[Point]) -> str:
+def _touches(_: Run, points: Sequence[Point]) -> str:
     """Name the quickest and the slowest touch."""
     low, high = (end(points, key=lambda each: each.summary.median) for end in (min, max))
     text = f"Untraced, touching {low.level('kind')} takes {low.value} a page"
     return f"{text}." if low is high else f"{text}, touching {high.level('kind')} {high.value}."
+
+
+TRACED = Question(
+    title=TITLE,
+    experiment=tuple(SOURCES),
+    rows=_found,
+    headline=_headline,
+    text=(
+        (
+            "Each fault is timed from the exception's tracepoint to the end of its handling. One on "
+            "behalf of a call that copies is by the kernel."
+        ),
+        lambda _, found: losses(found),
+    ),
+    tables=(
+        lambda run, _: KINDS.of(_kinds(run)),
+        lambda _, found: FAULTS.of((each, row) for each in found for row in _shown(each)),
+    ),
+    figures=(_figures),
+    missing=_missing,
+    asked=lambda run: bool(_found(run)),
+)
+UNTRACED = Question(
+    title=TITLE,
+    experiment=tuple(SOURCES),
+    rows=lambda run: own.points("time_ns") if (own := run.beside(TIMED)) else [],
+    headline=_touches,
+    tables=(
+        TableOf(
+            "Touches timed",
+            (
+                level("kind"),
+                count("n", lambda point: point.summary.n),
+                value("time of a touch (95 %)", "time_ns", "ns"),
+            ),
+        )
+    ),
+    missing=_missing,
+    asked=lambda run: not _found(run),
+)
+sections = (TRACED, UNTRACED)

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.analysed import measured
-from oscope.labs.engine.curves import At, several
-from oscope.labs.engine.quantity import derived
+from oscope.labs.engine.curves import At
+from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.table import TableOf, number, ratio, text, written
 from oscope.labs.engine.words import bytes_text
 from oscope.labs.ipc.points import (
-    BUFFER,
+    CALLS,
     KNOWN,
     MODE_WORDS,
     RATE,
-    calls_per_mebibyte,
+    SWITCHES,
     curves,
     free,
     modes,
-    switches_per_mebibyte,
+    over_buffers,
 )
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING, format_share, format_value
@@ -43,6 +43,7 @@ FEWEST = 3
 class Knee:
     """The smallest buffer size that no larger one beats, by the medians."""
 
+    run: Run
     mode: str
     channel: str
     sockbuf: str
@@ -53,15 +54,6 @@ class Knee:
     at: At
     last: At
     """The largest size measured."""
-    gain: ComparedMetric | None
-    """Throughput at the knee over that at the smallest size."""
-    after: ComparedMetric | None
-    """Throughput at the largest size over that at the knee."""
-    capacity: float | None
-    """What the channel holds at the knee, in bytes."""
-    calls: tuple[Summary | None, Summary | None, Summary | None]
-    """For a MiB, at the smallest size, the knee and the largest size."""
-    switches: tuple[Summary | None, Summary | None, Summary | None]
 
     @property
     def name(self) -> str:
@@ -73,37 +65,38 @@ class Knee:
         """Where it is: a size, or the sizes between which it is not known."""
         return self.at.name if self.low is self.at else f"{self.low.name} to {self.at.name}"
 
+    @property
+    def capacity(self) -> float | None:
+        """What the channel holds at the knee, in bytes."""
+        found = measured(self.at.point, "capacity")[0]
+        return float(np.median(found)) if len(found) else None
+
+    @property
+    def over_capacity(self) -> float | None:
+        """The knee over that."""
+        return self.at.size / self.capacity if self.capacity else None
+
+    def over(self, a: At, b: At) -> ComparedMetric | None:
+        """Return the throughput at one size over that at another."""
+        metric = self.run.experiment.metrics[RATE]
+        return None if a is b else compare_points(a.point, b.point, metric, same_run=True)
+
+    def falling(self, asked: Quantity) -> str:
+        """Return a quantity at the smallest size, the knee and the largest size."""
+        return " → ".join(
+            _number(self.run.summary(one.point, asked)) for one in (self.first, self.at, self.last)
+        )
+
 
 def _rows(run: Run) -> list[Knee]:
     own = free(run)
     return [
-        _knee(own.experiment, (mode, channel, sockbuf), row)
+        Knee(own, mode, channel, sockbuf, row[0], *knee(own.experiment, row), row[-1])
         for sockbuf in ("default", "buffer")
         for mode in modes(own)
         for channel, row in curves(own, RATE, mode=mode, sockbuf=sockbuf).items()
         if len(row) >= FEWEST
     ]
-
-
-def _knee(experiment: ExperimentResults, which: tuple[str, str, str], row: Sequence[At]) -> Knee:
-    low, at = knee(experiment, row)
-    first, last = row[0], row[-1]
-    capacity = measured(at.point, "capacity")[0]
-    places = (first, at, last)
-    calls = [derived(experiment, each.point, calls_per_mebibyte) for each in places]
-    switches = [derived(experiment, each.point, switches_per_mebibyte) for each in places]
-    return Knee(
-        *which,
-        first=first,
-        low=low,
-        at=at,
-        last=last,
-        gain=_ratio(experiment, first, at),
-        after=_ratio(experiment, at, last),
-        capacity=float(np.median(capacity)) if len(capacity) else None,
-        calls=(calls[0], calls[1], calls[2]),
-        switches=(switches[0], switches[1], switches[2]),
-    )
 
 
 def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
@@ -126,10 +119,6 @@ def knee(experiment: ExperimentResults, row: Sequence[At]) -> tuple[At, At]:
     return row[-1], row[-1]
 
 
-def _ratio(experiment: ExperimentResults, a: At, b: At) -> ComparedMetric | None:
-    return None if a is b else compare_points(a.point, b.point, experiment.metrics[RATE], same_run=True)
-
-
 def _headline(_: Run, found: Sequence[Knee]) -> str:
     """Say where the knee is between processes, of a pipe where it was measured."""
     plain = [each for each in found if each.channel in ("pipe", "local") and each.sockbuf == "default"]
@@ -137,10 +126,6 @@ def _headline(_: Run, found: Sequence[Knee]) -> str:
     where = "at no size measured" if each.low is each.last else f"at {each.place}"
     holds = "" if each.capacity is None else f"; it holds {bytes_text(each.capacity)}"
     return f"For a {each.name}, a larger buffer stops helping {where}{holds}."
-
-
-def _falling(row: Sequence[Summary | None]) -> str:
-    return " → ".join(_number(one) for one in row)
 
 
 def _number(one: Summary | None) -> str:
@@ -154,54 +139,37 @@ TABLE: TableOf[Knee] = TableOf(
         text("channel", lambda each: each.channel),
         text("socket buffers", lambda each: "set" if each.sockbuf == "buffer" else "default"),
         text("knee", lambda each: each.place),
-        text("capacity", lambda each: None if each.capacity is None else bytes_text(each.capacity)),
-        text("knee / capacity", lambda each: _over_capacity(each), numeric=True),
-        ratio("knee / smallest", lambda each: each.gain),
-        ratio("largest / knee", lambda each: each.after),
-        text("calls a MiB", lambda each: _falling(each.calls)),
-        text("switches a MiB", lambda each: _falling(each.switches)),
+        written("capacity", lambda each: each.capacity, bytes_text),
+        number("knee / capacity", lambda each: each.over_capacity, ".2g"),
+        ratio("knee / smallest", lambda each: each.over(each.first, each.at)),
+        ratio("largest / knee", lambda each: each.over(each.at, each.last)),
+        text("calls a MiB", lambda each: each.falling(CALLS)),
+        text("switches a MiB", lambda each: each.falling(SWITCHES)),
     ),
     "Calls and switches at the smallest size, the knee and the largest. Sizes from {low} to {high}; a knee "
     "at the largest means that none was found.",
 )
 
 
-def _over_capacity(each: Knee) -> str | None:
-    return f"{each.at.size / each.capacity:.2g}" if each.capacity else None
-
-
-def _table(_: Run, found: Sequence[Knee]) -> list[Table]:
+def _table(_: Run, found: Sequence[Knee]) -> Table:
     every = [at for each in found for at in (each.first, each.last)]
     low, high = (end(every, key=lambda one: one.size).name for end in (min, max))
-    return [TABLE.of(found, low=low, high=high)]
+    return TABLE.of(found, low=low, high=high)
 
 
-def _figure(_: Run, found: Sequence[Knee]) -> list[Figure]:
+def _figure(_: Run, found: Sequence[Knee]) -> Figure:
     """Draw each knee over the channel's capacity."""
     dots = [
-        plots.Dot(each.name, each.at.size / each.capacity, None, np.zeros(0))
-        for each in found
-        if each.capacity
+        plots.Dot(each.name, each.over_capacity, None, np.zeros(0)) for each in found if each.over_capacity
     ]
     note = "At 1, no buffer larger than what the channel holds helps. Knees stand at measured sizes."
-    return [plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)]
+    return plots.dots("The knee over what the channel holds", "knee / capacity", {"knee": dots}, note)
 
 
 def _calls(run: Run, _: Sequence[Knee]) -> list[Figure]:
     """Draw the calls for a MiB over the buffer size, a figure a mode."""
-    own, figures = free(run), []
-    for mode in modes(own):
-        found = {
-            channel: [
-                replace(each, summary=calls)
-                for each in row
-                if (calls := derived(own.experiment, each.point, calls_per_mebibyte)) is not None
-            ]
-            for channel, row in curves(own, RATE, mode=mode, sockbuf="default").items()
-        }
-        lines = {channel: row for channel, row in found.items() if row}
-        figures += several(f"Writes and reads for a MiB, {MODE_WORDS[mode]}", lines, "calls/MiB", BUFFER)
-    return figures
+    own = free(run).only(sockbuf="default")
+    return over_buffers("Writes and reads for a MiB", own, CALLS, "calls/MiB")
 
 
 section = Question(
@@ -210,13 +178,11 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "The knee is the smallest buffer size that no larger one beats by more than "
-            f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
-            "what the channel holds before a writer blocks, measured."
-        ),
+        "The knee is the smallest buffer size that no larger one beats by more than "
+        f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
+        "what the channel holds before a writer blocks, measured."
     ),
-    tables=(_table,),
+    tables=(_table),
     figures=(_figure, _calls),
     factors=KNOWN,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from oscope.labs.engine.drawing import by_level, strips
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, stat, text
+from oscope.labs.engine.table import TableOf, count, number, stat, text
 from oscope.model.formatting import MISSING
 from oscope.model.units import format_bytes
 
@@ -18,22 +18,15 @@ def _name(point: Point) -> str:
     return point.label(name for name in NAMES if name in point.run.experiment.varied())
 
 
-def _size(point: Point) -> int:
-    return int(point.samples.factors.get("size", 1))
-
-
 def _headline(_: Run, found: Sequence[Point]) -> str:
     """Name the quickest and the slowest at the smallest message."""
-    least = min(map(_size, found))
-    here = sorted((each for each in found if _size(each) == least), key=lambda each: each.summary.median)
-    quick, slow = here[0], here[-1]
+    least = min(each.size for each in found)
+    quick, slow = (
+        end((each for each in found if each.size == least), key=lambda each: each.summary.median)
+        for end in (min, max)
+    )
     text = f"A message of {format_bytes(least)} is there and back in {quick.value} by {_name(quick)}"
     return f"{text}." if slow is quick else f"{text}; by {_name(slow)}, the slowest, in {slow.value}."
-
-
-def _switches(point: Point) -> str | None:
-    found = point.of("voluntary")
-    return None if found is None else f"{found.median:.2f}"
 
 
 section = Question(
@@ -42,10 +35,8 @@ section = Question(
     rows=points("round_trip_ns"),
     headline=_headline,
     text=(
-        (
-            "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
-            "so that spinning is seen."
-        ),
+        "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
+        "so that spinning is seen."
     ),
     tables=(
         TableOf(
@@ -53,23 +44,21 @@ section = Question(
             (
                 text("point", _name),
                 count("n", lambda each: each.summary.n),
-                stat("median", lambda each: each.summary, "ns"),
-                stat("p90", lambda each: each.of("p90_ns"), "ns", "median"),
-                stat("p99", lambda each: each.of("p99_ns"), "ns", "median"),
-                stat("p99.9", lambda each: each.of("p999_ns"), "ns", "median"),
-                stat("max", lambda each: each.of("max_ns"), "ns", "median"),
-                stat("CPU time", lambda each: each.of("cpu_ns"), "ns", "median"),
-                text("voluntary switches", _switches, numeric=True),
+                stat("median", "round_trip_ns", "ns"),
+                stat("p90", "p90_ns", "ns", "median"),
+                stat("p99", "p99_ns", "ns", "median"),
+                stat("p99.9", "p999_ns", "ns", "median"),
+                stat("max", "max_ns", "ns", "median"),
+                stat("CPU time", "cpu_ns", "ns", "median"),
+                number("voluntary switches", "voluntary"),
             ),
             f"Medians over the repetitions, of one round trip. {MISSING}: too few for the percentile.",
-        ),
+        )
     ),
     figures=(
-        lambda _, found: [
-            strips(
-                "Round-trip time, median of each repetition", "time", found, _name, by_level(found, "channel")
-            )
-        ],
+        lambda _, found: strips(
+            "Round-trip time, median of each repetition", "time", found, _name, by_level(found, "channel")
+        )
     ),
     factors=NAMES,
 )

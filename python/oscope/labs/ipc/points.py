@@ -6,31 +6,33 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from oscope.labs.engine.curves import At, curves_by
-from oscope.labs.engine.quantity import metric
-from oscope.labs.engine.run import UNTRACED, Run, only
+from oscope.figures.traced import Traced, traced
+from oscope.labs.engine.curves import At, curves_by, several
+from oscope.labs.engine.quantity import Quantity, metric
+from oscope.labs.engine.run import UNTRACED, Point, Run
+from oscope.labs.engine.traced import missing_traces
 from oscope.labs.ipc import CHANNELS, COMPARED, MODES
+from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.samples import Floats, PointSamples
 
 MEBIBYTE = 1 << 20
-BUFFER = "buffer"
 RATE, RATE_UNIT, TIME = "throughput", "MiB/s", "time_s"
-PLAIN: Mapping[str, Level] = {"sockbuf": "default", "placement": "free"}
-"""Levels of a point that nothing was set for."""
+TRACE, MOVED = "ipc.trace", ("ipc.throughput", "ipc.trace")
 MODE_WORDS = {"1thread": "in one thread", "2thread": "between threads", "2proc": "between processes"}
 KNOWN = ("channel", "mode", "sockbuf", "total", "buffer")
 """Factors that every answer names or that do not change what it says."""
+NAMES = ("channel", "mode", "buffer")
 
 
 def free(run: Run) -> Run:
     """Return the untraced points whose sides were not placed."""
-    return Run(run.results, only(run.experiment, placement="free", tracer=UNTRACED))
+    return run.only(placement="free", tracer=UNTRACED)
 
 
 def plain(run: Run) -> Run:
     """Return the untraced points for which neither socket buffers nor places were set."""
-    return Run(run.results, only(run.experiment, **PLAIN, tracer=UNTRACED))
+    return run.only(sockbuf="default", placement="free", tracer=UNTRACED)
 
 
 def channels(run: Run) -> list[str]:
@@ -43,15 +45,43 @@ def modes(run: Run) -> list[str]:
     return run.levels("mode", MODES)
 
 
-def curves(run: Run, metric: str, **factors: Level) -> dict[str, list[At]]:
+def place(factors: Mapping[str, Level]) -> tuple[int, int, int]:
+    """Return the place of a point in the lab's order: by mode, channel and size of the buffer."""
+    known = (MODES.index(str(factors["mode"])), CHANNELS.index(str(factors["channel"])))
+    return (*known, int(factors["buffer"]))
+
+
+def curves(run: Run, asked: str | Quantity, **factors: Level) -> dict[str, list[At]]:
     """Return the curve of each channel that has values at points with these levels."""
-    return curves_by(run, metric, "channel", CHANNELS, **factors)
+    return curves_by(run, asked, "channel", CHANNELS, **factors)
+
+
+def over_buffers(title: str, run: Run, asked: str | Quantity, unit: str, without: str = "") -> list[Figure]:
+    """Draw a quantity over the buffer size, a figure for each mode but `without`, a line for each channel."""
+    return [
+        figure
+        for mode in modes(run)
+        if mode != without
+        for figure in several(f"{title}, {MODE_WORDS[mode]}", curves(run, asked, mode=mode), unit, "buffer")
+    ]
+
+
+def traces(run: Run, kind: str) -> list[Traced]:
+    """Return the points of `ipc.trace` whose traces hold `kind`, in the results of this run."""
+    other = run.beside(TRACE)
+    return run.once(("traces", kind), lambda: traced(other.experiment, TIME, kind) if other else [])
+
+
+def gaps(run: Run, kind: str) -> str:
+    """Say why such traces are missing, and how to fix it."""
+    other = run.beside(TRACE)
+    return missing_traces(other.experiment if other else None, TRACE, traces(run, kind))
 
 
 def both_sides(point: PointSamples, *names: str) -> Floats:
     """Return the sum of `sender_NAME` and `receiver_NAME` over `names`; in one thread the sender is both."""
-    sides = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
-    parts = [metric(point, f"{side}_{name}") for side in sides for name in names]
+    ends = ("sender",) if point.factors.get("mode") == "1thread" else ("sender", "receiver")
+    parts = [metric(point, f"{side}_{name}") for side in ends for name in names]
     return np.asarray(np.sum(parts, axis=0), dtype=float)
 
 
@@ -60,37 +90,33 @@ def sides(point: PointSamples) -> int:
     return 1 if point.factors.get("mode") == "1thread" else 2
 
 
-def mebibytes(point: PointSamples) -> Floats:
-    """Return how much was moved in each sample, in MiB."""
+def _mebibytes(point: PointSamples) -> Floats:
     return metric(point, "bytes") / MEBIBYTE
 
 
-def switches(point: PointSamples) -> Floats:
-    """Return the context switches of both sides in each sample."""
-    return both_sides(point, "voluntary", "involuntary")
+CPU = Quantity("CPU time of a MiB", "s", lambda point: metric(point, "cpu_s") / _mebibytes(point))
+"""Of both sides."""
+BUSY = Quantity("CPUs busy", "", lambda point: metric(point, "cpu_s") / metric(point, TIME))
+CALLS = Quantity(
+    "calls a MiB", "", lambda point: (metric(point, "writes") + metric(point, "reads")) / _mebibytes(point)
+)
+SWITCHES = Quantity(
+    "switches a MiB", "", lambda point: both_sides(point, "voluntary", "involuntary") / _mebibytes(point)
+)
 
 
-def cpu_per_mebibyte(point: PointSamples) -> Floats:
-    """Return the CPU time of both sides for a MiB, in s."""
-    return metric(point, "cpu_s") / mebibytes(point)
+def _a_second(kind: str) -> Quantity:
+    return Quantity(kind, "switches/s", lambda point: both_sides(point, kind) / metric(point, TIME))
 
 
-def cpus_busy(point: PointSamples) -> Floats:
-    """Return CPU time over elapsed time."""
-    return metric(point, "cpu_s") / metric(point, TIME)
+VOLUNTARY, INVOLUNTARY = _a_second("voluntary"), _a_second("involuntary")
 
 
-def calls_per_mebibyte(point: PointSamples) -> Floats:
-    """Return writes and reads for a MiB."""
-    return (metric(point, "writes") + metric(point, "reads")) / mebibytes(point)
-
-
-def switches_per_mebibyte(point: PointSamples) -> Floats:
-    """Return context switches of both sides for a MiB."""
-    return switches(point) / mebibytes(point)
-
-
-def shown_sizes(found: Sequence[At]) -> list[At]:
-    """Return the points of a curve that a table shows: at the lab's compared sizes, else at both ends."""
-    chosen = [each for each in found if each.size in COMPARED]
-    return chosen or [each for each in found if each.size in (found[0].size, found[-1].size)]
+def shown(points: Sequence[Point]) -> list[Point]:
+    """Return what a table shows: the lab's compared sizes, else both ends of a channel's in a mode."""
+    found: list[Point] = []
+    for which in dict.fromkeys((each.level("mode"), each.level("channel")) for each in points):
+        own = [each for each in points if (each.level("mode"), each.level("channel")) == which]
+        chosen = [each for each in own if each.factors["buffer"] in COMPARED]
+        found += chosen or list(dict.fromkeys((own[0], own[-1])))
+    return found

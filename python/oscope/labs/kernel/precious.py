@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from oscope.figures.analysed import Analysed
 from oscope.figures.words import iteration, listed
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
+from oscope.labs.engine.table import Column, TableOf, text
 from oscope.labs.engine.words import bounded_share, ratio_text
 from oscope.labs.kernel import CALLS, clocked
 from oscope.labs.kernel.clocked import Side
 from oscope.labs.syscalls import reference
-from oscope.model.document import Figure, Section, Table
-from oscope.model.factors import Level
-from oscope.model.formatting import MISSING, format_value
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import format_value
 from oscope.statistics import ComparedMetric, compare_within
 
-TITLE = "A new system call, and what its printing costs"
 SILENT, LOGGED = CALLS[:2]
 BARE = "getppid"
 FINEST = 0.001
@@ -31,31 +32,13 @@ WHAT = (
 )
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer B1: what the call costs, and how much of it is the printing."""
-    found = clocked.sides(results, *EXPERIMENTS)
-    if not found:
-        return None
-    # A guest under the instructions clock has no cycles; one point of a side may still be missing.
-    known = [side for side in found if any(side.point(call=call) for call in CALLS)]
-    missing = clocked.missing(found[:2])
-    if not known:
-        return Section(TITLE, "", missing=missing) if missing else None
-    return Section(
-        title=TITLE,
-        answer=_headline(results, known[0]),
-        text=[
-            _what(known),
-            *_original(known),
-            *clocked.conditions(known),
-        ],
-        tables=[_table(results, known)],
-        figures=[each for side in known if side.metric != "cycles" for each in _figure(results, side)],
-        missing=missing,
-    )
+def _known(run: Run) -> list[Side]:
+    """Return the sides with a point: a guest under the instructions clock, for one, has no cycles."""
+    found = clocked.sides(run, *EXPERIMENTS)
+    return [side for side in found if any(side.point(call=call) for call in CALLS)]
 
 
-def _what(known: list[Side]) -> str:
+def _what(_: Run, known: Sequence[Side]) -> str:
     points = [point for side in known for call in CALLS if (point := side.point(call=call)) is not None]
     return WHAT.format(each=listed(list(dict.fromkeys(map(iteration, points)))).removesuffix(" each"))
 
@@ -70,8 +53,9 @@ def printed(side: Side, a: str = SILENT, b: str = LOGGED) -> ComparedMetric | No
     return compare_within(narrow, "call", a, b).rows[0]
 
 
-def _headline(results: Analysed, side: Side) -> str:
-    silent, logged = (side.summary(results, call=call) for call in (SILENT, LOGGED))
+def _headline(_: Run, known: Sequence[Side]) -> str:
+    side = known[0]
+    silent, logged = (side.summary(call=call) for call in (SILENT, LOGGED))
     if silent is None or logged is None or printed(side) is None:
         alone, name = (logged, LOGGED) if silent is None else (silent, SILENT)
         return "" if alone is None else f"{name} takes {side.value(alone)}; its other form was not measured."
@@ -80,15 +64,7 @@ def _headline(results: Analysed, side: Side) -> str:
     )
 
 
-def _share(row: ComparedMetric) -> str:
-    """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
-    if not (row.ratio > 1 and min(row.ci95) > 0):
-        return MISSING
-    low, high = (1 - 1 / end for end in row.ci95)
-    return bounded_share(1 - 1 / row.ratio, low, high, FINEST)
-
-
-def _original(known: list[Side]) -> list[str]:
+def _original(_: Run, known: Sequence[Side]) -> str | None:
     """Say what the ratio makes of the original report's figure; only of a ratio that is one."""
     theirs = reference.MY_PRECIOUS
     for side in known:
@@ -97,42 +73,68 @@ def _original(known: list[Side]) -> list[str]:
             continue
         low, high = (theirs.median / end for end in reversed(row.ci95))
         rest = format_value(theirs.median / row.ratio, (high - low) / 2, "cycles")
-        return [
-            (
-                f"If printing has the share in the original report's call that it has here, {rest} of its "
-                f"{theirs.median:.2f} cycles (median) are the call alone."
-            )
-        ]
-    return []
+        return (
+            f"If printing has the share in the original report's call that it has here, {rest} of its "
+            f"{theirs.median:.2f} cycles (median) are the call alone."
+        )
+    return None
 
 
-def _points() -> list[dict[str, Level]]:
-    return [{"call": call} for call in CALLS]
+def _over_silent(side: Side) -> list[Column[str]]:
+    """Return the columns of how each call compares with the silent one, and the printing's share of it."""
+    unit = "instructions" if side.unit == "instructions" else "time"
 
-
-def _table(results: Analysed, known: list[Side]) -> Table:
-    clocks = [side for side in known if side.metric != "cycles"]
-    lines, heads = (
-        [[call, *row] for call, row in zip(CALLS, clocked.columns(results, known, _points()), strict=True)],
-        [],
-    )
-    for side in clocks:
-        unit = "instructions" if side.unit == "instructions" else "time"
-        heads += [f"{unit} / {SILENT}'s (95 %)", "different", f"printing's share of the {unit} (95 %)"]
-        for line, call in zip(lines, CALLS, strict=True):
+    def compared(read: Callable[[ComparedMetric], str | None]) -> Callable[[str], str | None]:
+        def cell(call: str) -> str | None:
             row = None if call == SILENT else printed(side, SILENT, call)
-            share = _share(row) if row is not None and call == LOGGED and row.different == "yes" else MISSING
-            line += ["1", MISSING, MISSING] if call == SILENT else [ratio_text(row), _different(row), share]
-    columns = ["call", *clocked.headings(results, known, _points()), *heads]
-    numeric = frozenset(range(1, len(columns) - len(heads)))
-    note = "Medians of one call; intervals over the boots. Ratios are paired by boot."
-    return Table("The new call beside others", columns, lines, numeric, note)
+            return None if row is None else read(row)
+
+        return cell
+
+    def share(call: str) -> str | None:
+        """Return the share that printing has of the call that prints, 1 - 1 / ratio, with its interval."""
+        row = printed(side) if call == LOGGED else None
+        if row is None or row.different != "yes" or not (row.ratio > 1 and min(row.ci95) > 0):
+            return None
+        low, high = (1 - 1 / end for end in row.ci95)
+        return bounded_share(1 - 1 / row.ratio, low, high, FINEST)
+
+    ratio = compared(ratio_text)
+    return [
+        text(f"{unit} / {SILENT}'s (95 %)", lambda call: "1" if call == SILENT else ratio(call)),
+        text("different", compared(lambda row: row.different)),
+        text(f"printing's share of the {unit} (95 %)", share),
+    ]
 
 
-def _different(row: ComparedMetric | None) -> str:
-    return MISSING if row is None else row.different
+def _table(_: Run, known: Sequence[Side]) -> Table:
+    table: TableOf[str] = TableOf(
+        "The new call beside others",
+        (
+            text("call", lambda call: call),
+            *clocked.columns(known, lambda call: {"call": call}),
+            *(column for side in known if side.metric != "cycles" for column in _over_silent(side)),
+        ),
+        "Medians of one call; intervals over the boots. Ratios are paired by boot.",
+    )
+    return table.of(CALLS)
 
 
-def _figure(results: Analysed, side: Side) -> list[Figure]:
-    points = [(call, point) for call in CALLS if (point := side.point(call=call)) is not None]
-    return [side.drawn(results, f"{side.what} of a call", points)]
+def _figures(_: Run, known: Sequence[Side]) -> list[Figure]:
+    return [
+        clocked.drawn(f"{side.what} of a call", [(call, side, side.point(call=call)) for call in CALLS])
+        for side in known
+        if side.metric != "cycles"
+    ]
+
+
+section = Question(
+    title="A new system call, and what its printing costs",
+    experiment=("kernel.precious", "kernel.precious-wall"),
+    rows=_known,
+    headline=_headline,
+    text=(_what, _original, lambda _, known: clocked.conditions(side.experiment for side in known)),
+    tables=_table,
+    figures=_figures,
+    missing=lambda run: clocked.missing(run, "kernel.precious", "kernel.precious-wall"),
+)

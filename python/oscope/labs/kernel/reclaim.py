@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from oscope.figures.analysed import Analysed
-from oscope.labs.engine.contrast import compared, row_of
+from oscope.labs.engine.contrast import Verdict, compared, judge, row_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Quantity, figure, plain
-from oscope.labs.engine.run import first, shown
-from oscope.labs.engine.words import brackets, cautions, ratio_text, reasons
-from oscope.labs.kernel import POLICIES, clocked
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, first, shown
+from oscope.labs.engine.words import brackets, joined, reasons
+from oscope.labs.kernel import MAPPINGS, POLICIES, clocked
 from oscope.model import clocks
-from oscope.model.document import Figure, Section, Table
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import ComparedMetric
-from oscope.statistics.compared import Answer
 from oscope.statistics.estimating import FEWEST_CLUSTERS
 
+EXPERIMENTS = ("kernel.reclaim", "kernel.reclaim-wall")
 OWN = POLICIES[0]
 WORDS = {
     "own": "the kernel's own two lists",
@@ -55,32 +55,6 @@ SHARED = (
 )
 
 
-def sections(results: Analysed) -> list[Section]:
-    """Answer A14, a section for each mapping."""
-    experiments = [
-        found
-        for name in ("kernel.reclaim", "kernel.reclaim-wall")
-        if (found := results.get(name)) is not None
-    ]
-    mappings = dict.fromkeys(
-        str(point.factors["mapping"])
-        for each in experiments
-        for point in each.points
-        if "mapping" in point.factors
-    )
-    made = [_section(experiments, mapping) for mapping in mappings]
-    return [section for section in made if section is not None]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How a quantity under a policy compares with that under the kernel's own."""
-
-    ratio: str
-    different: Answer
-    more: bool
-
-
 @dataclass(frozen=True)
 class View:
     """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
@@ -105,18 +79,11 @@ class View:
         own, other = (None if point is None else quantity.summary(self.experiment, point) for point in points)
         if own is None or other is None:
             return None
-        few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
+        row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
         exact = clocks.step(quantity.name, quantity.unit, 1) <= 1
-        if exact and all(each.blocks > 1 and each.minimum == each.maximum for each in (own, other)):
-            # What is the same in every boot needs no test: it differs, or it does not.
-            ratio = f"{other.median / own.median:.4g}" if own.median else MISSING
-            found = Verdict(ratio, "no" if own.median == other.median else "yes", other.median > own.median)
-        else:
-            row = row_of(self.rows[policy], quantity, mapping=self.mapping, pattern=pattern)
-            if row is None:
-                return None
-            found = Verdict(ratio_text(row), row.different, row.difference > 0)
-        return replace(found, different="cannot tell") if few else found
+        found = judge(own, other, row, exact=exact)
+        few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
+        return replace(found, different="cannot tell") if found and few else found
 
     def point(self, policy: str, pattern: str) -> PointSamples | None:
         """Return the measured point."""
@@ -139,7 +106,7 @@ def _costs(experiment: ExperimentResults) -> list[Quantity]:
     parts = (("the walk, with the competitor's turns", "time_s"), ("the walk's own process", "cpu_s"))
     found = []
     for name, metric in parts:
-        key = next((each for each in clocked.names(metric) if each in experiment.metrics), None)
+        key = clocked.known_name(experiment, metric)
         if key is not None:
             what, unit = "time" if key == metric else "instructions", experiment.metrics[key].unit
             # By the metric's name at the end `clocks.step` knows that it counts in larger steps.
@@ -148,31 +115,9 @@ def _costs(experiment: ExperimentResults) -> list[Quantity]:
     return found
 
 
-def _section(experiments: Sequence[ExperimentResults], mapping: str) -> Section | None:
-    title = f"Reclaim policies: {mapping} mapping"
-    views = [view for each in experiments if (view := _view(each, mapping)) is not None]
-    missing = " ".join(filter(None, dict.fromkeys(reasons(each, mapping=mapping) for each in experiments)))
-    if not views:
-        return Section(title, "", missing=missing) if missing else None
-    return Section(
-        title=title,
-        answer=_headline(views[0]),
-        text=[WHAT, COVERED, *([SHARED] if mapping == "shared" else []), *_of_clocks(views)],
-        tables=[table for view in views for pattern in view.patterns for table in _tables(view, pattern)],
-        figures=[_figure(view) for view in views],
-        missing=missing,
-    )
-
-
-def _of_clocks(views: Sequence[View]) -> list[str]:
-    """Say what the clocks of the experiments leave open."""
-    said = [text for view in views for text in cautions(view.experiment)]
-    return [*dict.fromkeys(said), *clocked.apart(view.experiment for view in views)]
-
-
-def _headline(view: View) -> str:
+def _headline(_: Run, views: Sequence[View]) -> str:
     """Say what the policy that changes the faults most does to them, in the first pattern."""
-    pattern = view.patterns[0]
+    view, pattern = views[0], views[0].patterns[0]
     base = FAULTS.summary(view.experiment, view.point(OWN, pattern))
     found = {policy: view.verdict(policy, FAULTS, pattern) for policy in POLICIES[1:]}
     apart = [(policy, each) for policy, each in found.items() if each is not None and each.different == "yes"]
@@ -233,3 +178,31 @@ def _figure(view: View) -> Figure:
     note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
     title = f"Page faults under each policy: {view.mapping} mapping, by {view.clock}"
     return dots(title, "faults", rows, note=note)
+
+
+def _question(mapping: str) -> Question[View]:
+    """Return what is asked of one mapping."""
+
+    def experiments(run: Run) -> list[ExperimentResults]:
+        return [own.experiment for name in EXPERIMENTS if (own := run.beside(name)) is not None]
+
+    return Question(
+        title=f"Reclaim policies: {mapping} mapping",
+        experiment=EXPERIMENTS,
+        rows=lambda run: [view for each in experiments(run) if (view := _view(each, mapping)) is not None],
+        headline=_headline,
+        text=(
+            WHAT,
+            COVERED,
+            lambda *_: SHARED if mapping == "shared" else None,
+            lambda _, views: clocked.conditions(view.experiment for view in views),
+        ),
+        tables=lambda _, views: [
+            table for view in views for pattern in view.patterns for table in _tables(view, pattern)
+        ],
+        figures=lambda _, views: map(_figure, views),
+        missing=lambda run: joined(*(reasons(each, mapping=mapping) for each in experiments(run))),
+    )
+
+
+sections = tuple(map(_question, MAPPINGS))

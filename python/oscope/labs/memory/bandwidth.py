@@ -9,7 +9,7 @@ from oscope.labs.engine.curves import RATE, RATE_UNIT
 from oscope.labs.engine.drawing import STRIPS, by_level, strips
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, ratio, stat, text
+from oscope.labs.engine.table import TableOf, level, ratio, stat, text
 from oscope.labs.engine.words import value
 from oscope.statistics import ComparedMetric
 
@@ -54,16 +54,14 @@ section = Question(
     rows=points(RATE),
     headline=_headline,
     text=(
-        (
-            "Bytes are counted once, though a copy reads and writes, and an ordinary store reads its line "
-            "first. A window is the buffer into which a copy goes again and again."
-        ),
+        "Bytes are counted once, though a copy reads and writes, and an ordinary store reads its line "
+        "first. A window is the buffer into which a copy goes again and again."
     ),
     tables=(
         TableOf(
             "Reading, writing and copying memory",
             (
-                text("operation", lambda point: point.level("operation")),
+                level("operation"),
                 text(
                     "cores", lambda point: "all" if point.level("threads") == "0" else point.level("threads")
                 ),
@@ -72,19 +70,17 @@ section = Question(
                 ratio("all / one", _over_one),
             ),
             "Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
-        ),
+        )
     ),
     figures=(
-        lambda _, found: [
-            strips(
-                "Throughput of memory",
-                "throughput",
-                found,
-                lambda point: point.name,
-                by_level(found, "operation"),
-                f"{STRIPS} 0 threads: one for each CPU.",
-            )
-        ],
+        lambda _, found: strips(
+            "Throughput of memory",
+            "throughput",
+            found,
+            lambda point: point.name,
+            by_level(found, "operation"),
+            f"{STRIPS} 0 threads: one for each CPU.",
+        )
     ),
     factors=KNOWN,
 )

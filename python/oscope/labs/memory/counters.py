@@ -179,14 +179,14 @@ TABLE: TableOf[tuple[Where, Event]] = TableOf(
 )
 
 
-def _table(run: Run, found: Sequence[Where]) -> list[Table]:
+def _table(run: Run, found: Sequence[Where]) -> Table:
     rows = [
         (each, event)
         for each in found
         for event in EVENTS
         if any(each.of(event, kind) is not None for kind in ("simulated", "hardware"))
     ]
-    return [TABLE.of(rows, walked=walked(shown(run.experiment)))]
+    return TABLE.of(rows, walked=walked(shown(run.experiment)))
 
 
 def _figures(run: Run, found: Sequence[Where]) -> list[Figure]:
@@ -200,12 +200,10 @@ def _figures(run: Run, found: Sequence[Where]) -> list[Figure]:
                 values = [each.of(event, kind) for event in DRAWN]
                 # A logarithmic axis has no place for 0.
                 row = [one.median if one is not None and one.median > 0 else None for one in values]
-                if any(row):
-                    series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
-        if series:
-            names = [event.simulated.name for event in DRAWN]
-            title = f"Misses of a working set over {footprint}"
-            figures.append(bars(title, plots.axis("misses a set", scale="log"), names, series, note))
+                series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
+        names = [event.simulated.name for event in DRAWN]
+        title = f"Misses of a working set over {footprint}"
+        figures.append(bars(title, plots.axis("misses a set", scale="log"), names, series, note))
     return figures
 
 
@@ -221,7 +219,7 @@ section = Question(
         ),
         _geometry,
     ),
-    tables=(_table,),
-    figures=(_figures,),
+    tables=(_table),
+    figures=(_figures),
     missing=_missing,
 )

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from oscope.figures.analysed import Analysed, measured
-from oscope.labs.engine.quantity import number
-from oscope.labs.engine.run import known
-from oscope.labs.engine.table import TableOf, count, text
-from oscope.labs.engine.words import reasons
+from oscope.figures.analysed import measured
+from oscope.labs.engine.quantity import number as figure
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run, known
+from oscope.labs.engine.table import TableOf, count, number, text, written
+from oscope.labs.engine.words import joined, reasons
 from oscope.labs.memory import SET_LINES, WALKS, WRITTEN, reference
 from oscope.labs.memory.access import sets
-from oscope.model.document import Section
+from oscope.model.document import Table
 from oscope.model.formatting import MISSING, format_count, format_share
 from oscope.model.samples import ExperimentResults, PointSamples
 
-TITLE = "How many accesses there are"
+EXPERIMENTS = ("memory.access", "memory.counters")
 FED = {"reads": "simulated_l1d_read_access", "writes": "simulated_l1d_write_access"}
 """Accesses as the model of the caches counted them."""
 HARDWARE = {"reads": "l1d_read_access", "writes": "l1d_write_access"}
@@ -31,35 +34,18 @@ def formula(count: int) -> dict[str, int]:
     return {"accesses": accesses, "reads": accesses - accesses // WRITTEN, "writes": accesses // WRITTEN}
 
 
-def section(results: Analysed) -> Section | None:
-    """Give the formula, what was computed by it, and what was counted."""
-    experiments = [each for name in ("memory.access", "memory.counters") if (each := results.get(name))]
-    found = [(experiment, point) for experiment in experiments for point in known(experiment, "accesses")]
-    missing = " ".join(dict.fromkeys(filter(None, map(reasons, experiments))))
-    if not found:
-        return Section(TITLE, "", missing=missing) if missing else None
-    shown = list(
-        {
-            (e.experiment, p.factors.get("pattern"), p.factors.get("footprint"), sets(p), _fed(p)): (e, p)
-            for e, p in reversed(found)
-        }.values()
-    )[::-1]
-    counters = [
-        (each, kind) for each in found for kind, name in HARDWARE.items() if len(measured(each[1], name)[0])
-    ]
-    return Section(
-        title=TITLE,
-        answer=_headline(),
-        text=[
-            (
-                "A counter sees all of the process between two readings. The original's more a set, 5 reads "
-                f"and 4 writes, fits a generator with {STATE_WORDS} words of state in memory and the flag of "
-                "the pattern."
-            )
-        ],
-        tables=[TABLE.of(shown), ORIGINAL.of(HARDWARE), *([COUNTED.of(counters)] if counters else [])],
-        missing=missing,
-    )
+def _found(run: Run) -> list[Row]:
+    runs = [own for name in EXPERIMENTS if (own := run.beside(name)) is not None]
+    return [(own.experiment, point) for own in runs for point in known(own.experiment, "accesses")]
+
+
+def _shown(_: Run, found: Sequence[Row]) -> Table:
+    """Show the first of the points that make the same accesses."""
+    by_place = {
+        (e.experiment, p.factors.get("pattern"), p.factors.get("footprint"), sets(p), _fed(p)): (e, p)
+        for e, p in reversed(found)
+    }
+    return TABLE.of(list(by_place.values())[::-1])
 
 
 def _fed(point: PointSamples) -> bool:
@@ -72,7 +58,7 @@ def _equal(point: PointSamples) -> bool:
     return all(bool(np.all(measured(point, name)[0] == wanted[kind])) for kind, name in FED.items())
 
 
-def _headline() -> str:
+def _headline(*_: object) -> str:
     wanted = formula(reference.SETS)
     reads, writes = format_count(wanted["reads"]), format_count(wanted["writes"])
     return f"The loop of {format_count(reference.SETS)} sets makes {reads} reads and {writes} writes, 7 to 1."
@@ -89,7 +75,7 @@ ORIGINAL: TableOf[str] = TableOf(
         text("", lambda kind: kind),
         count("more", _beyond),
         text("share", lambda kind: format_share(_beyond(kind) / formula(reference.SETS)[kind])),
-        text("more, a set", lambda kind: f"{_beyond(kind) / reference.SETS:.4f}", numeric=True),
+        number("more, a set", lambda kind: _beyond(kind) / reference.SETS, ".4f"),
     ),
     f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
 )
@@ -109,8 +95,8 @@ TABLE: TableOf[Row] = TableOf(
         count("accesses by the formula", lambda row: formula(sets(row[1]))["accesses"]),
         count("reads", lambda row: formula(sets(row[1]))["reads"]),
         count("writes", lambda row: formula(sets(row[1]))["writes"]),
-        text("reads fed to the model", lambda row: _fed_text(row[1], "reads"), numeric=True),
-        text("writes fed to it", lambda row: _fed_text(row[1], "writes"), numeric=True),
+        written("reads fed to the model", lambda row: _by_model(row[1], "reads"), figure, numeric=True),
+        written("writes fed to it", lambda row: _by_model(row[1], "writes"), figure, numeric=True),
         text("equal in all samples", lambda row: _verdict(row[1])),
     ),
     f"{MISSING}: computed by the formula alone. The original report has {format_count(reference.SETS)} sets.",
@@ -122,20 +108,45 @@ COUNTED: TableOf[tuple[Row, str]] = TableOf(
         text("pattern", lambda row: str(row[0][1].factors.get("pattern"))),
         text("footprint", lambda row: str(row[0][1].factors.get("footprint"))),
         text("", lambda row: row[1]),
-        text("counter", lambda row: number(_median(row[0][1], HARDWARE[row[1]])), numeric=True),
-        text("formula", lambda row: number(formula(sets(row[0][1]))[row[1]]), numeric=True),
-        text("more, a set", lambda row: _more(row[0][1], row[1]), numeric=True),
+        written("counter", lambda row: _median(row[0][1], HARDWARE[row[1]]), figure, numeric=True),
+        written("formula", lambda row: formula(sets(row[0][1]))[row[1]], figure, numeric=True),
+        number("more, a set", lambda row: _more(row[0][1], row[1]), ".3f"),
     ),
 )
 
 
-def _fed_text(point: PointSamples, kind: str) -> str | None:
-    return number(_median(point, FED[kind])) if _fed(point) else None
+def _by_model(point: PointSamples, kind: str) -> float | None:
+    return _median(point, FED[kind]) if _fed(point) else None
 
 
 def _verdict(point: PointSamples) -> str:
     return ("yes" if _equal(point) else "no") if _fed(point) else "not counted"
 
 
-def _more(point: PointSamples, kind: str) -> str:
-    return f"{(_median(point, HARDWARE[kind]) - formula(sets(point))[kind]) / sets(point):.3f}"
+def _more(point: PointSamples, kind: str) -> float:
+    return (_median(point, HARDWARE[kind]) - formula(sets(point))[kind]) / sets(point)
+
+
+section = Question(
+    title="How many accesses there are",
+    experiment=EXPERIMENTS,
+    rows=_found,
+    headline=_headline,
+    text=(
+        "A counter sees all of the process between two readings. The original's more a set, 5 reads and 4 "
+        f"writes, fits a generator with {STATE_WORDS} words of state in memory and the flag of the pattern."
+    ),
+    tables=(
+        _shown,
+        lambda *_: ORIGINAL.of(HARDWARE),
+        lambda _, found: COUNTED.of(
+            (each, kind)
+            for each in found
+            for kind, name in HARDWARE.items()
+            if len(measured(each[1], name)[0])
+        ),
+    ),
+    missing=lambda run: joined(
+        *(reasons(own.experiment) for name in EXPERIMENTS if (own := run.beside(name)))
+    ),
+)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from oscope.labs.engine.contrast import compared, row_of
 from oscope.labs.engine.drawing import strips
-from oscope.labs.engine.quantity import figure, plain
+from oscope.labs.engine.quantity import Quantity, figure, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run, first
 from oscope.labs.engine.table import TableOf, count, ratio, text
-from oscope.model.samples import PointSamples
 from oscope.statistics import ComparedMetric, Summary
 
 TIME = plain("time of a fault", "time_ns", "ns")
@@ -36,14 +35,14 @@ class Kind:
     name: str
     two_over_one: ComparedMetric | None
 
-    def samples(self, threads: int) -> PointSamples | None:
-        """Return the point with so many threads."""
-        return first(self.run.experiment, kind=self.name, threads=threads)
+    def by(self, threads: int, quantity: Quantity) -> str:
+        """Return a quantity with so many threads."""
+        return quantity.text(self.run.experiment, first(self.run.experiment, kind=self.name, threads=threads))
 
     def of(self, name: str) -> Summary | None:
         """Return a count of one thread, or of two where that was not measured."""
-        known = next((each for threads in ENDS if (each := self.samples(threads)) is not None), None)
-        return self.run.summary(known, plain("", name))
+        points = (first(self.run.experiment, kind=self.name, threads=threads) for threads in ENDS)
+        return self.run.summary(next(filter(None, points), None), plain("", name))
 
 
 def _fewest(run: Run) -> list[Point]:
@@ -56,11 +55,9 @@ def _fewest(run: Run) -> list[Point]:
 def _rows(run: Run) -> list[Kind]:
     rows = compared(run.experiment, [RATE], "threads", ENDS)
     kinds = run.levels("kind") if _fewest(run) else []
-    return [Kind(run, kind, row_of(rows, RATE, kind=kind)) for kind in kinds if _measured(run, kind)]
-
-
-def _measured(run: Run, kind: str) -> bool:
-    return first(run.experiment, kind=kind) is not None
+    return [
+        Kind(run, kind, row_of(rows, RATE, kind=kind)) for kind in kinds if first(run.experiment, kind=kind)
+    ]
 
 
 def _headline(run: Run, _: Sequence[Kind]) -> str:
@@ -78,10 +75,8 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
-            "page. Two threads fault in their own halves of one mapping."
-        ),
+        "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
+        "page. Two threads fault in their own halves of one mapping."
     ),
     tables=(
         TableOf(
@@ -89,21 +84,21 @@ section = Question(
             (
                 text("kind", lambda row: row.name),
                 text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
-                count("faults", lambda row: None if (n := row.of("faults")) is None else n.median),
+                count("faults", lambda row: row.of("faults")),
                 text("major", lambda row: None if (n := row.of("major")) is None else figure(n, "")),
-                text("time of a fault, 1 thread", lambda row: TIME.text(row.run.experiment, row.samples(1))),
-                text("faults a second, 1 thread", lambda row: RATE.text(row.run.experiment, row.samples(1))),
-                text("2 threads", lambda row: RATE.text(row.run.experiment, row.samples(2))),
+                text("time of a fault, 1 thread", lambda row: row.by(1, TIME)),
+                text("faults a second, 1 thread", lambda row: row.by(1, RATE)),
+                text("2 threads", lambda row: row.by(2, RATE)),
                 ratio("2 / 1", lambda row: row.two_over_one, "different"),
             ),
             "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all "
             "kinds.",
-        ),
+        )
     ),
     figures=(
-        lambda run, _: [
-            strips("Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind"))
-        ],
+        lambda run, _: strips(
+            "Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind")
+        )
     ),
     factors=("kind", "threads", "size"),
 )

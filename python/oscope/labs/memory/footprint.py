@@ -9,7 +9,7 @@ from oscope.labs.engine.contrast import Sides, compared
 from oscope.labs.engine.quantity import figure, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.table import TableOf, count, levels, text
 from oscope.labs.memory import LINE, PAGE, SET_LINES
 from oscope.labs.memory.access import RESIDENT, RESOURCES, TICKS, TIME, sets, walked
 from oscope.model.document import Table
@@ -67,8 +67,7 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
 PAGES: TableOf[Point] = TableOf(
     "Pages touched, counted and by arithmetic",
     (
-        text("footprint", lambda point: point.level("footprint")),
-        text("pattern", lambda point: point.level("pattern")),
+        *levels("footprint", "pattern"),
         count("sets", lambda point: sets(point.samples)),
         text("pages touched", lambda point: figure(point.summary, "")),
         count("by arithmetic", lambda point: _reach(point).touched),
@@ -98,10 +97,8 @@ section = Question(
     rows=lambda run: run.points(TOUCHED.key),
     headline=_headline,
     text=(
-        (
-            "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as bytes, "
-            "so that it ends near size / 64. The fix, `p + (base + i) * 64`, multiplies both."
-        ),
+        "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as bytes, "
+        "so that it ends near size / 64. The fix, `p + (base + i) * 64`, multiplies both."
     ),
     tables=(PAGES, _tables),
 )

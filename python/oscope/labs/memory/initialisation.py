@@ -129,25 +129,19 @@ def _tables(_: Run, found: Sequence[Point]) -> list[Table]:
     ]
 
 
-def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
+def _figure(_: Run, found: Sequence[Point]) -> Figure:
     """Draw where the time goes, before and in the function."""
-    known = [
-        (point, own, after.median)
-        for point in found
-        for own, after in [(point.summary, point.of(FUNCTION_TIME))]
-        if after is not None
-    ]
-    every = [each for point, own, _ in known for each in (own, point.of(FUNCTION_TIME)) if each is not None]
-    scale = shared_scale(every, "s")
-    series = {
-        "initialisation": [own.median for _, own, _ in known],
-        "function": [after for *_, after in known],
+    known = [point for point in found if point.of(FUNCTION_TIME) is not None]
+    before, after = ([point.of(part) for point in known] for part in (INIT_TIME, FUNCTION_TIME))
+    scale = shared_scale([each for each in (*before, *after) if each is not None], "s")
+    series: dict[str, list[Summary | float | None]] = {
+        "initialisation": [each and each.median for each in before],
+        "function": [each and each.median for each in after],
     }
     axis = plots.axis(f"time [{scale.unit}]", rangemode="tozero")
-    names = [_name(point) for point, *_ in known]
     note = "Medians; the tables have their intervals."
     title = "Time of initialisation and function"
-    return [plots.stacked(bars(title, axis, names, series, note, scale.factor))]
+    return plots.stacked(bars(title, axis, [_name(each) for each in known], series, note, scale.factor))
 
 
 section = Question(
@@ -165,7 +159,7 @@ section = Question(
             "mapping: a run before had left these pages dirty, so they were not charged again."
         ),
     ),
-    tables=(_tables,),
-    figures=(_figure,),
+    tables=(_tables),
+    figures=(_figure),
     factors=(*FACTORS, "populate", "initialise", "sets", "size"),
 )

@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import Any
 
 from oscope.labs.engine.contrast import compared, row_of
-from oscope.labs.engine.curves import At, over_sizes
+from oscope.labs.engine.curves import At, at, over_sizes, sizes_of
 from oscope.labs.engine.quantity import plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.table import TableOf, ratio, text, written
 from oscope.labs.engine.table import value as value_of
 from oscope.labs.engine.words import bytes_text, value
 from oscope.labs.memory import LINE, PAGE
@@ -75,7 +75,7 @@ def _headline(_: Run, chases: Sequence[Chase]) -> str:
     plateaus = chosen.levels.plateaus
     if not plateaus:
         return f"With {chosen.name} no level of two sizes or more was found."
-    if chosen.levels.untold and len(plateaus) == 1:
+    if chosen.levels.unseparated and len(plateaus) == 1:
         return f"With {chosen.name} the curve has steps, but the samples do not separate them."
     noun = "1 level was" if len(plateaus) == 1 else f"{len(plateaus)} levels were"
     ends = [value(each.middle.summary, "ns") for each in (plateaus[0], plateaus[-1])]
@@ -146,12 +146,12 @@ def _slower(row: ComparedMetric | None) -> bool:
     return row is not None and row.different == "yes" and row.ratio >= SLOWER
 
 
-def _untold(chases: Sequence[Chase]) -> str:
+def _unseparated(chases: Sequence[Chase]) -> str:
     """Return a note of what the fit separates, but the samples do not."""
     parts = [
         f"{format_bytes(low)} and {format_bytes(high)} ({each.name})"
         for each in chases
-        for low, high in each.levels.untold
+        for low, high in each.levels.unseparated
     ]
     return f" Not separated, so taken as one level: {'; '.join(parts)}." if parts else ""
 
@@ -178,10 +178,9 @@ class Row:
         return f"{low:.3g} to {high:.3g}"
 
     @property
-    def cycles(self) -> str | None:
+    def cycles(self) -> Summary | None:
         """Cycles of a load of a level."""
-        found = CYCLES.median(self.run.experiment, self.middle.point) if len(self.found) > 1 else None
-        return None if found is None else f"{found:.3g}"
+        return self.run.summary(self.middle.point, CYCLES) if len(self.found) > 1 else None
 
 
 def _rows(run: Run, chases: Sequence[Chase]) -> list[Row]:
@@ -201,34 +200,30 @@ LEVELS: TableOf[Row] = TableOf(
         text("to", lambda row: row.found[-1].name),
         value_of("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
         text("medians of its sizes [ns]", lambda row: row.spread),
-        text("TSC cycles", lambda row: row.cycles),
+        written("TSC cycles", lambda row: row.cycles, lambda found: f"{found:.3g}"),
     ),
     "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the "
-    "core.{untold}",
+    "core.{unseparated}",
 )
 
 
 def _page_tables(run: Run, chases: Sequence[Chase]) -> list[Table]:
     rows, found = _pages_compared(run), []
     for stride in _paged(chases):
-        by_pages = {each.pages: {o.size: o for o in each.found} for each in chases if each.stride == stride}
+        curves = {each.pages: each.found for each in chases if each.stride == stride}
         table: TableOf[int] = TableOf(
             f"Time of a load, stride {bytes_text(stride)}",
             (
                 text("size", format_bytes),
-                value_of("4 KiB pages", _at(by_pages["4K"]), "ns"),
-                value_of("huge pages", _at(by_pages["huge"]), "ns"),
+                value_of("4 KiB pages", at(curves, "4K"), "ns"),
+                value_of("huge pages", at(curves, "huge"), "ns"),
                 ratio("4 KiB / huge", _ratio_at(rows, stride), "different"),
             ),
             "Medians with their 95 % intervals; the ratio is paired by block, p corrected "
             f"(Holm).{_reach(rows, stride)}",
         )
-        found.append(table.of(sorted(set().union(*by_pages.values()))))
+        found.append(table.of(sizes_of(curves)))
     return found
-
-
-def _at(found: Mapping[int, At]) -> Callable[[int], Summary | None]:
-    return lambda size: None if (one := found.get(size)) is None else one.summary
 
 
 def _ratio_at(rows: Sequence[ComparedMetric], stride: int) -> Callable[[int], ComparedMetric | None]:
@@ -260,10 +255,10 @@ section = Question(
         ),
     ),
     tables=(
-        lambda run, chases: [LEVELS.of(_rows(run, chases), untold=_untold(chases))],
-        lambda run, chases: [CACHES.of(rows)] if (rows := _changes(run, chases)) else [],
+        lambda run, chases: LEVELS.of(_rows(run, chases), unseparated=_unseparated(chases)),
+        lambda run, chases: CACHES.of(_changes(run, chases)),
         _page_tables,
     ),
-    figures=(_figures,),
+    figures=(_figures),
     factors=KNOWN,
 )

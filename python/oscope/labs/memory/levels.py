@@ -68,7 +68,7 @@ class Levels:
     """Of two sizes or more."""
     between: tuple[At, ...]
     """Sizes on the way from one level to the next, or at an end."""
-    untold: tuple[tuple[int, int], ...]
+    unseparated: tuple[tuple[int, int], ...]
     """Neighbouring sizes whose times differ in the fit, but not in a test."""
 
 
@@ -100,12 +100,12 @@ def levels(found: Sequence[At], metric: str) -> Levels:
     if not found:
         return Levels((), (), ())
     cuts = segments([each.summary.median for each in found])
-    kept, untold = _separated(found, cuts, metric)
+    kept, unseparated = _separated(found, cuts, metric)
     parts = [tuple(found[start:end]) for start, end in kept]
     return Levels(
         tuple(Plateau(part) for part in parts if len(part) > 1),
         tuple(part[0] for part in parts if len(part) == 1),
-        tuple(untold),
+        tuple(unseparated),
     )
 
 
@@ -117,8 +117,8 @@ def _separated(
         return list(cuts), []
     edges = [start for start, _ in cuts[1:]]
     kept = _kept(found, edges, metric, LEVEL / len(edges))
-    untold = [(found[edge - 1].size, found[edge].size) for edge in edges if edge not in kept]
-    return list(pairwise([0, *kept, len(found)])), untold
+    unseparated = [(found[edge - 1].size, found[edge].size) for edge in edges if edge not in kept]
+    return list(pairwise([0, *kept, len(found)])), unseparated
 
 
 def _kept(piece: Sequence[At], edges: Sequence[int], metric: str, level: float) -> list[int]:

@@ -129,6 +129,6 @@ section = Question(
             "clean and was charged for all."
         ),
     ),
-    tables=(_table,),
+    tables=(_table),
     factors=(*FACTORS, "sets", "size"),
 )

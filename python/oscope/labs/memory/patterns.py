@@ -65,18 +65,15 @@ def _tables(run: Run, found: Sequence[Point]) -> list[Table]:
     return [table for table in tables if table is not None]
 
 
-def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
-    note = f"{STRIPS} {walked(found)}"
-    return [
-        strips(
-            "Time of a working set",
-            "time",
-            found,
-            lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
-            by_level(found, "pattern"),
-            note,
-        )
-    ]
+def _figure(_: Run, found: Sequence[Point]) -> Figure:
+    return strips(
+        "Time of a working set",
+        "time",
+        found,
+        lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
+        by_level(found, "pattern"),
+        f"{STRIPS} {walked(found)}",
+    )
 
 
 section = Question(
@@ -91,7 +88,7 @@ section = Question(
         ),
         _zeros,
     ),
-    tables=(_tables,),
-    figures=(_figure,),
+    tables=(_tables),
+    figures=(_figure),
     factors=("pattern", "footprint", "sets"),
 )

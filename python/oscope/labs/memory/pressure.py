@@ -117,6 +117,6 @@ section = Question(
     experiment="memory.pressure",
     rows=points("set_ns"),
     headline=_headline,
-    text=(_conditions,),
-    tables=(_tables,),
+    text=(_conditions),
+    tables=(_tables),
 )

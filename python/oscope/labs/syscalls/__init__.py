@@ -13,7 +13,7 @@ MEBIBYTE = 1 << 20
 CALLS = ("getpid", "getppid", "read", "lseek", "gethostid", "clock_gettime")
 HOWS = ("fork", "vfork", "clone3", "posix_spawn", "thread")
 
-_COST = Design.of(2000, 40, call=CALLS, style=("loop", "single"))
+_COST = Design.of(1000, 40, call=CALLS, style=("loop", "single"))
 COST = Experiment(
     name="syscall.cost",
     workload="syscall.cost",

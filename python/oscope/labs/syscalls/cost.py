@@ -118,7 +118,7 @@ section = Question(
     experiment="syscall.cost",
     rows=_calls,
     headline=_headline,
-    text=(_crossing,),
+    text=(_crossing),
     tables=(
         TableOf(
             "Cost of one call",
@@ -131,7 +131,7 @@ section = Question(
             ),
             "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
             "within half a step of the clock. gethostid(3) is a library function that reads a file.",
-        ),
+        )
     ),
     figures=(
         lambda _, calls: (
@@ -146,6 +146,6 @@ section = Question(
             ]
             if _dots(calls)
             else []
-        ),
+        )
     ),
 )

@@ -13,7 +13,7 @@ section = Question(
     rows=points("time_ns"),
     headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}.",
     text=(
-        "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield.",
+        "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
     tables=(
         TableOf(
@@ -26,7 +26,7 @@ section = Question(
                 ),
             ),
             "Medians; each ratio is paired by block.",
-        ),
+        )
     ),
-    figures=(lambda _, found: [strips("Time of one call", "time", found, lambda point: point.name)],),
+    figures=(lambda _, found: strips("Time of one call", "time", found, lambda point: point.name)),
 )

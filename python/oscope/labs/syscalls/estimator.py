@@ -7,7 +7,7 @@ from collections import Counter
 from oscope.figures.analysed import Analysed
 from oscope.figures.words import listed
 from oscope.labs.engine.run import Point
-from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.table import TableOf, count, number, text
 from oscope.labs.syscalls.judged import judged_points
 from oscope.model.document import Section
 from oscope.model.formatting import format_share
@@ -18,10 +18,10 @@ TABLE: TableOf[tuple[str, Point]] = TableOf(
     (
         text("what", lambda row: row[0]),
         count("n", lambda row: row[1].summary.n),
-        text("skewness", lambda row: f"{row[1].summary.skewness:.2f}", numeric=True),
+        number("skewness", lambda row: row[1].summary.skewness),
         text("outliers", lambda row: format_share(row[1].summary.outliers, 0.01), numeric=True),
         count("modes", lambda row: len(row[1].summary.modes)),
-        text("autocorrelation", lambda row: f"{row[1].summary.autocorrelation:.2f}", numeric=True),
+        number("autocorrelation", lambda row: row[1].summary.autocorrelation),
         text("stands for the cost", lambda row: row[1].summary.representative),
         text("why", lambda row: row[1].summary.reason),
     ),

@@ -9,7 +9,7 @@ from oscope.figures.tables import shared_scale, uncertainty
 from oscope.labs.engine.drawing import bars
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, in_unit, stat, text
+from oscope.labs.engine.table import TableOf, count, in_unit, level, number, stat
 from oscope.labs.engine.words import value
 from oscope.labs.syscalls import reference
 from oscope.model.document import Figure
@@ -43,12 +43,7 @@ def _predicted(point: Point) -> tuple[float, float] | None:
     return rate, rate * (uncertainty(found) or 0.0) / found.median
 
 
-def _over_original(point: Point) -> str | None:
-    cited = _cited(point)
-    return None if cited is None else f"{point.summary.median / cited:.2f}"
-
-
-def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
+def _figure(_: Run, found: Sequence[Point]) -> Figure:
     scale = shared_scale([each.summary for each in found], UNIT)
     series: dict[str, list[Summary | float | None]] = {
         "here": [each.summary for each in found],
@@ -56,7 +51,7 @@ def _figure(_: Run, found: Sequence[Point]) -> list[Figure]:
     }
     title = "Calls a second, here and in the original report"
     names = [_call(each) for each in found]
-    return [bars(title, plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])]
+    return bars(title, plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
 
 
 section = Question(
@@ -64,23 +59,23 @@ section = Question(
     experiment="syscall.throughput",
     rows=points("calls_per_s"),
     headline=_headline,
-    text=("The original report counts each call as one byte moved; so does bytes_per_s here.",),
+    text=("The original report counts each call as one byte moved; so does bytes_per_s here."),
     tables=(
         TableOf(
             "Calls a second",
             (
-                text("call", _call),
-                text("for", lambda point: point.level("duration")),
+                level("call"),
+                level("duration", "for"),
                 count("n", lambda point: point.summary.n),
                 stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
-                stat("bytes", lambda point: point.of("bytes_per_s"), "B/s", "median"),
+                stat("bytes", "bytes_per_s", "B/s", "median"),
                 in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
-                text("here / original", _over_original, numeric=True),
+                number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
                 in_unit("1 / cost in a loop", _predicted, UNIT),
             ),
             "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
             "/dev/zero; this one is from a file in memory.",
-        ),
+        )
     ),
-    figures=(_figure,),
+    figures=(_figure),
 )

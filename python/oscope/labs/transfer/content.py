@@ -12,7 +12,7 @@ from oscope.figures.words import counted, listed
 from oscope.labs.engine.contrast import compared
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.table import TableOf, number, ratio, text
 from oscope.labs.engine.words import times
 from oscope.labs.transfer import CONTENTS, reference
 from oscope.labs.transfer.points import COPIED, way
@@ -23,7 +23,7 @@ TITLE = "Zeros against random bytes"
 METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
 
 
-def content_compared(run: Run) -> list[ComparedMetric]:
+def _compared(run: Run) -> list[ComparedMetric]:
     """Return random over zeros for each metric at each size and way, by rising size (Holm for all)."""
     rows = compared(run.experiment, METRICS, "content", (CONTENTS[0], CONTENTS[1]))
     return sorted(rows, key=lambda row: int(row.factors["size"]))
@@ -84,8 +84,8 @@ ORIGINAL: TableOf[str] = TableOf(
     (
         text("method", lambda method: method),
         *(text(f"{content}: groups [ms] (n)", partial(_groups, content)) for content in CONTENTS),
-        text("averages apart [ms]", lambda method: f"{_apart(method):.0f}", numeric=True),
-        text("by more in the late group [ms]", lambda method: f"{by_group(method):.0f}", numeric=True),
+        number("averages apart [ms]", _apart, ".0f"),
+        number("by more in the late group [ms]", by_group, ".0f"),
         text("within a group [ms]", _within),
     ),
     "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
@@ -96,7 +96,7 @@ ORIGINAL: TableOf[str] = TableOf(
 section: Question[ComparedMetric] = Question(
     title=TITLE,
     experiment="transfer.large",
-    rows=content_compared,
+    rows=_compared,
     headline=_headline,
     tables=(
         TableOf(
@@ -109,7 +109,7 @@ section: Question[ComparedMetric] = Question(
             ),
             "Paired by block, p corrected (Holm) for all rows.",
         ),
-        lambda *_: [ORIGINAL.of(reference.METHODS)],
+        lambda *_: ORIGINAL.of(reference.METHODS),
     ),
     timed=True,
 )

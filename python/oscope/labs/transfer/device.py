@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oscope.figures.analysed import Analysed
+from oscope.labs.engine.contrast import Contrast
 from oscope.labs.engine.curves import At
+from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import Column, TableOf, text, value
-from oscope.labs.engine.words import NOT_RUN, cautions, reasons
+from oscope.labs.engine.table import Column, TableOf, level, text, value, written
+from oscope.labs.engine.words import NOT_RUN, reasons
 from oscope.labs.transfer import LAB, large, small
 from oscope.labs.transfer.points import (
     CONTENT,
@@ -17,34 +21,24 @@ from oscope.labs.transfer.points import (
     compared_ways,
     curves,
 )
-from oscope.model.document import Section, Table
+from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_value
-from oscope.model.units import format_bytes
 
-TITLE = "Through devices in the kernel: fcntl against mmap"
 NAME = "transfer.device"
 METHODS = ("fcntl", "mmap")
 HOW_TO = (
     "It needs a guest whose kernel has the modules: `oscope kernel build`, then `oscope run transfer.device`."
 )
-WHAT = (
-    "oscope_sender and oscope_receiver are the original report's master and slave: character devices that "
-    "hold a TCP connection in the kernel. The time is the receiver's."
-)
 
 
 def _median(heading: str, name: str) -> Column[Point]:
-    def found(point: Point) -> str | None:
-        summary = point.of(name)
-        return None if summary is None else format_value(summary.median, None, "")
-
-    return text(heading, found, numeric=True)
+    return written(heading, name, lambda found: format_value(found, None, ""), numeric=True)
 
 
 WORK: TableOf[Point] = TableOf(
     "What the programs do",
     (
-        text("size", lambda point: point.level("size")),
+        level("size"),
         CONTENT,
         METHOD,
         _median("sender's calls", "sender_calls"),
@@ -58,7 +52,7 @@ Beside = tuple[At, str, str, str]
 SIDE_BY_SIDE: TableOf[Beside] = TableOf(
     "Devices and user space side by side",
     (
-        text("size", lambda row: format_bytes(row[0].size)),
+        text("size", lambda row: row[0].name),
         text("content", lambda row: row[1]),
         text("through", lambda row: row[2]),
         text("method", lambda row: row[3]),
@@ -69,43 +63,20 @@ SIDE_BY_SIDE: TableOf[Beside] = TableOf(
 )
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer D4, D5 and D7 for the devices; say what is missing where they were not measured."""
-    run = Run.of(results, NAME)
-    if run is None:
-        if not any(results.get(each.name) for each in LAB.experiments):
-            return None
-        return Section(TITLE, "", text=[WHAT], missing=f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}")
-    missing = reasons(run.experiment)
-    if not run.points(TIME):
-        return Section(TITLE, "", text=[WHAT], missing=missing or HOW_TO)
-    rows = compared_ways(run, TIME, METHODS[0])
-    few = bool(small.singles(run, TIME) or small.executions(run, TIME))
-    sized = sorted(run.points(TIME, sizes="equal"), key=lambda point: int(point.samples.factors["size"]))
-    return Section(
-        title=TITLE,
-        answer=large.headline(rows, METHODS),
-        text=[WHAT, *cautions(run.experiment)],
-        tables=[
-            large.table_of_times(run, DEVICE, "Through the devices"),
-            large.verdicts(rows, METHODS[0], "mmap against fcntl, the receiver's time"),
-            *small.tables(run, DEVICE, METHODS[0]),
-            WORK.of(sized),
-            *_side_by_side(run),
-        ],
-        figures=[
-            *large.figures(run, TIME, "Time of the receiving device"),
-            *(small.figure(run, TIME, "Time of the receiving device") if few else []),
-        ],
-        missing=missing,
-    )
+def _verdicts(run: Run) -> list[Contrast]:
+    return run.once("verdicts", lambda: compared_ways(run, TIME, METHODS[0]))
 
 
-def _side_by_side(run: Run) -> list[Table]:
+def _work(_: Run, points: Sequence[Point]) -> Table:
+    sized = [point for point in points if point.level("sizes") == "equal"]
+    return WORK.of(sorted(sized, key=lambda point: point.size))
+
+
+def _side_by_side(run: Run, _: Sequence[Point]) -> Table | None:
     """Return the devices' receiver times beside those through user space, if both are known."""
-    other = Run.of(run.results, "transfer.large")
+    other = run.beside("transfer.large")
     if other is None or not other.points(RECEIVER_TIME):
-        return []
+        return None
     rows = [
         (at, content, through, name)
         for content in run.levels("content")
@@ -119,4 +90,37 @@ def _side_by_side(run: Run) -> list[Table]:
     guest = "guest" in run.experiment.environment
     kernel = "Both were measured on this kernel, each in a run of its own"
     apart = "A guest has its own clock and its own kernel" if guest else kernel
-    return [SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)]
+    return SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)
+
+
+def _few(run: Run, _: Sequence[Point]) -> Figure | None:
+    some = small.singles(run, TIME) or small.executions(run, TIME)
+    return small.figure(run, TIME, "Time of the receiving device") if some else None
+
+
+def _unrun(results: Analysed) -> str:
+    others = any(results.get(each.name) for each in LAB.experiments)
+    return f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
+
+
+section = Question(
+    title="Through devices in the kernel: fcntl against mmap",
+    experiment=NAME,
+    rows=lambda run: run.points(TIME),
+    headline=lambda run, _: large.headline(_verdicts(run), METHODS),
+    about=(
+        "oscope_sender and oscope_receiver are the original report's master and slave: character devices "
+        "that hold a TCP connection in the kernel. The time is the receiver's."
+    ),
+    tables=(
+        lambda run, _: large.table_of_times(run, DEVICE, "Through the devices"),
+        lambda run, _: large.verdicts(_verdicts(run), METHODS[0], "mmap against fcntl, the receiver's time"),
+        lambda run, _: small.tables(run, DEVICE, METHODS[0]),
+        _work,
+        _side_by_side,
+    ),
+    figures=(lambda run, _: large.figures(run, TIME, "Time of the receiving device"), _few),
+    missing=lambda run: reasons(run.experiment) or ("" if run.points(TIME) else HOW_TO),
+    timed=True,
+    unrun=_unrun,
+)

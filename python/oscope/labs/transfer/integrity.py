@@ -4,69 +4,47 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-import numpy as np
-
-from oscope.figures.analysed import Analysed
 from oscope.figures.words import counted
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, text
 from oscope.labs.transfer import LAB
-from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
 
-TITLE = "Every file is equal to its source"
+NAMES = tuple(each.name for each in LAB.experiments)
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was checked in one experiment."""
-
-    name: str
-    how: str
-    transfers: int
-    files: int
-    failed: Counter[str]
-    """By reason."""
+def _checked(run: Run) -> list[ExperimentResults]:
+    """Return every experiment of the lab that was run."""
+    found = [each.experiment for name in NAMES if (each := run.beside(name)) is not None]
+    return [each for each in found if _transfers(each)]
 
 
-def section(results: Analysed) -> Section | None:
-    """Answer D6 for every experiment of the lab that was run."""
-    experiments = [found for each in LAB.experiments if (found := results.get(each.name)) is not None]
-    rows = [_checked(each) for each in experiments]
-    rows = [row for row in rows if row.transfers]
-    if not rows:
-        return None
-    return Section(
-        title=TITLE,
-        answer=_answer(rows),
-        text=[
-            (
-                "Each received file is read again after the clock has stopped. A transfer that fails this is "
-                "a failed sample and never a time."
-            )
-        ],
-        tables=[TABLE.of(rows)],
+def _transfers(experiment: ExperimentResults) -> int:
+    return sum(len(point) for point in experiment.points)
+
+
+def _failed(experiment: ExperimentResults) -> Counter[str]:
+    """Return how many transfers failed, by reason."""
+    return Counter(reason for point in experiment.points for _, reason in point.failed)
+
+
+def _files(experiment: ExperimentResults) -> int:
+    """Return how many files arrived equal to their sources."""
+    return sum(
+        (len(point) - len({index for index, _ in point.failed})) * int(point.factors.get("files", 1))
+        for point in experiment.points
     )
 
 
-def _checked(experiment: ExperimentResults) -> Checked:
-    transfers = files = 0
-    failed: Counter[str] = Counter()
-    for point in experiment.points:
-        whole = np.ones(len(point), dtype=bool)
-        for index, reason in point.failed:
-            whole[index] = False
-            failed[reason] += 1
-        transfers += len(point)
-        files += int(whole.sum()) * int(point.factors.get("files", 1))
-    how = "sha512" if experiment.workload == "transfer.device" else "byte by byte"
-    return Checked(experiment.experiment, how, transfers, files, failed)
+def _how(experiment: ExperimentResults) -> str:
+    return "sha512" if experiment.workload == "transfer.device" else "byte by byte"
 
 
-def _answer(rows: Sequence[Checked]) -> str:
-    files, transfers = sum(row.files for row in rows), sum(row.transfers for row in rows)
-    failed = sum(row.failed.total() for row in rows)
+def _headline(_: Run, rows: Sequence[ExperimentResults]) -> str:
+    files, transfers = sum(map(_files, rows)), sum(map(_transfers, rows))
+    failed = sum(_failed(row).total() for row in rows)
     text = f"{counted(files, 'file')} of {counted(transfers - failed, 'transfer')} arrived equal to their "
     text += "sources"
     if not failed:
@@ -74,14 +52,31 @@ def _answer(rows: Sequence[Checked]) -> str:
     return f"{text}; {counted(failed, 'transfer')} failed, and no time of theirs is used."
 
 
-TABLE: TableOf[Checked] = TableOf(
-    "Files compared with their sources",
-    (
-        text("experiment", lambda row: row.name),
-        text("compared", lambda row: row.how),
-        count("transfers", lambda row: row.transfers),
-        count("files equal", lambda row: row.files),
-        count("failed", lambda row: row.failed.total()),
-        text("why", lambda row: "; ".join(f"{why} ({n})" for why, n in row.failed.most_common()) or "none"),
+def _why(experiment: ExperimentResults) -> str:
+    return "; ".join(f"{why} ({n})" for why, n in _failed(experiment).most_common()) or "none"
+
+
+section = Question(
+    title="Every file is equal to its source",
+    experiment=NAMES,
+    rows=_checked,
+    headline=_headline,
+    text=(
+        "Each received file is read again after the clock has stopped. A transfer that fails this is a "
+        "failed sample and never a time."
     ),
+    tables=(
+        TableOf(
+            "Files compared with their sources",
+            (
+                text("experiment", lambda row: row.experiment),
+                text("compared", _how),
+                count("transfers", _transfers),
+                count("files equal", _files),
+                count("failed", lambda row: _failed(row).total()),
+                text("why", _why),
+            ),
+        )
+    ),
+    missing=lambda _: "",
 )

@@ -9,10 +9,11 @@ import numpy as np
 
 from oscope.figures.analysed import measured
 from oscope.figures.words import listed
+from oscope.labs.engine.contrast import Contrast
 from oscope.labs.engine.curves import over_sizes
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run, known
-from oscope.labs.engine.table import Column, TableOf, count, text
+from oscope.labs.engine.table import TableOf, count, level, number, text
 from oscope.labs.engine.words import judged, times
 from oscope.labs.transfer import SIZES, reference
 from oscope.labs.transfer.points import (
@@ -24,9 +25,7 @@ from oscope.labs.transfer.points import (
     RATE,
     SPREAD,
     Sides,
-    Verdict,
     compared_ways,
-    content_of,
     curves,
     lasting,
     times_of,
@@ -40,22 +39,20 @@ from oscope.statistics import summarise
 WORDS = {"zeros": "zeros", "random": "random bytes"}
 
 
-def equal(rows: Sequence[Verdict]) -> list[Verdict]:
+def equal(rows: Sequence[Contrast]) -> list[Contrast]:
     """Return the rows of files that all have one size, by rising size."""
-    return sorted((row for row in rows if row[1].factors.get("sizes", "equal") == "equal"), key=_size)
+    own = (each for each in rows if each.row.factors.get("sizes", "equal") == "equal")
+    return sorted(own, key=lambda each: each.size)
 
 
-def _size(row: Verdict) -> int:
-    return int(row[1].factors["size"])
-
-
-def headline(rows: Sequence[Verdict], names: tuple[str, str]) -> str:
+def headline(rows: Sequence[Contrast], names: tuple[str, str]) -> str:
     """Say from which size on mmap is faster, and by how much at the largest; of random bytes if sent."""
-    here = [row for row in equal(rows) if row[0] == names[1]]
+    here = [each for each in equal(rows) if each.ends[1] == names[1]]
     if not here:
         return f"{listed(names)} were not both measured, so that mmap is not compared."
-    content = "random" if any(content_of(row) == "random" for row in here) else content_of(here[-1])
-    own = {_size(row): row[1] for row in here if content_of(row) == content}
+    contents = [each.level("content") for each in here]
+    content = "random" if "random" in contents else contents[-1]
+    own = {each.size: each.row for each in here if each.level("content") == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
     start, some = lasting(list(own), faster.__getitem__), [size for size in own if faster[size]]
     where = f"only at {listed([format_bytes(size) for size in some])}" if some else "at no size"
@@ -89,15 +86,11 @@ def firsts(run: Run, metric: str) -> str:
 
 def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
     """Return the averages and medians of both sides, a row for each size, content and way."""
-    found = [
-        each
-        for each in run.points(sides.receiver)
-        if each.samples.factors.get("sizes", "equal") == "equal" and "size" in each.samples.factors
-    ]
+    found = [each for each in run.points(sides.receiver) if each.factors.get("sizes", "equal") == "equal"]
     table: TableOf[Point] = TableOf(
         f"{title}, time on both sides",
         (
-            text("size", lambda each: each.level("size")),
+            level("size"),
             CONTENT,
             METHOD,
             count("n", lambda each: each.summary.n),
@@ -106,7 +99,7 @@ def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
         ),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
     )
-    return table.of(sorted(found, key=lambda each: int(each.samples.factors["size"])))
+    return table.of(sorted(found, key=lambda each: each.size))
 
 
 def _throughput(point: Point) -> str | None:
@@ -114,13 +107,9 @@ def _throughput(point: Point) -> str | None:
     return None if found is None else format_value(found.median, found.std, "B/s")
 
 
-def verdicts(rows: Sequence[Verdict], base: str, title: str) -> Table:
+def verdicts(rows: Sequence[Contrast], base: str, title: str) -> Table:
     """Return each other way's time over that of `base`, by size and content."""
-    places: tuple[Column[Verdict], ...] = (
-        text("size", lambda row: format_bytes(_size(row))),
-        text("content", content_of),
-    )
-    return verdict_table(title, base, equal(rows), *places)
+    return verdict_table(title, base, equal(rows), level("size"), CONTENT)
 
 
 def figures(run: Run, metric: str, title: str) -> list[Figure]:
@@ -149,8 +138,8 @@ ORIGINAL: TableOf[Cited] = TableOf(
         text("method", lambda row: row[1]),
         text("content", lambda row: row[2]),
         count("n", lambda row: len(row[3])),
-        text("mean [ms]", lambda row: f"{sum(row[3]) / len(row[3]):.1f}", numeric=True),
-        text("median [ms]", lambda row: f"{middle(row[3]):.1f}", numeric=True),
+        number("mean [ms]", lambda row: sum(row[3]) / len(row[3]), ".1f"),
+        number("median [ms]", lambda row: middle(row[3]), ".1f"),
         text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
     ),
     "1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB in one execution. A group ends where the next value is more "
@@ -160,8 +149,8 @@ ORIGINAL: TableOf[Cited] = TableOf(
 )
 
 
-def _verdicts(run: Run) -> list[Verdict]:
-    return compared_ways(run, COPIED.sender, CALLS)
+def _verdicts(run: Run) -> list[Contrast]:
+    return run.once("verdicts", lambda: compared_ways(run, COPIED.sender, CALLS))
 
 
 section = Question(
@@ -170,18 +159,16 @@ section = Question(
     rows=points(COPIED.sender),
     headline=lambda run, _: headline(_verdicts(run), (CALLS, MAPPED)),
     text=(
-        (
-            "The sender's clock runs from its connect until it has the receipt of a verified file, the "
-            "receiver's from accept until then; both ends are ready before, and no execution is left out."
-        ),
+        "The sender's clock runs from its connect until it has the receipt of a verified file, the "
+        "receiver's from accept until then; both ends are ready before, and no execution is left out."
     ),
     tables=(
         lambda run, _: [
             table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
             verdicts(_verdicts(run), CALLS, "Against read and write, the sender's time"),
             ORIGINAL.of(CITED),
-        ],
+        ]
     ),
-    figures=(lambda run, _: figures(run, COPIED.sender, "Time of the sender"),),
+    figures=(lambda run, _: figures(run, COPIED.sender, "Time of the sender")),
     timed=True,
 )

@@ -187,12 +187,10 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(
-        (
-            "Two network namespaces joined by a veth. A connection begins with ten packets and needs some "
-            "round trips until it fills bandwidth × delay."
-        ),
+        "Two network namespaces joined by a veth. A connection begins with ten packets and needs some "
+        "round trips until it fills bandwidth × delay."
     ),
-    tables=(_table,),
-    figures=(_figures,),
+    tables=(_table),
+    figures=(_figures),
     timed=True,
 )

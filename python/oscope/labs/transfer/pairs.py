@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from oscope.figures.tables import row_scale, shared_scale
 from oscope.figures.words import listed
-from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.contrast import Contrast, contrasts
 from oscope.labs.engine.curves import At, best, several
 from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run, narrowed
-from oscope.labs.engine.table import TableOf, ratio, text
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, level, ratio, text
 from oscope.labs.engine.words import value
 from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
-from oscope.labs.transfer.points import PLAIN_WAY, RATE, against, curves, sizes, way
+from oscope.labs.transfer.points import PLAIN_WAY, RATE, compared_ways, curves, named, sizes, way
 from oscope.model.document import Figure, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
-from oscope.statistics import ComparedMetric
 
 DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
 OWN = ("sender", "receiver", "size", "digest", "tracer")
@@ -28,7 +26,7 @@ OWN = ("sender", "receiver", "size", "digest", "tracer")
 
 
 def _narrow(run: Run) -> Run:
-    return Run(run.results, narrowed(run.experiment, *OWN))
+    return run.narrowed(*OWN)
 
 
 def _found(run: Run) -> dict[str, list[At]]:
@@ -54,15 +52,11 @@ def _headline(run: Run, _: Sequence[Point]) -> str:
     return f"{found}{others if alike else ''}."
 
 
-def _digests(run: Run) -> list[tuple[str, int, ComparedMetric]]:
+def _digests(run: Run) -> list[Contrast]:
     """Return for each digest and size the throughput over that without, at the plain pair."""
-    own = _narrow(run).experiment
-    points = tuple(point for point in own.points if pair(point.factors) == PLAIN)
-    found = []
-    for name in DIGESTS[:-1]:
-        rows = compared(replace(own, points=points), (RATE,), "digest", (NONE, name))
-        found += [(name, int(row.factors["size"]), row) for row in rows]
-    return sorted(found, key=lambda each: (DIGESTS.index(each[0]), each[1]))
+    own = _narrow(run).only(sender=PLAIN[0], receiver=PLAIN[1])
+    found = [each for name in DIGESTS[:-1] for each in contrasts(own, RATE, "digest", (NONE, name))]
+    return sorted(found, key=lambda each: (DIGESTS.index(str(each.ends[1])), each.size))
 
 
 def _matrices(run: Run, found: Sequence[Point]) -> list[Table]:
@@ -77,18 +71,12 @@ def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
     senders = [name for name in ("auto", *SENDERS) if any(name == each for each, _ in by_pair)]
     receivers = [name for name in ("auto", *RECEIVERS) if any(name == each for _, each in by_pair)]
     scale = shared_scale([each.summary for each in by_pair.values()], "B/s")
-    ratios = {
-        key: row
-        for key, point in by_pair.items()
-        if key != PLAIN
-        for name in [way(point.samples.factors)]
-        for row in against(run.experiment, (RATE,), PLAIN_WAY, name, size=size, **levels)
-    }
+    ratios = {each.ends[1]: each.row for each in compared_ways(run, RATE, PLAIN_WAY, size=size, **levels)}
     rows = []
     for sender in senders:
         line = [sender]
         for receiver in receivers:
-            one, row = by_pair.get((sender, receiver)), ratios.get((sender, receiver))
+            one, row = by_pair.get((sender, receiver)), ratios.get(named((sender, receiver)))
             beside = "" if row is None else f" · {row.ratio:.2f}×{'' if row.different == 'yes' else '?'}"
             line.append(
                 MISSING
@@ -104,12 +92,12 @@ def _matrix(run: Run, size: int, levels: dict[str, Level]) -> Table:
     return Table(title, ["sender", *(f"→ {name}" for name in receivers)], rows, frozenset(), note)
 
 
-DIGEST_COSTS: TableOf[tuple[str, int, ComparedMetric]] = TableOf(
+DIGEST_COSTS: TableOf[Contrast] = TableOf(
     "What verification costs",
     (
-        text("digest", lambda row: row[0]),
-        text("size", lambda row: format_bytes(row[1])),
-        ratio("throughput / that without", lambda row: row[2], "different", "matters"),
+        text("digest", lambda each: str(each.ends[1])),
+        level("size"),
+        ratio("throughput / that without", lambda each: each.row, "different", "matters"),
     ),
     f"{PLAIN_WAY}, paired by block, p corrected (Holm) for the sizes of a digest.",
 )
@@ -130,9 +118,9 @@ section = Question(
     experiment="transfer.copy",
     rows=lambda run: _narrow(run).points(RATE),
     headline=_headline,
-    text=("Over loopback, from the page cache to a tmpfs, one file; any sender meets any receiver.",),
-    tables=(_matrices, lambda run, _: [DIGEST_COSTS.of(rows)] if (rows := _digests(run)) else []),
-    figures=(_figures,),
+    text=("Over loopback, from the page cache to a tmpfs, one file; any sender meets any receiver."),
+    tables=(_matrices, lambda run, _: DIGEST_COSTS.of(_digests(run))),
+    figures=(_figures),
     factors=OWN,
     timed=True,
 )

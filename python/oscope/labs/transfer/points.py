@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from oscope.labs.engine.contrast import compared
+from oscope.labs.engine.contrast import Contrast, contrasts
 from oscope.labs.engine.curves import At
-from oscope.labs.engine.run import Point, Run, known, summary_of, untraced
-from oscope.labs.engine.table import Column, TableOf, ratio, stat, text
+from oscope.labs.engine.run import Point, Run, known, untraced
+from oscope.labs.engine.table import Column, TableOf, level, ratio, stat, text
 from oscope.labs.transfer import PLAIN, pair
 from oscope.model.document import Table
 from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, PointSamples
-from oscope.statistics import ComparedMetric, Summary
+from oscope.model.samples import PointSamples
+from oscope.statistics import Summary
 
 MEBIBYTE = 1 << 20
 GIBIBYTE = 1 << 30
@@ -81,55 +81,45 @@ def way_dots(points: Sequence[Point], row: Callable[[Point], str]) -> list[tuple
     return [(way(each.samples.factors), row(each), each.summary) for each in ordered]
 
 
-def against(
-    experiment: ExperimentResults, metrics: Sequence[str], a: str, b: str, **levels: Level
-) -> list[ComparedMetric]:
-    """Return how way `b` compares with way `a` at each point that both have, paired by block (Holm)."""
+def by_way(run: Run) -> Run:
+    """Return the untraced points with the way as a factor, in place of the methods of both sides."""
+    own = ("sender", "receiver", "method", "tracer")
 
     def renamed(point: PointSamples) -> PointSamples:
-        own = ("sender", "receiver", "method", "tracer")
         rest = {name: level for name, level in point.factors.items() if name not in own}
         return replace(point, factors={**rest, WAY: way(point.factors)})
 
-    points = tuple(renamed(point) for point in untraced(experiment, **levels) if way(point.factors) in (a, b))
-    return compared(replace(experiment, points=points), metrics, WAY, (a, b))
+    points = tuple(map(renamed, untraced(run.experiment)))
+    return run.once(WAY, lambda: Run(run.results, replace(run.experiment, points=points)))
 
 
-Verdict = tuple[str, ComparedMetric]
-"""A way, and how it compares with the one that is the base."""
+def compared_ways(run: Run, metric: str | Sequence[str], base: str, **levels: Level) -> list[Contrast]:
+    """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
+    first = metric if isinstance(metric, str) else metric[0]
+    others = [name for name in ways(known(run.experiment, first)) if name != base]
+    return [each for name in others for each in contrasts(by_way(run), metric, WAY, (base, name), **levels)]
+
+
 METHOD: Column[Point] = text("method", lambda point: way(point.samples.factors))
-CONTENT: Column[Point] = text("content", lambda point: point.level("content"))
+CONTENT = level("content")
 SPREAD = ("mean", "std. dev.", "median", "95 %")
 
 
 def times_of(sides: Sides, heading: str, *parts: str) -> list[Column[Point]]:
     """Return columns of both sides' times; the heading names `{side}` and `{part}`."""
     both = (("sender", sides.sender), ("receiver", sides.receiver))
-    return [
-        stat(heading.format(side=side, part="{}"), summary_of(metric), "ns", *parts) for side, metric in both
-    ]
+    return [stat(heading.format(side=side, part="{}"), metric, "ns", *parts) for side, metric in both]
 
 
-def compared_ways(run: Run, metric: str, base: str) -> list[Verdict]:
-    """Return how each other way compares with `base`, p corrected (Holm) for the rows of a way."""
-    others = [name for name in ways(known(run.experiment, metric)) if name != base]
-    return [(name, row) for name in others for row in against(run.experiment, (metric,), base, name)]
-
-
-def verdict_table(title: str, base: str, rows: Sequence[Verdict], *places: Column[Verdict]) -> Table:
+def verdict_table(title: str, base: str, rows: Sequence[Contrast], *places: Column[Contrast]) -> Table:
     """Return each other way's time over that of `base`, with both answers; `places` say where."""
     columns = (
         *places,
-        text("method", lambda row: row[0]),
-        ratio(f"time / {base}'s", lambda row: row[1], "different", "matters"),
+        text("method", lambda each: str(each.ends[1])),
+        ratio(f"time / {base}'s", lambda each: each.row, "different", "matters"),
     )
     note = "Paired by block, p corrected (Holm) for all rows of a method."
     return TableOf(title, columns, note).of(rows)
-
-
-def content_of(row: Verdict) -> str:
-    """Return the content that was compared."""
-    return str(row[1].factors.get("content", ""))
 
 
 def lasting(sizes: Sequence[int], holds: Callable[[int], bool]) -> int | None:

@@ -10,7 +10,7 @@ from oscope.figures.words import counted, listed
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, text
+from oscope.labs.engine.table import TableOf, count, number, text
 from oscope.labs.engine.words import value
 from oscope.labs.transfer import SMALL, TARGET, reference
 from oscope.labs.transfer.points import (
@@ -41,19 +41,15 @@ def executions(run: Run, metric: str) -> list[Point]:
 def singles(run: Run, metric: str) -> list[Point]:
     """Return the points that move one of the original report's small files or its larger one, by size."""
     found = run.points(metric, sizes="equal", files=1)
-    return sorted((each for each in found if _size(each) in (*SMALL, TARGET)), key=_size)
+    return sorted((each for each in found if each.size in (*SMALL, TARGET)), key=lambda each: each.size)
 
 
 def _files(point: Point) -> int:
-    return int(point.samples.factors.get("files", 1))
-
-
-def _size(point: Point) -> int:
-    return int(point.samples.factors.get("size", 0))
+    return int(point.factors.get("files", 1))
 
 
 def _way(point: Point) -> str:
-    return way(point.samples.factors)
+    return way(point.factors)
 
 
 def headline(run: Run, sides: Sides, names: Names) -> str:
@@ -89,29 +85,25 @@ def tables(run: Run, sides: Sides, base: str) -> list[Table]:
     single: TableOf[Point] = TableOf(
         f"One file an execution ({name})",
         (
-            text("file", lambda each: f"{format_count(_size(each))} B"),
+            text("file", lambda each: f"{format_count(each.size)} B"),
             METHOD,
             count("n", lambda each: each.summary.n),
             *times,
-            text("original report's receiver [ms]", _cited, numeric=True),
+            number("original report's receiver [ms]", _cited, ".4f"),
         ),
         f"Medians. The original report has one execution of each file. {reference.WHERE}",
     )
     several: TableOf[Point] = TableOf(
         f"Five and ten files an execution ({name})",
         (
-            text("files", lambda each: str(_files(each)), numeric=True),
-            count("bytes", lambda each: None if (moved := each.of("bytes")) is None else moved.median),
+            number("files", _files, "d"),
+            count("bytes", "bytes"),
             METHOD,
             count("n", lambda each: each.summary.n),
             *times,
             text("receiver, a file more", lambda each: _file_more(run, sides.receiver, each)),
-            text(
-                "original report's receiver, median [ms]",
-                lambda each: _cited_execution(each)[0],
-                numeric=True,
-            ),
-            text("its printed average [ms]", lambda each: _cited_execution(each)[1], numeric=True),
+            number("original report's receiver, median [ms]", _cited_median, ".4f"),
+            number("its printed average [ms]", _cited_average, ".4f"),
         ),
         "The original report prints 2275 bytes for five files, which are its last five, and 3018 for ten, "
         f"whose sizes sum to {format_count(sum(SMALL))}. {reference.WHERE}",
@@ -124,22 +116,25 @@ def tables(run: Run, sides: Sides, base: str) -> list[Table]:
     return [each for each in found if each.rows]
 
 
-def _cited(point: Point) -> str | None:
+def _cited(point: Point) -> float | None:
     """Return the original report's time of a file by this method."""
-    name, size = reference.own_name(_way(point)), _size(point)
+    name = reference.own_name(_way(point))
     if name is None:
         return None
-    own = reference.TARGET_FILE[name] if size == TARGET else reference.SMALL_FILES[name][SMALL.index(size)]
-    return f"{own:.4f}"
+    if point.size == TARGET:
+        return reference.TARGET_FILE[name]
+    return reference.SMALL_FILES[name][SMALL.index(point.size)]
 
 
-def _cited_execution(point: Point) -> tuple[str | None, str | None]:
-    """Return the median of the original report's times of so many files, and the average that it prints."""
-    name, files = reference.own_name(_way(point)), _files(point)
-    theirs = reference.EXECUTION.get(files, {}).get(name or "")
-    if theirs is None or name is None:
-        return None, None
-    return f"{middle(theirs):.4f}", f"{reference.AVERAGE[files][name]:.4f}"
+def _cited_median(point: Point) -> float | None:
+    """Return the median of the original report's times of so many files."""
+    theirs = reference.EXECUTION.get(_files(point), {}).get(reference.own_name(_way(point)) or "")
+    return None if theirs is None else middle(theirs)
+
+
+def _cited_average(point: Point) -> float | None:
+    """Return the average that it prints."""
+    return reference.AVERAGE.get(_files(point), {}).get(reference.own_name(_way(point)) or "")
 
 
 def _execution(factors: Mapping[str, Level]) -> tuple[int, int]:
@@ -154,18 +149,18 @@ def _place(factors: Mapping[str, Level]) -> str:
 
 def _verdicts(run: Run, metric: str, base: str) -> Table:
     found = [*singles(run, metric), *executions(run, metric)]
-    shown = {_execution(each.samples.factors) for each in found}
-    rows = [row for row in compared_ways(run, metric, base) if _execution(row[1].factors) in shown]
-    rows.sort(key=lambda row: _execution(row[1].factors))
+    shown = {_execution(each.factors) for each in found}
+    rows = [each for each in compared_ways(run, metric, base) if _execution(each.row.factors) in shown]
+    rows.sort(key=lambda each: _execution(each.row.factors))
     title = f"Against {base}, the receiver's time"
-    return verdict_table(title, base, rows, text("files", lambda row: _place(row[1].factors)))
+    return verdict_table(title, base, rows, text("files", lambda each: _place(each.row.factors)))
 
 
-def figure(run: Run, metric: str, title: str) -> list[Figure]:
+def figure(run: Run, metric: str, title: str) -> Figure:
     """Draw the small files and the executions as rows, a colour for each way."""
-    found = [*(each for each in singles(run, metric) if _size(each) < TARGET), *executions(run, metric)]
-    rows = way_dots(found, lambda point: _place(point.samples.factors))
-    return [dots(f"{title}, small files", "time", rows, "ns")]
+    found = [*(each for each in singles(run, metric) if each.size < TARGET), *executions(run, metric)]
+    rows = way_dots(found, lambda point: _place(point.factors))
+    return dots(f"{title}, small files", "time", rows, "ns")
 
 
 section = Question(
@@ -174,12 +169,10 @@ section = Question(
     rows=points(COPIED.sender),
     headline=lambda run, _: headline(run, COPIED, (CALLS, MAPPED)),
     text=(
-        (
-            "All files of an execution follow each other over one connection. Here the sender connects; in "
-            "the original report it listens, and the receiver connects."
-        ),
+        "All files of an execution follow each other over one connection. Here the sender connects; in "
+        "the original report it listens, and the receiver connects."
     ),
-    tables=(lambda run, _: tables(run, COPIED, CALLS),),
-    figures=(lambda run, _: figure(run, COPIED.sender, "Time of the sender"),),
+    tables=(lambda run, _: tables(run, COPIED, CALLS)),
+    figures=(lambda run, _: figure(run, COPIED.sender, "Time of the sender")),
     timed=True,
 )

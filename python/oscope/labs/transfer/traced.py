@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from oscope.figures.analysed import measured
 from oscope.figures.traced import Traced, traced
-from oscope.labs.engine import histograms
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, share, text
-from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
+from oscope.labs.engine.traced import effect_column, losses, missing_traces, scheduling, wakeups
 from oscope.labs.engine.words import EFFECT
 from oscope.labs.transfer.points import MEBIBYTE, TIME, way
-from oscope.model.document import Figure, Table
+from oscope.model.document import Table
 from oscope.model.formatting import format_share
 from oscope.trace.reading import time_in_calls_ns
 
@@ -26,7 +25,7 @@ LEAST_SHARE = 0.005
 
 
 def _points(run: Run) -> list[Traced]:
-    return traced(run.experiment, TIME, "calls")
+    return run.once("traces", lambda: traced(run.experiment, TIME, "calls"))
 
 
 def _name(point: Traced) -> str:
@@ -90,10 +89,7 @@ SWITCHES: TableOf[Traced] = TableOf(
     "Switches and faults of both sides, traced",
     (
         text("method", lambda each: _name(each)),
-        count("voluntary", lambda each: each.reading["switches"]["voluntary"]),
-        count("involuntary", lambda each: each.reading["switches"]["involuntary"]),
-        count("wake-ups", lambda each: each.reading["switches"]["wakeups"]),
-        *histograms.columns(lambda each: each.reading["switches"]["wakeup_ns"], "wake-up, median"),
+        *scheduling("voluntary", "involuntary", latency="wake-up"),
         count("faults", lambda each: _faults(each)),
     ),
     "All traced repetitions together; percentiles are known to a power of two.",
@@ -110,25 +106,8 @@ def _mebibytes(each: Traced) -> float:
     return float(measured(each.point, "bytes")[0].sum()) / MEBIBYTE
 
 
-def _switches(_: Run, points: Sequence[Traced]) -> list[Table]:
-    rows = [each for each in points if each.reading.get("switches") is not None]
-    return [SWITCHES.of(rows)] if rows else []
-
-
-def _figures(_: Run, points: Sequence[Traced]) -> list[Figure]:
-    rows = {
-        _name(each): each.reading["switches"]["wakeup_ns"]
-        for each in points
-        if each.reading.get("switches", {}).get("wakeups")
-    }
-    kept = {name: row for name, row in rows.items() if sum(each for *_, each in row)}
-    if not kept:
-        return []
-    return [
-        histograms.figure(
-            "Wake-up latency of both sides", "from woken to running [ns]", kept, effect_note(points)
-        )
-    ]
+def _switches(_: Run, points: Sequence[Traced]) -> Table:
+    return SWITCHES.of(each for each in points if each.reading.get("switches") is not None)
 
 
 section = Question(
@@ -143,8 +122,8 @@ section = Question(
         ),
         lambda _, points: losses(points),
     ),
-    tables=(lambda _, points: [CALLS.of(_calls(points))], _switches),
-    figures=(_figures,),
+    tables=(lambda _, points: CALLS.of(_calls(points)), _switches),
+    figures=lambda _, points: wakeups("Wake-up latency of both sides", points, _name),
     missing=lambda run: missing_traces(run.experiment, NAME, _points(run)),
     timed=True,
 )

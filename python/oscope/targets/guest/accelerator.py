@@ -59,8 +59,8 @@ def choose(clock: Clock, image: Path, initramfs: Path, *, trial: bool = True) ->
 def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
     """Boot a guest by KVM; return how to run this one, and whether the result is about KVM itself."""
     with Console() as console:
-        wanted = MachineSpec(image, "kvm", "wall", 1, _MEMORY_BYTES, console.path)
-        with RunningGuest(for_probe(wanted, initramfs).command, console) as guest:
+        spec = MachineSpec(image, "kvm", "wall", 1, _MEMORY_BYTES, console.path)
+        with RunningGuest(for_probe(spec, initramfs).command, console) as guest:
             try:
                 greeting, words = guest.process.communicate(timeout=TRIAL_LIMIT_S)
             except subprocess.TimeoutExpired as late:
@@ -71,9 +71,9 @@ def _try(image: Path, initramfs: Path) -> tuple[Choice, bool]:
             if words is None:
                 return Choice("tcg", f"a trial boot by KVM said nothing within {TRIAL_LIMIT_S:g} s"), False
             said = words.decode(errors="replace").strip().splitlines()
-            told = [line for line in said if "kvm" in line.lower()]
-            if told:
-                return Choice("tcg", f"a trial boot by KVM failed: {told[-1].strip()}"), True
+            reports = [line for line in said if "kvm" in line.lower()]
+            if reports:
+                return Choice("tcg", f"a trial boot by KVM failed: {reports[-1].strip()}"), True
     return Choice("tcg", "the trial boot by KVM ended without a word on KVM"), False
 
 

@@ -46,7 +46,7 @@ def machine(
     """
     kernel: Kernel = find(guest.kernel)
     choice = choose(guest.clock, kernel.image, initramfs.pack(find_probe(), ()), trial=trial)
-    wanted = MachineSpec(
+    spec = MachineSpec(
         kernel.image,
         choice.accelerator,
         guest.clock,
@@ -56,7 +56,7 @@ def machine(
         kernel.modules_folder,
         link,
     )
-    made = for_command(wanted, command, status)
+    made = for_command(spec, command, status)
     length = sum(len(option.encode()) + 1 for option in made.kernel_options)
     if length > _MOST_OPTIONS:
         raise UsageError(

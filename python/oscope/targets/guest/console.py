@@ -35,7 +35,7 @@ class Console:
         number, name = tempfile.mkstemp(prefix="console-", suffix=".log", dir=folder)
         os.close(number)
         self.path = Path(name)
-        self._told = False
+        self._reported = False
 
     def __enter__(self) -> Self:
         """Return the console itself."""
@@ -47,7 +47,7 @@ class Console:
 
     def close(self) -> None:
         """Remove the file, unless somebody was informed of it."""
-        if not self._told:
+        if not self._reported:
             self.path.unlink(missing_ok=True)
 
     def lines(self) -> list[str]:
@@ -71,7 +71,7 @@ class Console:
 
     def explain(self) -> str:
         """Say in one line why the guest ended or hangs: what is known, the last lines, and where all are."""
-        self._told = True
+        self._reported = True
         lines = self.lines()
         if not lines:
             return f"the console said nothing ({self.path})"

@@ -120,19 +120,19 @@ class MachineSpec:
     """Of a guest for a command only."""
 
 
-def for_probe(wanted: MachineSpec, archive: Path) -> Machine:
+def for_probe(spec: MachineSpec, archive: Path) -> Machine:
     """Return the machine whose first process is that of `archive`: the probe, at its standard streams."""
-    options = _Options(_compose(wanted, ["--force-9p", "--script-sh", "true"]))
+    options = _Options(_compose(spec, ["--force-9p", "--script-sh", "true"]))
     # The files of this machine, and what virtme-ng's own first process would need.
     options.drop("-fsdev", "-device", "-chardev", "-serial", "-append", "-initrd")
-    kernel_options = [*_EVER, f"ramdisk_size={wanted.memory_bytes // 2 // 1024}"]
-    if wanted.accelerator == "tcg":
+    kernel_options = [*_EVER, f"ramdisk_size={spec.memory_bytes // 2 // 1024}"]
+    if spec.accelerator == "tcg":
         kernel_options += _EMULATED
-    if wanted.clock == "instructions":
+    if spec.clock == "instructions":
         kernel_options += [*_EXACT, "oscope.clock=instructions"]
     options.add("-nodefaults")
     options.add("-no-user-config")
-    options.add("-chardev", f"file,id=console,path={_quoted(wanted.console)}")
+    options.add("-chardev", f"file,id=console,path={_quoted(spec.console)}")
     options.add("-serial", "chardev:console")
     # What the guest writes is taken by the host at once, within the same instruction, not by another thread
     # some time later.
@@ -142,28 +142,28 @@ def for_probe(wanted: MachineSpec, archive: Path) -> Machine:
     _add_streams(options)
     options.add("-append", " ".join(kernel_options))
     options.add("-initrd", str(archive))
-    return _finish(options, wanted, kernel_options)
+    return _finish(options, spec, kernel_options)
 
 
-def for_command(wanted: MachineSpec, command: Sequence[str], status: Path) -> Machine:
+def for_command(spec: MachineSpec, command: Sequence[str], status: Path) -> Machine:
     """Return virtme-ng's own machine, which runs `command` on this machine's files, read only.
 
     The command's exit status will be in the file `status`.
     """
-    options = _Options(_compose(wanted, ["--force-9p", "--pwd", "--script-sh", _script(wanted, command)]))
-    if wanted.modules is not None:
-        shared = f"local,id={_TAG},path={_quoted(wanted.modules)},security_model=none,readonly=on"
+    options = _Options(_compose(spec, ["--force-9p", "--pwd", "--script-sh", _script(spec, command)]))
+    if spec.modules is not None:
+        shared = f"local,id={_TAG},path={_quoted(spec.modules)},security_model=none,readonly=on"
         options.add("-fsdev", f"{shared},multidevs=remap")
         options.add("-device", f"virtio-9p-pci,fsdev={_TAG},mount_tag={_TAG}")
-    if wanted.link is not None:
+    if spec.link is not None:
         options.drop("-net")
-        options.add("-netdev", f"socket,id=link,fd={wanted.link.descriptor}")
-        options.add("-device", f"virtio-net-pci,netdev=link,mac=52:54:00:00:02:0{wanted.link.number}")
+        options.add("-netdev", f"socket,id=link,fd={spec.link.descriptor}")
+        options.add("-device", f"virtio-net-pci,netdev=link,mac=52:54:00:00:02:0{spec.link.number}")
     kernel_options = [option for option in shlex.split(options.value("-append")) if option not in _QUIETER]
-    kernel_options += ["quiet", *(_EMULATED if wanted.accelerator == "tcg" else ())]
-    if wanted.clock == "instructions":
+    kernel_options += ["quiet", *(_EMULATED if spec.accelerator == "tcg" else ())]
+    if spec.clock == "instructions":
         kernel_options = [*_EXACT, *kernel_options]
-    elif wanted.accelerator == "tcg":
+    elif spec.accelerator == "tcg":
         kernel_options += _EMULATED_WALL
     # Dropped whole and written anew: what follows `init=` is the first process's.
     first = next((option for option in kernel_options if option.startswith("init=")), None)
@@ -172,25 +172,25 @@ def for_command(wanted: MachineSpec, command: Sequence[str], status: Path) -> Ma
     kernel_options = [*(option for option in kernel_options if option != first), first]
     options.drop("-append")
     options.add("-append", " ".join(_quoted_option(option) for option in kernel_options))
-    options.replace("-chardev", "id=console", f"file,id=console,path={_quoted(wanted.console)}")
+    options.replace("-chardev", "id=console", f"file,id=console,path={_quoted(spec.console)}")
     options.replace("-chardev", "id=ret", f"file,id=ret,path={_quoted(status)}")
     options.replace("-chardev", "id=stdin", "stdio,id=stdin,signal=on,mux=off")
     options.drop_value("-device", "i6300esb")
-    return _finish(options, wanted, kernel_options)
+    return _finish(options, spec, kernel_options)
 
 
-def _script(wanted: MachineSpec, command: Sequence[str]) -> str:
+def _script(spec: MachineSpec, command: Sequence[str]) -> str:
     """Return what the shell of virtme-ng's first process is given; it is short of room."""
     steps = [_STREAMS_BACK]
-    if wanted.modules is not None:
+    if spec.modules is not None:
         # A command that needs none is run all the same: mount shows why there are none.
         steps.append(" && ".join(_SHOW_MODULES))
-    if wanted.link is not None:
+    if spec.link is not None:
         # It has the kernel's name for it or that of udev: eth0, or by its place, such as enp0s9.
         name = "name=$(echo /sys/class/net/e*) && name=${name##*/}"
-        address = f"ip address add {wanted.link.address}/24 dev $name"
+        address = f"ip address add {spec.link.address}/24 dev $name"
         steps.append(f"{name} && {address} && ip link set $name up || exit {NO_NETWORK}")
-        if wanted.link.number == SECOND:
+        if spec.link.number == SECOND:
             steps.append("read -r line")
     steps += [f"echo {shlex.quote(BEGUN)} > /dev/console", shlex.join(command)]
     return "; ".join(steps)
@@ -241,14 +241,14 @@ class _Options:
                 yield value
 
 
-def _finish(options: _Options, wanted: MachineSpec, kernel_options: Sequence[str]) -> Machine:
+def _finish(options: _Options, spec: MachineSpec, kernel_options: Sequence[str]) -> Machine:
     """Set the parts of the machine on which figures depend."""
-    cpu = _EXACT_CPU if wanted.clock == "instructions" else _CPU[wanted.accelerator]
+    cpu = _EXACT_CPU if spec.clock == "instructions" else _CPU[spec.accelerator]
     options.drop("-cpu", "-machine", "-accel")
     options.add("-machine", _BOARD)
-    options.add("-accel", "kvm" if wanted.accelerator == "kvm" else "tcg")
+    options.add("-accel", "kvm" if spec.accelerator == "kvm" else "tcg")
     options.add("-cpu", cpu)
-    exact = _EXACT_MACHINE if wanted.clock == "instructions" else ()
+    exact = _EXACT_MACHINE if spec.clock == "instructions" else ()
     return Machine(
         command=(*options, *exact),
         cpu_model=cpu,
@@ -271,11 +271,11 @@ def _add_streams(options: _Options) -> None:
     options.add("-chardev", "file,id=stderr,path=/proc/self/fd/2")
 
 
-def _compose(wanted: MachineSpec, more: Sequence[str]) -> list[str]:
+def _compose(spec: MachineSpec, more: Sequence[str]) -> list[str]:
     """Have virtme-ng compose the machine, and return its command."""
     program = _virtme_run()
-    words = ["--kimg", str(wanted.image.absolute()), "--mods", "none", "--disable-kvm", "--user", "root"]
-    words += ["--cpus", str(wanted.cpus), "--memory", f"{wanted.memory_bytes // _MIB}M"]
+    words = ["--kimg", str(spec.image.absolute()), "--mods", "none", "--disable-kvm", "--user", "root"]
+    words += ["--cpus", str(spec.cpus), "--memory", f"{spec.memory_bytes // _MIB}M"]
     words += [*more, "--show-command", "--dry-run"]
     try:
         answer = subprocess.run(

@@ -94,7 +94,7 @@ class GuestPlace:
         """Boot a guest and wait for its probe's greeting; `begun` is given it before. Raises ProbeError."""
         console = Console()
         try:
-            wanted = MachineSpec(
+            spec = MachineSpec(
                 image=self.kernel.image,
                 accelerator=self.choice.accelerator,
                 clock=self.guest.clock,
@@ -102,7 +102,7 @@ class GuestPlace:
                 memory_bytes=self.guest.memory_bytes,
                 console=console.path,
             )
-            self._machine = for_probe(wanted, self._initramfs)
+            self._machine = for_probe(spec, self._initramfs)
             with self._placement.starting():
                 probe = GuestProbe(
                     guarded(self._machine.command),

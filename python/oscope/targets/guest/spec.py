@@ -107,35 +107,35 @@ def resolve(text: str | None) -> str:
 
 
 def _guest(experiment: Experiment, where: Where, profile: Profile) -> Guest | None:
-    wanted = experiment.guest
-    if where.host is not None and wanted is not None:
+    requested = experiment.guest
+    if where.host is not None and requested is not None:
         raise OscopeError(
             f"{experiment.name} is measured in a guest, and guests are booted on this machine",
             remedy="leave out --on",
         )
-    if where.on == LOCAL or where.host is not None or (where.on is None and wanted is None):
+    if where.on == LOCAL or where.host is not None or (where.on is None and requested is None):
         return None
     if TRACER.name in experiment.design(profile).factors:
         raise UsageError(
             f"{experiment.name}: a tracer of this machine sees nothing of a guest",
             remedy="measure it with --on local",
         )
-    text = (where.on or "").partition(":")[2] or (wanted.kernel if wanted else None)
-    clock = where.clock or (wanted.clock if wanted else "wall")
-    return make_guest(resolve(text), clock, where, wanted)
+    text = (where.on or "").partition(":")[2] or (requested.kernel if requested else None)
+    clock = where.clock or (requested.clock if requested else "wall")
+    return make_guest(resolve(text), clock, where, requested)
 
 
-def make_guest(kernel: str, clock: Clock, where: Where, wanted: GuestSpec | None) -> Guest:
+def make_guest(kernel: str, clock: Clock, where: Where, requested: GuestSpec | None) -> Guest:
     """Return the guest with what `where` asks for, else an experiment, else the defaults.
 
     An experiment wants CPUs for its own clock: there may be others by another. Raises UsageError for a guest
     that cannot be.
     """
     cpus, memory = where.cpus, where.memory_bytes
-    if cpus is None and wanted is not None and wanted.clock == clock:
-        cpus = wanted.cpus
-    if memory is None and wanted is not None:
-        memory = wanted.memory_bytes
+    if cpus is None and requested is not None and requested.clock == clock:
+        cpus = requested.cpus
+    if memory is None and requested is not None:
+        memory = requested.memory_bytes
     return Guest(
         kernel,
         clock,

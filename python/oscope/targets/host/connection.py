@@ -8,18 +8,17 @@ all that runs over it: sshd ends with the connection, and the kernel signals to 
 from __future__ import annotations
 
 import contextlib
-import os
 import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from oscope.model.errors import OscopeError, ProbeError
 from oscope.model.host import Host
 from oscope.targets.guest.boot import guarded
+from oscope.targets.host.socket_folder import SocketFolder
 
 CONNECT_LIMIT_S = 20
 _START_LIMIT_S = 3 * CONNECT_LIMIT_S
@@ -27,8 +26,6 @@ _START_LIMIT_S = 3 * CONNECT_LIMIT_S
 _CALL_LIMIT_S = 60.0
 _END_LIMIT_S = 5.0
 _LOOK_S = 0.02
-_LONGEST_FOLDER = 70
-"""A socket's path has at most 107 bytes (unix(7)), and ssh adds some while it makes it."""
 _OPTIONS = (
     # A question to the user would wait in a session without a terminal.
     "BatchMode=yes",
@@ -56,7 +53,7 @@ class Connection:
     def __init__(self, host: Host) -> None:
         """Nothing is connected yet."""
         self.host = host
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: SocketFolder | None = None
         self._master: subprocess.Popen[bytes] | None = None
 
     def command(self, script: str) -> tuple[str, ...]:
@@ -102,10 +99,10 @@ class Connection:
         if self._master is not None and self._master.poll() is None:
             return
         self.close()
-        self._folder = tempfile.TemporaryDirectory(prefix="oscope-ssh-", dir=_short_folder())
-        words = self._folder.name + "/words"
+        self._folder = SocketFolder()
+        words = self._folder.words
         try:
-            with Path(words).open("wb") as stderr:
+            with words.open("wb") as stderr:
                 self._master = subprocess.Popen(
                     guarded(self._words("-M", "-N")),
                     stdin=subprocess.DEVNULL,
@@ -119,7 +116,7 @@ class Connection:
         # The socket is made once the host has accepted the user.
         while not self._socket.exists():
             if self._master.poll() is not None:
-                said = Path(words).read_bytes()
+                said = words.read_bytes()
                 self.close()
                 raise self._failure(said)
             if time.monotonic() > deadline:
@@ -145,14 +142,14 @@ class Connection:
                 master.kill()
                 master.wait()
         if self._folder is not None:
-            self._folder.cleanup()
+            self._folder.remove()
             self._folder = None
 
     @property
     def _socket(self) -> Path:
         if self._folder is None:
             raise RuntimeError("the connection has no folder before it is made")
-        return Path(self._folder.name, "s")
+        return self._folder.socket
 
     def _words(self, *options: str, last: str | None = None) -> list[str]:
         program = shutil.which("ssh")
@@ -176,8 +173,3 @@ class Connection:
         elif "Permission denied" in why:
             remedy = "ssh is not asked for passwords here: use a key, or ssh-agent"
         return ProbeError(f"{self.host.name} cannot be reached by ssh: {why}", remedy=remedy)
-
-
-def _short_folder() -> str | None:
-    """Return the folder for the socket's folder; None: the usual one."""
-    return "/tmp" if len(os.fsencode(tempfile.gettempdir())) > _LONGEST_FOLDER else None  # noqa: S108

@@ -28,41 +28,42 @@ def build(
     listener: Listener,
     jobs: int | None = None,
     *,
-    wanted: modules.Sources | None = None,
+    module_sources: modules.Sources | None = None,
 ) -> Kernel:
     """Return the kernel of this recipe with modules for it, building what of them is not built.
 
-    `jobs` are the programs that make runs at a time (default: as many as there are CPUs to use); `wanted` are
-    the sources of the modules (default: Oscope's own). Only one build goes on at a time: a second one waits.
+    `jobs` are the programs that make runs at a time (default: as many as there are CPUs to use);
+    `module_sources` are those of the modules (default: Oscope's own). Only one build goes on at a time: a
+    second one waits.
 
     Raises OscopeError that names what is missing, does not apply, did not stick or does not compile, and
     KeyboardInterrupt after a SIGINT or SIGTERM; the next build then goes on from there. A kernel whose
     modules do not compile is kept without them.
     """
-    if wanted is None:
-        wanted = modules.sources()
-    if (kernel := _whole(recipe, wanted)) is not None:
+    if module_sources is None:
+        module_sources = modules.sources()
+    if (kernel := _whole(recipe, module_sources)) is not None:
         return kernel
     tools.require(tools.BUILDING)
     with places.alone(listener):
         # The build that this one waited for may have made it.
-        if (kernel := _whole(recipe, wanted)) is not None:
+        if (kernel := _whole(recipe, module_sources)) is not None:
             return kernel
-        _build(recipe, wanted, listener, jobs or len(os.sched_getaffinity(0)))
+        _build(recipe, module_sources, listener, jobs or len(os.sched_getaffinity(0)))
     kernel = built.load(recipe.id)
     if kernel is None:
         raise OscopeError(f"{recipe.name} was removed while it was built", remedy="build it again")
     return kernel
 
 
-def _whole(recipe: Recipe, wanted: modules.Sources) -> Kernel | None:
-    """Return the kernel if it is built, and its modules are built from `wanted`."""
+def _whole(recipe: Recipe, module_sources: modules.Sources) -> Kernel | None:
+    """Return the kernel if it is built, and its modules are built from `module_sources`."""
     kernel = built.load(recipe.id)
-    whole = kernel is not None and (not wanted.files or kernel.modules == wanted.digest)
+    whole = kernel is not None and (not module_sources.files or kernel.modules == module_sources.digest)
     return kernel if whole else None
 
 
-def _build(recipe: Recipe, wanted: modules.Sources, listener: Listener, jobs: int) -> None:
+def _build(recipe: Recipe, module_sources: modules.Sources, listener: Listener, jobs: int) -> None:
     if source.find(None if recipe.source.packed else recipe.source.origin).identity != recipe.source.identity:
         raise OscopeError(
             f"{recipe.source.origin} is not what it was: {recipe.source.label} was wanted",
@@ -77,9 +78,9 @@ def _build(recipe: Recipe, wanted: modules.Sources, listener: Listener, jobs: in
         work = _bring(recipe, make, jobs)
         if not kept:
             built.keep(recipe, make.output, work)
-    if wanted.files:
+    if module_sources.files:
         own = replace(make, log_name=modules.LOG)
-        modules.build(wanted, own, places.built(recipe.id), name=recipe.name, jobs=jobs)
+        modules.build(module_sources, own, places.built(recipe.id), name=recipe.name, jobs=jobs)
 
 
 def _is_at(recipe: Recipe, make: Make) -> bool:
@@ -121,10 +122,10 @@ def _bring(recipe: Recipe, make: Make, jobs: int) -> Work:
 
 
 def _configure(recipe: Recipe, make: Make) -> None:
-    wanted = make.output / "wanted.config"
-    wanted.write_text(config.render(config.merge(recipe.fragments)))
+    requested = make.output / "requested.config"
+    requested.write_text(config.render(config.merge(recipe.fragments)))
     # It leaves .config as it is where nothing changed, and so does all that depends on it.
-    make.run(f"configuring {recipe.name}", f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
+    make.run(f"configuring {recipe.name}", f"KCONFIG_ALLCONFIG={requested}", "allnoconfig")
     note = config.check(recipe.fragments, (make.output / ".config").read_text(), make.tree)
     if note is not None:
         make.listener.note(note)

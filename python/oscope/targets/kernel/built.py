@@ -54,8 +54,8 @@ def entries() -> list[Entry]:
     """Return all kernels in the cache, the newest first."""
     folders = [file.parent for file in places.built().glob(f"*/{MANIFEST}")]
     whole = [folder for folder in folders if not folder.name.endswith(places.UNFINISHED)]
-    wanted = modules.sources()
-    found = [_entry(folder, wanted) for folder in whole]
+    module_sources = modules.sources()
+    found = [_entry(folder, module_sources) for folder in whole]
     return sorted(found, key=lambda entry: entry.made, reverse=True)
 
 
@@ -151,7 +151,7 @@ def _unreadable(folder: Path, why: str) -> OscopeError:
     )
 
 
-def _entry(folder: Path, wanted: modules.Sources) -> Entry:
+def _entry(folder: Path, module_sources: modules.Sources) -> Entry:
     manifest = _manifest(folder)
     kernel = Kernel(
         id=manifest["id"],
@@ -161,7 +161,7 @@ def _entry(folder: Path, wanted: modules.Sources) -> Entry:
         patches=tuple(manifest["patches"]),
         variant=manifest["variant"],
         folder=folder,
-        modules=modules.present(folder, wanted),
+        modules=modules.present(folder, module_sources),
     )
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return Entry(kernel, datetime.fromisoformat(manifest["made"]), Work(**manifest["work"]), size)

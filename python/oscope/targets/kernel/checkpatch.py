@@ -39,16 +39,16 @@ def style(patch: Patch, origin: Source) -> Check:
         answer = tools.run(
             ["perl", "scripts/checkpatch.pl", "--strict", "--no-color", file.name], cwd=str(origin.root)
         )
-        told = answer.stdout.decode(errors="replace").replace(file.name, f"{patch.name}.patch")
-    totals = _TOTAL.search(told)
+        output = answer.stdout.decode(errors="replace").replace(file.name, f"{patch.name}.patch")
+    totals = _TOTAL.search(output)
     if totals is None:
-        said = (told + answer.stderr.decode(errors="replace")).strip().splitlines()
+        said = (output + answer.stderr.decode(errors="replace")).strip().splitlines()
         raise OscopeError(
             f"{origin.root}/scripts/checkpatch.pl fails: {said[-1] if said else 'it says nothing'}"
         )
     errors, warnings, checks, lines = map(int, totals.groups())
     found = f"{errors} errors, {warnings} warnings, {checks} checks in {lines} lines"
-    return Check("checkpatch", errors == warnings == checks == 0, found, told[: totals.start()].strip())
+    return Check("checkpatch", errors == warnings == checks == 0, found, output[: totals.start()].strip())
 
 
 def applies(patch: Patch, origin: Source, note: Callable[[str], None]) -> Check:
@@ -73,7 +73,7 @@ def applies(patch: Patch, origin: Source, note: Callable[[str], None]) -> Check:
 def builds(recipe: Recipe, listener: Listener, jobs: int | None = None) -> tuple[Check, Kernel | None]:
     """Build the kernel with the patch."""
     try:
-        kernel = build.build(recipe, listener, jobs, wanted=modules.NONE)
+        kernel = build.build(recipe, listener, jobs, module_sources=modules.NONE)
     except OscopeError as error:
         return Check("builds", passed=False, found=str(error)), None
     return Check("builds", passed=True, found=f"{kernel.id}, release {kernel.release}"), kernel

@@ -96,8 +96,8 @@ def check(parts: Sequence[Fragment], result: str, root: Path) -> str | None:
     no error; the note to give of them is returned.
     """
     found = Fragment("the result", result).options()
-    wanted = merge(parts)
-    unstuck = {option: value for option, value in wanted.items() if found.get(option, OFF) != value}
+    requested = merge(parts)
+    unstuck = {option: value for option, value in requested.items() if found.get(option, OFF) != value}
     if not unstuck:
         return None
     known = _known(root)

@@ -85,22 +85,22 @@ class Make:
         if status != 0:
             with self.log.open("rb") as stream:
                 stream.seek(offset)
-                told = stream.read().decode(errors="replace")
+                messages = stream.read().decode(errors="replace")
             for folder in (self.tree, self.output):
-                told = told.replace(f"{folder}/", "")
+                messages = messages.replace(f"{folder}/", "")
             raise OscopeError(
-                f"{doing} failed: {first_error(told)}", remedy=f"all that make said is in {self.log}"
+                f"{doing} failed: {first_error(messages)}", remedy=f"all that make said is in {self.log}"
             )
         return Work(steps, time.monotonic() - began, _children_s() - used)
 
 
-def first_error(told: str) -> str:
+def first_error(messages: str) -> str:
     """Return the first error in what make printed: `file:line: message` where a compiler reported it."""
     for pattern in (_ERROR, *_OTHER_ERRORS):
-        if found := pattern.search(told):
+        if found := pattern.search(messages):
             place, message = found.groups()
             return f"{place}: {message}" if place else message
-    lines = [line.strip() for line in told.splitlines() if line.strip()]
+    lines = [line.strip() for line in messages.splitlines() if line.strip()]
     return lines[-1] if lines else "make says nothing of why"
 
 

@@ -69,19 +69,19 @@ def folder_of(kernel: Path, digest: str) -> Path:
     return kernel / f"{LINK}-{digest}"
 
 
-def present(kernel: Path, wanted: Sources) -> str:
-    """Return the digest of `wanted` where the kernel in this folder has modules of just these, else ""."""
-    digest = wanted.digest
+def present(kernel: Path, module_sources: Sources) -> str:
+    """Return the digest of the sources where the kernel in this folder has modules of just these, else ""."""
+    digest = module_sources.digest
     return digest if digest and (kernel / LINK).resolve() == folder_of(kernel, digest).resolve() else ""
 
 
-def build(wanted: Sources, make: Make, kernel: Path, *, name: str, jobs: int) -> None:
+def build(module_sources: Sources, make: Make, kernel: Path, *, name: str, jobs: int) -> None:
     """Build the modules against what `make` built last, and keep them in that kernel's folder.
 
     Is to be called within `places.alone`. Raises OscopeError with the first error that make reports, and
     KeyboardInterrupt after a SIGINT or SIGTERM; the modules that were there are then still there.
     """
-    folder = folder_of(kernel, wanted.digest)
+    folder = folder_of(kernel, module_sources.digest)
     if folder.is_dir():
         # The sources are again what they once were. A guest may have these modules in use from now on.
         with _kept_in(folder):
@@ -91,7 +91,7 @@ def build(wanted: Sources, make: Make, kernel: Path, *, name: str, jobs: int) ->
     workshop = make.output / LINK
     shutil.rmtree(workshop, ignore_errors=True)
     workshop.mkdir()
-    for file, content in wanted.files.items():
+    for file, content in module_sources.files.items():
         (workshop / file).write_bytes(content)
     make.log.unlink(missing_ok=True)
     make.run(f"building modules of {name}", f"--jobs={jobs}", f"M={workshop}", "modules")

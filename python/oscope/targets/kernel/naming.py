@@ -30,10 +30,10 @@ def find(text: str | None) -> Kernel:
     kernel = _existing(text)
     if kernel is not None:
         return kernel
-    wanted = _recipe(text)
-    kernel = built.load(wanted.id)
+    chosen = _recipe(text)
+    kernel = built.load(chosen.id)
     if kernel is None:
-        raise OscopeError(f"the kernel {wanted.name} is not built", remedy=_command(text))
+        raise OscopeError(f"the kernel {chosen.name} is not built", remedy=_command(text))
     return kernel
 
 
@@ -45,8 +45,8 @@ def provide(text: str | None, listener: Listener, *, padded: bool = False) -> Ke
     existing = _existing(text)
     if existing is not None:
         return build.build(built.recipe_of(existing).padded(), listener) if padded else existing
-    wanted = _recipe(text)
-    return build.build(wanted.padded() if padded else wanted, listener)
+    chosen = _recipe(text)
+    return build.build(chosen.padded() if padded else chosen, listener)
 
 
 def _existing(text: str | None) -> Kernel | None:

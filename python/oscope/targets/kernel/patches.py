@@ -136,33 +136,33 @@ def _copy(file: Path, to: Path) -> None:
 def _apply(patch: Patch, folder: Path, note: Callable[[str], None]) -> None:
     options = ["--strip=1", "--force", "--no-backup-if-mismatch", "--reject-file=-", f"--directory={folder}"]
     answer = tools.run(["patch", *options], stdin=patch.text)
-    told = answer.stdout.decode(errors="replace") + answer.stderr.decode(errors="replace")
+    output = answer.stdout.decode(errors="replace") + answer.stderr.decode(errors="replace")
     if answer.returncode != 0:
         raise OscopeError(
-            f"the patch {patch.name} does not apply: {_reason(told)}",
+            f"the patch {patch.name} does not apply: {_reason(output)}",
             remedy="make it anew on this source (oscope kernel source prints where it is)",
         )
-    for file, hunk, fuzz in _in_files(_FUZZ, told):
+    for file, hunk, fuzz in _in_files(_FUZZ, output):
         note(f"the patch {patch.name}: hunk {hunk} of {file} applies only with a fuzz of {fuzz}")
 
 
-def _reason(told: str) -> str:
-    failed = _in_files(_FAILED, told)
+def _reason(output: str) -> str:
+    failed = _in_files(_FAILED, output)
     if failed:
         file, hunk, line = failed[0]
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
         return f"{file}, hunk {hunk}, at line {line}{more}"
-    wanted = re.search(r"^\|\+\+\+ [^/\n]+/([^\t\n]+)", told, re.MULTILINE)
-    if "can't find file to patch" in told and wanted:
-        return f"there is no file {wanted.group(1)}"
-    lines = [line.removeprefix("patch: ****").strip() for line in told.splitlines() if line.strip()]
+    absent = re.search(r"^\|\+\+\+ [^/\n]+/([^\t\n]+)", output, re.MULTILINE)
+    if "can't find file to patch" in output and absent:
+        return f"there is no file {absent.group(1)}"
+    lines = [line.removeprefix("patch: ****").strip() for line in output.splitlines() if line.strip()]
     return lines[-1] if lines else "patch says nothing of why"
 
 
-def _in_files(pattern: re.Pattern[str], told: str) -> list[tuple[str, str, str]]:
+def _in_files(pattern: re.Pattern[str], output: str) -> list[tuple[str, str, str]]:
     """Return file, hunk and number for each line of what patch reported that fits the pattern."""
     found = []
-    for line in told.splitlines():
+    for line in output.splitlines():
         if file := _FILE.match(line):
             name = file.group(1)
         elif matched := pattern.match(line):

@@ -128,8 +128,8 @@ def names(source: Source) -> list[str]:
 def check(root: Path) -> str:
     """Return the version in the Makefile. Raises UsageError where `root` is no kernel's source."""
     try:
-        told = dict(_VERSION.findall((root / "Makefile").read_text(errors="replace")))
-        return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}{EXTRAVERSION}".format(**told)
+        output = dict(_VERSION.findall((root / "Makefile").read_text(errors="replace")))
+        return "{VERSION}.{PATCHLEVEL}.{SUBLEVEL}{EXTRAVERSION}".format(**output)
     except (OSError, KeyError) as error:
         remedy = "name a folder that has the kernel's Makefile"
         raise UsageError(f"{root} is not a kernel's source", remedy=remedy) from error
@@ -168,8 +168,8 @@ def _git(root: Path, *arguments: str) -> bytes:
     """Return what git says of the tree, into which it writes nothing (it would refresh its index)."""
     answer = tools.run(["git", "--no-optional-locks", "-C", str(root), *arguments])
     if answer.returncode != 0:
-        told = answer.stderr.decode(errors="replace").strip().partition("\n")[0]
-        raise OscopeError(f"git {arguments[0]} fails in {root}: {told}")
+        output = answer.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise OscopeError(f"git {arguments[0]} fails in {root}: {output}")
     return answer.stdout
 
 
@@ -242,14 +242,14 @@ def _unpack(archive: Path, folder: Path, listener: Listener) -> None:
         finally:
             limit.cancel()
         words.seek(0)
-        told = words.read(_TOLD_BYTES)
+        output = words.read(_TOLD_BYTES)
     if tar.returncode == -signal.SIGKILL:
         raise OscopeError(
             f"{archive} was not unpacked within {UNPACK_LIMIT_S:g} s",
             remedy=f"see whether the disk of {folder} works",
         )
     if tar.returncode != 0:
-        raise _broken(archive, told)
+        raise _broken(archive, output)
 
 
 def _end(tar: subprocess.Popen[bytes]) -> None:
@@ -266,8 +266,8 @@ def _feed(packed: IO[bytes], tar: subprocess.Popen[bytes], listener: Listener) -
         listener.progress(packed.tell())
 
 
-def _broken(archive: Path, told: bytes) -> OscopeError:
-    reason = told.decode(errors="replace").strip().partition("\n")[0]
+def _broken(archive: Path, output: bytes) -> OscopeError:
+    reason = output.decode(errors="replace").strip().partition("\n")[0]
     package = archive.name.removesuffix(".tar.xz")
     return OscopeError(
         f"{archive} cannot be unpacked ({reason})", remedy=as_root(f"apt-get install --reinstall {package}")

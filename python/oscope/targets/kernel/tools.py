@@ -41,17 +41,17 @@ def run(
         raise OscopeError(f"{command[0]} failed ({error})") from error
 
 
-def missing(wanted: dict[str, str]) -> dict[str, str]:
+def missing(required: dict[str, str]) -> dict[str, str]:
     """Return what of the programs is not installed, and its packages; libelf.h is looked for beside gcc."""
-    lacking = {program: package for program, package in wanted.items() if shutil.which(program) is None}
-    if "gcc" in wanted and "gcc" not in lacking and not _has_header():
+    lacking = {program: package for program, package in required.items() if shutil.which(program) is None}
+    if "gcc" in required and "gcc" not in lacking and not _has_header():
         lacking[HEADER] = HEADER_PACKAGE
     return lacking
 
 
-def require(wanted: dict[str, str]) -> None:
+def require(required: dict[str, str]) -> None:
     """Raise OscopeError that names all that is missing, with the command that installs it."""
-    lacking = missing(wanted)
+    lacking = missing(required)
     if lacking:
         raise OscopeError(f"{', '.join(lacking)} not installed", remedy=install(lacking.values()))
 

@@ -45,8 +45,8 @@ def _synchronise(
     root: Path, names: Sequence[str], folder: Path, staged: Staged, *, fresh: bool, listener: Listener
 ) -> None:
     there = source.inodes(folder) if folder.is_dir() else {}
-    wanted = {name for name in names if name not in staged.touched}
-    for done, name in enumerate(sorted(wanted)):
+    needed = {name for name in names if name not in staged.touched}
+    for done, name in enumerate(sorted(needed)):
         if done % _STEP == 0:
             listener.progress(done)
         origin = root / name
@@ -57,9 +57,9 @@ def _synchronise(
     for name in staged.touched:
         content = staged.content(name)
         if content is not None:
-            wanted.add(name)
+            needed.add(name)
             _replace(content, folder / name)
-    for name in there.keys() - wanted:
+    for name in there.keys() - needed:
         (folder / name).unlink()
 
 

@@ -74,14 +74,14 @@ class _Asked:
     courses: Courses
 
     def protocol(self) -> Answer:
-        told = [one for one in self.conversation.spoken if one.kind is not None]
-        ports = {(one.packet.source_port, one.packet.destination_port) for one in told}
+        known = [one for one in self.conversation.spoken if one.kind is not None]
+        ports = {(one.packet.source_port, one.packet.destination_port) for one in known}
         way = ", ".join(f"{source} to {destination}" for source, destination in sorted(ports, key=str))
-        messages = "one message" if len(told) == 1 else f"all {format_count(len(told))} messages"
+        messages = "one message" if len(known) == 1 else f"all {format_count(len(known))} messages"
         text = f"UDP: {messages}, from port {way}"
         if self.conversation.tcp:
             text += f"; TCP packets of these ports, such as #{self.conversation.tcp[0]}, are no DHCP"
-        parts = [Part(text, tuple(one.number for one in told))] if told else []
+        parts = [Part(text, tuple(one.number for one in known))] if known else []
         return _answer("a", parts, "no message in it can be read")
 
     def host(self) -> Answer:
@@ -113,10 +113,10 @@ class _Asked:
         senders = dict.fromkeys(one.packet.link_source for one in own)
         if None in senders:
             return " (the capture has no link-layer address of the sender)"
-        told = ", ".join(self.addresses.link(sender) for sender in senders if sender is not None)
+        links = ", ".join(self.addresses.link(sender) for sender in senders if sender is not None)
         relays = dict.fromkeys(one.message.relay for one in own if one.message.relay)
         by = f", the relay {', '.join(map(str, relays))}" if relays else ""
-        return f" (sent from {told}{by})"
+        return f" (sent from {links}{by})"
 
     def server(self) -> Answer:
         parts = [self._lease(lease) for lease in self.conversation.leases]

@@ -161,51 +161,51 @@ def _standard_input() -> int:
 
 def _parse(line: bytes) -> Packet | End:
     try:
-        told = json.loads(line)
-        return _end(told["end"]) if "end" in told else _packet(told)
+        record = json.loads(line)
+        return _end(record["end"]) if "end" in record else _packet(record)
     except (ValueError, KeyError, TypeError) as error:
         raise ProbeError(
             f"oscope-probe dhcp broke the protocol ({error!r})", remedy="build it anew with `make setup`"
         ) from error
 
 
-def _packet(told: Mapping[str, Any]) -> Packet:
-    link = told["link"]
+def _packet(record: Mapping[str, Any]) -> Packet:
+    link = record["link"]
     return Packet(
-        number=told["packet"],
-        time_ns=told["time_ns"],
-        interface=told["interface"],
-        captured=told["captured"],
-        length=told["length"],
+        number=record["packet"],
+        time_ns=record["time_ns"],
+        interface=record["interface"],
+        captured=record["captured"],
+        length=record["length"],
         link_source=bytes.fromhex(link.get("source", "")) or None,
         link_destination=bytes.fromhex(link.get("destination", "")) or None,
-        vlans=tuple(told["vlans"]),
-        tunnels=tuple(told["tunnels"]),
-        source=told["source"],
-        destination=told["destination"],
-        ip_options=told["ip_options"],
-        fragment=told["fragment"],
-        protocol=told["protocol"],
-        source_port=told["source_port"],
-        destination_port=told["destination_port"],
-        missing=told["missing"],
-        payload=bytes.fromhex(told["payload"]),
+        vlans=tuple(record["vlans"]),
+        tunnels=tuple(record["tunnels"]),
+        source=record["source"],
+        destination=record["destination"],
+        ip_options=record["ip_options"],
+        fragment=record["fragment"],
+        protocol=record["protocol"],
+        source_port=record["source_port"],
+        destination_port=record["destination_port"],
+        missing=record["missing"],
+        payload=bytes.fromhex(record["payload"]),
     )
 
 
-def _end(told: Mapping[str, Any]) -> End:
+def _end(record: Mapping[str, Any]) -> End:
     kinds = [
-        *(Counted(_link_type(one), one["packets"], one["first"]) for one in told["skipped"]),
-        *(Counted(one["why"], one["packets"], one["first"]) for one in told["malformed"]),
+        *(Counted(_link_type(one), one["packets"], one["first"]) for one in record["skipped"]),
+        *(Counted(one["why"], one["packets"], one["first"]) for one in record["malformed"]),
     ]
     return End(
-        format=told["format"],
-        packets=told["packets"],
-        first_ns=told["first_ns"],
-        last_ns=told["last_ns"],
+        format=record["format"],
+        packets=record["packets"],
+        first_ns=record["first_ns"],
+        last_ns=record["last_ns"],
         not_read=tuple(kinds),
-        not_supported=tuple(Counted(one["what"], one["packets"], one["first"]) for one in told["not_read"]),
-        error=told["error"],
+        not_supported=tuple(Counted(one["what"], one["packets"], one["first"]) for one in record["not_read"]),
+        error=record["error"],
     )
 
 

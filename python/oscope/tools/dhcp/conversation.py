@@ -151,12 +151,12 @@ def _nothing(found: _Following, end: End | None) -> str:
     """Say what there is instead of DHCP."""
     if end is None:
         return "no DHCP for IPv4"
-    told = f"no DHCP for IPv4 in its {_packets(end.packets)}"
+    summary = f"no DHCP for IPv4 in its {_packets(end.packets)}"
     parts = [not_supported(one) for one in end.not_supported]
     parts += [f"{one.packets} of {one.why}" for one in end.not_read]
     parts += [f"{len(found.tcp)} of TCP"] if found.tcp else []
     parts += [f"it is {end.error}"] if end.error else []
-    return f"{told} ({', '.join(parts)})" if parts else told
+    return f"{summary} ({', '.join(parts)})" if parts else summary
 
 
 def not_supported(counted: Counted) -> str:

@@ -37,12 +37,16 @@ class Addresses:
         if index is None:
             return "an unknown client"
         client = conversation.clients[index]
-        told = (
+        description = (
             self.link(client.address)
             if client.address
             else f"identifier {self.identifier(client.identifier)}"
         )
-        return f"{told} (client {index + 1})" if self.is_hidden and len(conversation.clients) > 1 else told
+        return (
+            f"{description} (client {index + 1})"
+            if self.is_hidden and len(conversation.clients) > 1
+            else description
+        )
 
     def identifier(self, identifier: bytes) -> str:
         """Return a client identifier (RFC 2132, 9.14): a type, then often a link-layer address."""

@@ -1,4 +1,4 @@
-"""The search for a file size that takes a wanted time to read. Pure: measuring is a function passed in."""
+"""The search for a file size that takes a given time to read. Pure: measuring is a function passed in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Range:
     high: float
 
     def __contains__(self, seconds: float) -> bool:
-        """Whether a reading of that many seconds is wanted."""
+        """Whether a reading of that many seconds is within the range."""
         return self.low <= seconds <= self.high
 
     def __str__(self) -> str:
@@ -43,8 +43,8 @@ class Attempt:
         return f"{format_bytes(self.size)} ({self.seconds:.3g} s)"
 
 
-def find_size(measure: Callable[[int], float], wanted: Range, *, block_size: int, largest: int) -> Attempt:
-    """Return the first size tried whose reading takes a `wanted` time: doubled until it does.
+def find_size(measure: Callable[[int], float], target: Range, *, block_size: int, largest: int) -> Attempt:
+    """Return the first size tried whose reading takes a time in `target`: doubled until it does.
 
     `measure` returns the seconds that reading so many bytes takes. Sizes are multiples of `block_size` and at
     most `largest`. Where a doubling is too much, sizes between the last two are tried, by the speed measured
@@ -57,39 +57,39 @@ def find_size(measure: Callable[[int], float], wanted: Range, *, block_size: int
         )
     below = Attempt(0, 0.0)
     blocks = min(-(-FIRST // block_size), most)
-    while (tried := _try(measure, blocks * block_size)).seconds < wanted.low:
+    while (tried := _try(measure, blocks * block_size)).seconds < target.low:
         if blocks == most:
             raise OscopeError(
-                f"the largest file that there is room for, {tried}, is read in less than {wanted.low:g} s",
+                f"the largest file that there is room for, {tried}, is read in less than {target.low:g} s",
                 remedy="free some space, or lower --between",
             )
         below = tried
         blocks = min(2 * blocks, most)
-    return tried if tried.seconds in wanted else _refine(measure, wanted, block_size, (below, tried))
+    return tried if tried.seconds in target else _refine(measure, target, block_size, (below, tried))
 
 
 def _refine(
-    measure: Callable[[int], float], wanted: Range, block_size: int, bracket: tuple[Attempt, Attempt]
+    measure: Callable[[int], float], target: Range, block_size: int, bracket: tuple[Attempt, Attempt]
 ) -> Attempt:
     """Return a size within the bracket, whose lower end is read too soon and whose upper end too late."""
     below, above = bracket
     for number in range(MOST_REFINEMENTS):
-        blocks = _between(below, above, wanted, block_size, halve=number % 2 == 1)
+        blocks = _between(below, above, target, block_size, halve=number % 2 == 1)
         if blocks is None:
             raise OscopeError(f"no size between {below} and {above} is left to try", remedy=_REMEDY)
         tried = _try(measure, blocks * block_size)
-        if tried.seconds in wanted:
+        if tried.seconds in target:
             return tried
-        if tried.seconds < wanted.low:
+        if tried.seconds < target.low:
             below = tried
         else:
             above = tried
     raise OscopeError(
-        f"no size between {below} and {above} took {wanted} in {MOST_REFINEMENTS} attempts", remedy=_REMEDY
+        f"no size between {below} and {above} took {target} in {MOST_REFINEMENTS} attempts", remedy=_REMEDY
     )
 
 
-def _between(below: Attempt, above: Attempt, wanted: Range, block_size: int, *, halve: bool) -> int | None:
+def _between(below: Attempt, above: Attempt, target: Range, block_size: int, *, halve: bool) -> int | None:
     """Return a number of blocks strictly between, or None where there is none.
 
     A straight line between the two finds it at once where the speed is constant; halves end the search where
@@ -98,7 +98,7 @@ def _between(below: Attempt, above: Attempt, wanted: Range, block_size: int, *, 
     low, high = below.size // block_size, above.size // block_size
     if high - low < 2:
         return None
-    middle = (wanted.low + wanted.high) / 2
+    middle = (target.low + target.high) / 2
     share = 0.5 if halve else (middle - below.seconds) / (above.seconds - below.seconds)
     return min(max(low + round(share * (high - low)), low + 1), high - 1)
 

@@ -57,7 +57,7 @@ def _counters(environment: Mapping[str, Any]) -> Finding:
     needed_for = "instructions, cache misses and branch misses beside each sample"
     if not unavailable:
         return Finding("hardware counters", "ok", "proved by counting: " + ", ".join(available), needed_for)
-    parted = [why_missing(told) for told in unavailable.values()]
+    parted = [why_missing(why) for why in unavailable.values()]
     reasons = "; ".join(dict.fromkeys(reason for reason, _ in parted))
     remedies = "; ".join(dict.fromkeys(remedy for _, remedy in parted if remedy))
     if available:

@@ -70,10 +70,10 @@ def try_workload(trial: Trial) -> Finding:
     except OscopeError as error:
         # A request that is wrong says nothing of the machine.
         lacks = isinstance(error, RefusedError) and error.refusal.kind == "unavailable"
-        told = [trial.otherwise, error.message] if lacks and trial.otherwise else [error.message]
-        status: Status = "limited" if len(told) > 1 else "missing"
+        messages = [trial.otherwise, error.message] if lacks and trial.otherwise else [error.message]
+        status: Status = "limited" if len(messages) > 1 else "missing"
         remedy = error.remedy or "build the probe anew with make setup, or use another machine"
-        return Finding(trial.name, status, ": ".join(told), trial.needed_for, remedy)
+        return Finding(trial.name, status, ": ".join(messages), trial.needed_for, remedy)
     return Finding(trial.name, "ok", "; ".join([trial.works, *notes]), trial.needed_for)
 
 

@@ -67,9 +67,9 @@ def try_tool(tool: Tool) -> Finding:
         return Finding(
             tool.name, "missing", f"{path} does not start: {_reason(answer)}", tool.needed_for, remedy
         )
-    told = _first_line(answer.stdout or answer.stderr)
-    number = re.search(r"\d+(\.\d+)+\S*", told)
-    version = number.group() if number else told
+    reported = _first_line(answer.stdout or answer.stderr)
+    number = re.search(r"\d+(\.\d+)+\S*", reported)
+    version = number.group() if number else reported
     if tool.trial is None:
         return Finding(tool.name, "ok", version, tool.needed_for)
     if tool.trial_needs_root and os.geteuid() != 0:

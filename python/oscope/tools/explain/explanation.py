@@ -47,24 +47,24 @@ class Explanation:
     def notes(self) -> list[str]:
         """Return what is to be known of how far the trace can be relied on, a sentence each."""
         trace = self.trace
-        told = []
+        notes = []
         if trace.truncated:
-            told.append("the trace ends within a line")
+            notes.append("the trace ends within a line")
         if trace.cut:
-            told.append(f"{_many(trace.cut, 'call')} without beginning or end in the trace")
+            notes.append(f"{_many(trace.cut, 'call')} without beginning or end in the trace")
         if trace.not_understood:
             lines = _many(trace.not_understood, "line")
-            told.append(f"{lines} of {trace.lines} not understood, such as {trace.example[:80]!r}")
+            notes.append(f"{lines} of {trace.lines} not understood, such as {trace.example[:80]!r}")
         if trace.left_out:
-            told.append(f"{trace.left_out} later calls are left out: the trace is too long to be kept whole")
+            notes.append(f"{trace.left_out} later calls are left out: the trace is too long to be kept whole")
         if self.tree.unfollowed:
             made = _many(len(self.tree.unfollowed), "process or thread", "processes or threads")
-            told.append(f"{made} made of which no call is in the trace: strace follows them with -f")
+            notes.append(f"{made} made of which no call is in the trace: strace follows them with -f")
         if trace.clock is None:
-            told.append("the trace has no times: strace writes them with -ttt -T")
+            notes.append("the trace has no times: strace writes them with -ttt -T")
         elif not any(call.took_ns is not None for call in trace.calls):
-            told.append("the trace does not contain how long calls took: strace does with -T")
-        return told + list(self.run.remarks if self.run else ())
+            notes.append("the trace does not contain how long calls took: strace does with -T")
+        return notes + list(self.run.remarks if self.run else ())
 
     def to_object(self) -> dict[str, Any]:
         """Return it as plain values for JSON, of the schema `SCHEMA`."""
@@ -135,13 +135,13 @@ def _program(image: Image) -> dict[str, Any]:
 
 def _calls(task: Task, numbers: Mapping[int, int]) -> list[dict[str, Any]]:
     return [
-        _one(call, phase, told) | {"task": numbers[id(task)], "program": index}
+        _one(call, phase, meaning) | {"task": numbers[id(task)], "program": index}
         for index, image in enumerate(task.images)
-        for call, phase, told in zip(image.calls, image.phases, image.purposes, strict=True)
+        for call, phase, meaning in zip(image.calls, image.phases, image.purposes, strict=True)
     ]
 
 
-def _one(call: Call, phase: str, told: str) -> dict[str, Any]:
+def _one(call: Call, phase: str, meaning: str) -> dict[str, Any]:
     return {
         "number": call.number,
         "at_ns": call.at_ns,
@@ -154,7 +154,7 @@ def _one(call: Call, phase: str, told: str) -> dict[str, Any]:
         "file": call.file or None,
         "target": call.target or None,
         "phase": phase,
-        "purpose": told,
+        "purpose": meaning,
     }
 
 

@@ -67,8 +67,8 @@ def _preload(image: Image) -> Finding | None:
     cache = next((call for call in _of(image, "loader") if named_path(call) == CACHE), None)
     # Preloaded libraries are opened before the list of all libraries is needed, unless they need others.
     early = [short(call.file) for call in loaded if cache is None or call.number < cache.number]
-    told = f"; loaded first: {', '.join(early)}" if early else ""
-    return Finding("preload", f"The loader reads {PRELOAD}{before}. {names}{told}.", tuple(numbers))
+    note = f"; loaded first: {', '.join(early)}" if early else ""
+    return Finding("preload", f"The loader reads {PRELOAD}{before}. {names}{note}.", tuple(numbers))
 
 
 def _static(image: Image) -> Finding | None:

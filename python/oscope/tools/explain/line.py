@@ -68,8 +68,10 @@ def parse(text: str) -> Line:
     at_ns, clock = _time(found)
     pid = found["pid"] or found["bare"]
     rest = text[found.end() :]
-    kind, told, name, arguments, result, took_ns = _body(rest)
-    return Line(kind, told, None if pid is None else int(pid), at_ns, clock, name, arguments, result, took_ns)
+    kind, content, name, arguments, result, took_ns = _body(rest)
+    return Line(
+        kind, content, None if pid is None else int(pid), at_ns, clock, name, arguments, result, took_ns
+    )
 
 
 def split_arguments(text: str) -> list[str]:
@@ -117,8 +119,8 @@ def _body(rest: str) -> tuple[Kind, str, str, str, str, int | None]:
         return _call("call", rest, call[1], call[2])
     if call := _RESUMED.fullmatch(rest):
         return _call("resumed", rest, call[1], call[2])
-    told: tuple[tuple[re.Pattern[str], Kind], ...] = ((_SIGNAL, "signal"), (_END, "end"))
-    for pattern, kind in told:
+    content: tuple[tuple[re.Pattern[str], Kind], ...] = ((_SIGNAL, "signal"), (_END, "end"))
+    for pattern, kind in content:
         if found := pattern.fullmatch(rest):
             return kind, found[1], "", "", "", None
     return "notice" if _NOTICE.match(rest) else "other", rest, "", "", "", None

@@ -211,7 +211,7 @@ class _Reader:
             case "resumed":
                 self._resume(line, at_ns)
             case "signal" | "end":
-                self._tell(line, at_ns)
+                self._report(line, at_ns)
             case "other":
                 self.summary = self.summary or _SUMMARY.match(text) is not None
                 trace.not_understood += 1
@@ -255,7 +255,7 @@ class _Reader:
         call.result = line.result
         call.took_ns = line.took_ns
 
-    def _tell(self, line: Line, at_ns: int | None) -> None:
+    def _report(self, line: Line, at_ns: int | None) -> None:
         if found := _SUPERSEDED.match(line.text):
             # The thread that runs another program takes the process's id over (execve(2), ptrace(2)).
             if parted := self._parted.pop(int(found[1]), None):

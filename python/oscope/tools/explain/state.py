@@ -102,8 +102,8 @@ class Process:
         elif call.name in _PAIRS:
             what, index = _PAIRS[call.name]
             for word in call.word(index).strip("[]").split(","):
-                made, told = described_path(word.strip())
-                self._open(made, told or what, call)
+                made, description = described_path(word.strip())
+                self._open(made, description or what, call)
         elif call.name == "close":
             self.files.pop(described_path(call.word(0))[0], None)
         elif call.name in MAPS and call.file:

@@ -23,13 +23,13 @@ _JSON: dict[str, tuple[Callable[[dict[str, Any]], bool], Callable[[Any], Importe
 _REMEDY = "give the whole file as the tool wrote it, or the right --format"
 
 
-def read(path: Path, wanted: Format | None = None) -> Imported:
-    """Read a file, or criterion's folder, of the format `wanted`; None: what its content shows.
+def read(path: Path, requested: Format | None = None) -> Imported:
+    """Read a file, or criterion's folder, of the format `requested`; None: what its content shows.
 
     Raises UsageError in one line where it is unreadable, cut short, or of no known format.
     """
     try:
-        found = _folder(path) if path.is_dir() else _file(path, wanted)
+        found = _folder(path) if path.is_dir() else _file(path, requested)
         if not any(series.readings for series in found.series):
             raise WrongFileError("it has no measurement")  # noqa: TRY301 - reported like all else.
     except OSError as error:
@@ -41,24 +41,24 @@ def read(path: Path, wanted: Format | None = None) -> Imported:
     return found
 
 
-def _file(path: Path, wanted: Format | None) -> Imported:
+def _file(path: Path, requested: Format | None) -> Imported:
     with path.open("rb") as file:
         raw = file.read(_MOST_BYTES + 1)
     if len(raw) > _MOST_BYTES:
         raise WrongFileError("it is larger than 256 MiB")
     text = raw.decode(errors="replace")
-    if wanted in ("perf-stat", "lmbench"):
-        return _text(text, wanted)
+    if requested in ("perf-stat", "lmbench"):
+        return _text(text, requested)
     data, why = _parse(text)
     if data is None:
-        if wanted is None and (known := _text_format(text)) is not None:
+        if requested is None and (known := _text_format(text)) is not None:
             return _text(text, known)
         raise WrongFileError(f"it is no whole JSON ({why})")
-    if wanted is not None and wanted != "criterion":
-        return _JSON[wanted][1](data)
+    if requested is not None and requested != "criterion":
+        return _JSON[requested][1](data)
     if "event" in data and "counter-value" in data:
         return _text(text, "perf-stat")
-    if wanted == "criterion" or "iters" in data or "mean" in data:
+    if requested == "criterion" or "iters" in data or "mean" in data:
         return _criterion([path], path.parent)
     for recognised, reader in _JSON.values():
         if recognised(data):

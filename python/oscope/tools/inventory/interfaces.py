@@ -102,8 +102,8 @@ def read_network() -> Network:
     routes = [
         route
         for family in (4, 6)
-        for told in _ask(f"-{family}", "route", "show", "table", "all", "default")
-        for route in _defaults(told, family)
+        for entry in _ask(f"-{family}", "route", "show", "table", "all", "default")
+        for route in _defaults(entry, family)
     ]
     return Network(tuple(_interface(link) for link in links), tuple(routes))
 
@@ -140,7 +140,7 @@ def _interface(link: Mapping[str, Any]) -> Interface:
         kind=_kind(link),
         link_address=link.get("address"),
         mtu=link["mtu"],
-        addresses=tuple(_address(told) for told in link.get("addr_info", ()) if told),
+        addresses=tuple(_address(entry) for entry in link.get("addr_info", ()) if entry),
     )
 
 
@@ -154,30 +154,30 @@ def _kind(link: Mapping[str, Any]) -> str:
     return "ethernet" if kind == _ETHERNET else kind
 
 
-def _address(told: Mapping[str, Any]) -> Address:
+def _address(entry: Mapping[str, Any]) -> Address:
     notes = ("tentative", "deprecated", "dadfailed", "secondary", "temporary", "dynamic")
     return Address(
-        family=6 if told["family"] == "inet6" else 4,
-        address=told["local"],
-        prefix=told["prefixlen"],
-        peer=told.get("address"),
-        scope=str(told.get("scope", "")),
-        notes=tuple(name for name in notes if told.get(name)),
+        family=6 if entry["family"] == "inet6" else 4,
+        address=entry["local"],
+        prefix=entry["prefixlen"],
+        peer=entry.get("address"),
+        scope=str(entry.get("scope", "")),
+        notes=tuple(name for name in notes if entry.get(name)),
     )
 
 
-def _defaults(told: Mapping[str, Any], family: int) -> list[DefaultRoute]:
+def _defaults(entry: Mapping[str, Any], family: int) -> list[DefaultRoute]:
     """Return the ways of a default route; none for one that refuses, such as `unreachable`."""
-    if told.get("type", _UNICAST) != _UNICAST or told.get("dst") != "default":
+    if entry.get("type", _UNICAST) != _UNICAST or entry.get("dst") != "default":
         return []
-    hops: Sequence[Mapping[str, Any]] = told.get("nexthops") or [told]
+    hops: Sequence[Mapping[str, Any]] = entry.get("nexthops") or [entry]
     return [
         DefaultRoute(
             family,
             hop.get("gateway") or hop.get("via", {}).get("host"),
             hop["dev"],
-            int(told.get("metric", 0)),
-            str(told.get("table", MAIN)),
+            int(entry.get("metric", 0)),
+            str(entry.get("table", MAIN)),
             not {"dead", "linkdown"} & set(hop.get("flags", ())),
         )
         for hop in hops

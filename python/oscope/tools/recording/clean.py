@@ -45,6 +45,8 @@ def _known(size: Size | None, name: str, findings: Findings) -> Size:
     """Return the size, or the usual one with a note."""
     if size is not None and size.is_sensible:
         return size
-    told = "does not contain the size of its terminal" if size is None else f"names a terminal of {size}"
-    findings.notes.append(f"{name} {told}: {USUAL} is taken; --size names another")
+    description = (
+        "does not contain the size of its terminal" if size is None else f"names a terminal of {size}"
+    )
+    findings.notes.append(f"{name} {description}: {USUAL} is taken; --size names another")
     return USUAL

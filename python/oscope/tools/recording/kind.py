@@ -57,8 +57,8 @@ def _unnamed(source: Source, findings: Findings) -> Iterator[Event]:
         )
     # A terminal's lines end in both. Where they do not, no terminal was between the program and the file.
     plain = b"\r\n" not in source.head
-    told = "no terminal was in between: its lines are ended as a terminal would" if plain else "it is read so"
-    findings.notes.append(f"{source.name} is of neither script nor asciinema but a plain stream; {told}")
+    note = "no terminal was in between: its lines are ended as a terminal would" if plain else "it is read so"
+    findings.notes.append(f"{source.name} is of neither script nor asciinema but a plain stream; {note}")
     yield Start(None)
     for chunk in source.chunks():
         yield chunk.replace(b"\n", b"\r\n") if plain else chunk

@@ -158,14 +158,14 @@ class _Session:
         self._child = child
         self._cast = cast
         self._outer = outer
-        self._told: set[int] = set()
+        self._pending: set[int] = set()
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> int:
         """Return the command's exit code, or that of the signal that ended this."""
         with contextlib.ExitStack() as stack:
             stack.enter_context(self._selector)
-            woken = stack.enter_context(_signals(self._told))
+            woken = stack.enter_context(_signals(self._pending))
             ended = os.pidfd_open(self._child.pid)
             stack.callback(os.close, ended)
             for descriptor in (self._inner, woken, ended):
@@ -198,12 +198,12 @@ class _Session:
 
     def _obey(self) -> int:
         """Act on the signals that came; return the exit code where one of them ends this, else 0."""
-        if signal.SIGWINCH in self._told:
-            self._told.discard(signal.SIGWINCH)
+        if signal.SIGWINCH in self._pending:
+            self._pending.discard(signal.SIGWINCH)
             size = _window(self._outer)
             _set_window(self._inner, size)
             self._cast.resize(size)
-        return next((128 + number for number in self._told), 0)
+        return next((128 + number for number in self._pending), 0)
 
     def _show(self) -> None:
         try:
@@ -233,12 +233,12 @@ class _Session:
 
 
 @contextlib.contextmanager
-def _signals(told: set[int]) -> Iterator[int]:
-    """Put signals that come into `told`, and give a descriptor that is then ready to be read."""
+def _signals(pending: set[int]) -> Iterator[int]:
+    """Put signals that come into `pending`, and give a descriptor that is then ready to be read."""
 
     def tell(number: int, frame: FrameType | None) -> None:
         del frame
-        told.add(number)
+        pending.add(number)
 
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     former = {number: signal.signal(number, tell) for number in (signal.SIGWINCH, *_ENDING)}

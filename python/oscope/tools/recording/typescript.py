@@ -138,9 +138,9 @@ class _Content:
             self._place = 0
         return True
 
-    def find(self, wanted: bytes) -> int:
-        """Return how many bytes of the buffer are before `wanted`; negative where it is not there."""
-        return max(self._buffer.find(wanted, self._place) - self._place, -1)
+    def find(self, sought: bytes) -> int:
+        """Return how many bytes of the buffer are before `sought`; negative where it is not there."""
+        return max(self._buffer.find(sought, self._place) - self._place, -1)
 
     def match(self, pattern: re.Pattern[bytes]) -> re.Match[bytes] | None:
         """Return how the buffer begins with `pattern`."""

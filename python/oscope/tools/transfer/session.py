@@ -150,7 +150,7 @@ def send(sending: Sending, watcher: Watcher) -> Done:
                     expected = 1
                     watcher.left(event)
                 case _:
-                    _tell(event, watcher)
+                    _report(event, watcher)
         status = verb.wait()
         words = verb.last_words()
     if failure is not None:
@@ -194,7 +194,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case Failure():
                     unheard = event
                 case _:
-                    _tell(event, watcher)
+                    _report(event, watcher)
         status = verb.wait()
         words = verb.last_words()
     if unheard is not None:
@@ -203,7 +203,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
         raise ProbeError(f"oscope-probe receive ended with status {status}{words}")
 
 
-def _tell(event: Event, watcher: Watcher) -> None:
+def _report(event: Event, watcher: Watcher) -> None:
     match event:
         case Peer():
             watcher.met(event.address)

@@ -27,13 +27,13 @@ _FOLDER = Path("/dev/shm")  # noqa: S108 (covered by a file system of this proce
 def main(names: Sequence[str]) -> int:
     """Play the scenarios `names` all at once, and return the exit code."""
     if os.getpid() != 1:
-        _tell("error", message="the stage is no first process", remedy="start it by oscope dhcp lab")
+        _report("error", message="the stage is no first process", remedy="start it by oscope dhcp lab")
         return os.EX_USAGE
     try:
         asyncio.run(_play(names))
     except (OscopeError, BaseExceptionGroup) as failure:
         error = _first(failure)
-        _tell("error", message=error.message, remedy=error.remedy)
+        _report("error", message=error.message, remedy=error.remedy)
         return os.EX_SOFTWARE
     return os.EX_OK
 
@@ -44,17 +44,17 @@ async def _play(names: Sequence[str]) -> None:
     beating = asyncio.create_task(_beat())
     async with asyncio.TaskGroup() as group:
         for name in names:
-            group.create_task(Scene(name, _FOLDER / name, _tell).play())
+            group.create_task(Scene(name, _FOLDER / name, _report).play())
     beating.cancel()
 
 
 async def _beat() -> None:
     while True:
         await asyncio.sleep(BEAT_S)
-        _tell("beat")
+        _report("beat")
 
 
-def _tell(event: str, **values: Any) -> None:
+def _report(event: str, **values: Any) -> None:
     sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
     sys.stdout.flush()
 

@@ -145,24 +145,24 @@ def play(
 
 
 def _hear(line: bytes, played: dict[str, Played], heard: Callable[[str, str], None]) -> None:
-    told: dict[str, Any] = json.loads(line)
-    event = told["event"]
+    report: dict[str, Any] = json.loads(line)
+    event = report["event"]
     if event == "error":
-        raise OscopeError(told["message"], remedy=told["remedy"])
+        raise OscopeError(report["message"], remedy=report["remedy"])
     if event == "beat":
         return
-    name = told["scenario"]
+    name = report["scenario"]
     of = played[name]
     match event:
         case "step":
-            of.steps.append(Noted(told["time_ns"], told["text"]))
-            heard(name, told["text"])
+            of.steps.append(Noted(report["time_ns"], report["text"]))
+            heard(name, report["text"])
         case "log":
-            of.log.append(Noted(told["time_ns"], told["text"]))
+            of.log.append(Noted(report["time_ns"], report["text"]))
         case "leases":
-            of.leases.append(LeaseFile(told["time_ns"], told["when"], tuple(told["lines"])))
+            of.leases.append(LeaseFile(report["time_ns"], report["when"], tuple(report["lines"])))
         case "capture":
-            of.captures[told["end"]] = base64.b64decode(told["content"])
+            of.captures[report["end"]] = base64.b64decode(report["content"])
         case "end":
             of.ended = True
 

@@ -92,7 +92,7 @@ class Scene:
         """`folder` is an empty one; `tell` is given what happens, as an event's name and its values."""
         self.scenario = SCENARIOS[name]
         self._folder = folder
-        self._tell_event = tell
+        self._report_event = tell
         self._network = Network(folder)
         self._leases = folder / "leases"
         self._script = folder / "script"
@@ -114,9 +114,9 @@ class Scene:
             await client.stop()
         for end, capture in captures.items():
             content = base64.b64encode(await capture.finish()).decode("ascii")
-            self._tell("capture", end=end, content=content)
+            self._report("capture", end=end, content=content)
         await server.stop(signal.SIGTERM)
-        self._tell("end")
+        self._report("end")
 
     async def _course(self) -> list[Client]:
         self._step(f"the client asks for an address; {LENT} is the only one there is")
@@ -182,7 +182,7 @@ class Scene:
         )
         command = (*self._network.inside(SERVER), "dnsmasq", *options)
         server = await Program.start(
-            "dnsmasq", command, heard=lambda line: self._tell("log", time_ns=time.time_ns(), text=line)
+            "dnsmasq", command, heard=lambda line: self._report("log", time_ns=time.time_ns(), text=line)
         )
         await server.wait_for("sockets bound", START_LIMIT_S)
         return server
@@ -199,10 +199,10 @@ class Scene:
             lines = self._leases.read_text().splitlines()
         except OSError as error:
             raise OscopeError(f"dnsmasq has no file of leases ({error.strerror})") from error
-        self._tell("leases", time_ns=time.time_ns(), when=when, lines=lines)
+        self._report("leases", time_ns=time.time_ns(), when=when, lines=lines)
 
     def _step(self, text: str) -> None:
-        self._tell("step", time_ns=time.time_ns(), text=text)
+        self._report("step", time_ns=time.time_ns(), text=text)
 
-    def _tell(self, event: str, **values: Any) -> None:
-        self._tell_event(event, scenario=self.scenario.name, **values)
+    def _report(self, event: str, **values: Any) -> None:
+        self._report_event(event, scenario=self.scenario.name, **values)

@@ -1,0 +1,49 @@
+"""`oscope prune`: deletes old runs; shows first what it would delete."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oscope.cli.errors import DONE, note
+from oscope.cli.options import FormOption, Settings, parse_option
+from oscope.cli.stored import print_runs
+from oscope.model import units
+from oscope.model.errors import OscopeError, UsageError
+from oscope.storage import retention
+from oscope.storage.store import Store
+
+
+def prune(
+    context: typer.Context,
+    older: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="T", help="Age of what goes, such as 90d. Required."),
+    ] = None,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete them. [default: only list them]")] = False,
+    form: FormOption = "text",
+) -> int:
+    """List the runs into which nothing was stored for so long; with --delete, delete them for good.
+
+    Runs of a fleet, and runs that were interleaved, go together or not at all. A run that may be under way
+    stays (unfinished, and written to within a week), and the newest calibration of each machine.
+    """
+    settings: Settings = context.obj
+    if older is None:
+        raise UsageError("no age is given", remedy="give one, such as --older-than 90d")
+    age_s = parse_option("--older-than", units.parse_duration, older)
+    with Store.read(settings.store) as store:
+        groups = retention.find_old(store, age_s)
+    kept: list[str] = []
+    if delete and groups:
+        with Store.open(settings.store) as store:
+            kept = [run.id for group in groups if not retention.delete(store, group) for run in group.runs]
+            store.give_back()
+    gone = [run for group in groups for run in group.runs if run.id not in kept]
+    print_runs(gone, form)
+    count = f"{len(gone)} run{'' if len(gone) == 1 else 's'} with {sum(run.samples for run in gone)} samples"
+    note(f"deleted {count}" if delete else f"{count} would be deleted: add --delete")
+    if kept:
+        raise OscopeError(f"{kept[0]} was written to meanwhile, and stays", remedy="repeat this later")
+    return DONE

@@ -1,0 +1,53 @@
+"""Inserts many samples at once: in PostgreSQL by COPY, in SQLite by one prepared statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from oscope.model.errors import StoreError
+from oscope.storage import schema
+
+
+def check_run(connection: sa.Connection, run_id: str) -> None:
+    """Keep others from deleting the run until the transaction ends; StoreError where it is not there.
+
+    PostgreSQL has no foreign key from samples to points (see `migrations`); SQLite refuses them by its own.
+    """
+    if connection.dialect.name == "postgresql":
+        query = sa.select(schema.run.c.id).where(schema.run.c.id == run_id)
+        if connection.scalar(query.with_for_update(read=True, key_share=True)) is None:
+            raise StoreError(f"the run {run_id} was deleted meanwhile", remedy="begin a new run")
+
+
+def insert_samples(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of the table `sample`, all of the same columns, in the transaction of `connection`.
+
+    Raises the errors of SQLAlchemy, whichever way they are inserted.
+    """
+    if connection.dialect.name == "postgresql":
+        _copy(connection, rows)
+    else:
+        connection.execute(sa.insert(schema.sample), rows)
+
+
+def _copy(connection: sa.Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    from psycopg import Error, sql  # noqa: PLC0415 - of the extra `postgresql`
+
+    names = list(rows[0])
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(schema.sample.name), sql.SQL(", ").join(map(sql.Identifier, names))
+    )
+    raw: Any = connection.connection
+    dialect: Any = connection.dialect
+    try:
+        with raw.cursor() as cursor, cursor.copy(statement) as copy:
+            for row in rows:
+                copy.write_row([row[name] for name in names])
+    except Error as error:
+        # SQLAlchemy neither sees the error of a driver's own call, nor notices that the connection is lost.
+        if dialect.is_disconnect(error, raw.dbapi_connection, None):
+            connection.invalidate(error)
+        raise sa.exc.DBAPIError.instance("COPY sample", None, error, Error, dialect=dialect) from error
