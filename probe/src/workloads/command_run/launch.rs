@@ -51,6 +51,10 @@ pub struct Launcher {
 
 /// Why a program was not executed, or what it came to.
 #[derive(Clone, Copy)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is handed over in memory of two processes, where no box can be"
+)]
 pub enum Started {
     Ran(Ended),
     Refused(c_int),
