@@ -167,6 +167,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
     Raises as `send` does; where several are received, only for what ends them all.
     """
     unheard: Failure | None = None
+    reported: Failure | None = None
     served = False
     with Verb(receiving.words()) as verb, Interruption(verb.terminate):
         for event in verb.events():
@@ -180,7 +181,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                     if unheard is not None:
                         # With a key, `once` waits for the sender to try again.
                         watcher.failed(unheard.to_error())
-                        unheard = None
+                        reported, unheard = unheard, None
                     # A receiver with a device listens nowhere; before it has met a sender, a failure ends it.
                     served = True
                     verb.silence_limit_s = _silence_limit_s(receiving.common)
@@ -197,6 +198,8 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                     _report(event, watcher)
         status = verb.wait()
         words = verb.last_words()
+    if status != 0:
+        unheard = unheard or reported
     if unheard is not None:
         raise unheard.to_error()
     if status != 0:
