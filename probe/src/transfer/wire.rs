@@ -41,7 +41,7 @@ pub fn segment(left: u64) -> usize {
 /// Bits of a mode that say what has it: none for a regular file.
 pub const KIND: u32 = libc::S_IFMT;
 
-/// An empty folder: nothing more is said of it.
+/// An empty folder: nothing follows it.
 pub const FOLDER: u32 = libc::S_IFDIR;
 
 /// A symbolic link: its contents are where it leads.
