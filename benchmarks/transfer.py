@@ -145,8 +145,17 @@ class Ours:
     def engine(self) -> float:
         """Return the seconds of the probe's two verbs."""
         took, told = pair(
-            [find_probe(), "receive", "--once", "--listen", "127.0.0.1:0", "--into", self._into],
-            [find_probe(), "send", "{}", self._source],
+            [
+                find_probe(),
+                "receive",
+                "--trusted-network",
+                "--once",
+                "--listen",
+                "127.0.0.1:0",
+                "--into",
+                self._into,
+            ],
+            [find_probe(), "send", "--trusted-network", "{}", self._source],
             _address,
         )
         events = [json.loads(line) for line in told.splitlines()]
@@ -160,8 +169,18 @@ class Ours:
         less = ["--no-verify"] if digest == "none" else []
         verify = less or ["--digest", digest]
         took, told = pair(
-            [*oscope, "receive", "--once", *less, "--listen", "127.0.0.1:0", "--into", self._into],
-            [*oscope, "send", "--json", "-", *verify, self._source, "{}"],
+            [
+                *oscope,
+                "receive",
+                "--trusted-network",
+                "--once",
+                *less,
+                "--listen",
+                "127.0.0.1:0",
+                "--into",
+                self._into,
+            ],
+            [*oscope, "send", "--trusted-network", "--json", "-", *verify, self._source, "{}"],
             _told_address,
         )
         self._keep(digest, json.loads(told)["sender"])

@@ -1,4 +1,4 @@
-"""Speaks `oscope.transfer/1` by hand, as no sender of ours does (probe/src/transfer/wire.rs)."""
+"""Speaks `oscope.transfer/2` by hand, as no sender of ours does (probe/src/transfer/wire.rs)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-PREAMBLE = b"oscope.transfer/1\n"
+PREAMBLE = b"oscope.transfer/2\n"
 HELLO, ENTRIES, ENTRIES_END, PLAN, DATA, END = range(6)
 WORKING, REFUSAL = 7, 9
 CHECK = 8

@@ -47,10 +47,17 @@ INPUTS = {
     "kernel source --tree",
     "session clean FILE",
     "session clean --timing",
+    "transfer send --key",
     "transfer send FILE...",
 }
 """What commands read."""
-BY_THE_PROBE = {"bench --export", "bench --output", "disk write FILE", "disk size FILE"}
+BY_THE_PROBE = {
+    "bench --export",
+    "bench --output",
+    "disk write FILE",
+    "disk size FILE",
+    "transfer receive --key",
+}
 """Files that a command is there to write: see their own tests below, and in `test_bench_command`."""
 FREE_TEXT = {
     "disk read --count",
@@ -58,6 +65,7 @@ FREE_TEXT = {
     "fleet run --hosts",
     "fleet run --scheduler",
     "transfer receive --stall",
+    "transfer send --skip",
     "transfer send --stall",
 }
 """Options whose help speaks of a file that another option or argument names, or of what it leaves out."""

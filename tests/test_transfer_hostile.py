@@ -47,7 +47,7 @@ class Victim:
 
     def receive(self, stall_s: float) -> Side:
         """Start a receiver that waits so long for a sender that says nothing."""
-        limits = ("--once", "--stall", str(stall_s))
+        limits = ("--trusted-network", "--once", "--stall", str(stall_s))
         return Side(self._probe, "receive", *limits, "--listen", "127.0.0.1:0", "--into", self.into)
 
     def lose_patience(self) -> None:
@@ -104,10 +104,7 @@ def test_the_digest_used_here_is_blake3(message: bytes, begin: str) -> None:
         (b"", "an empty name"),
         (b"a//b", "an empty component"),
         (b"a/", "an empty component"),
-        (b"new\nline", "a newline"),
-        (b"nul\0", "control character"),
-        (b"escape\x1b[2J", "control character"),
-        ("next\u0085line".encode(), "control character"),
+        (b"nul\0", "NUL"),
         (b"x" * 256, "longer than 255"),
         (b".oscope-partial-00000000000000000000000000000000", "unfinished transfer"),
     ],
@@ -224,9 +221,10 @@ def test_a_manifest_that_lies_is_refused(manifest: bytes, victim: Victim) -> Non
     [
         (b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n", "no Oscope transfer"),
         (random.Random(5).randbytes(4096), "no Oscope transfer"),
-        (b"oscope.transfer/2\n", "version"),
+        (b"oscope.transfer/1\n", "version"),
+        (b"oscope.transfer/3\n", "version"),
     ],
-    ids=["http", "random", "version"],
+    ids=["http", "random", "older", "newer"],
 )
 def test_who_speaks_otherwise_is_told_apart(said: bytes, told: str, victim: Victim) -> None:
     with socket.create_connection(victim.side.address(), LIMIT_S) as connection:

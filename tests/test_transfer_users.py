@@ -27,7 +27,7 @@ from hostile_sender import (
     varint,
 )
 from transfer_course import Ending, Side, seen
-from transfer_pair import Pair, error_of
+from transfer_pair import TRUSTED, Pair, error_of
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users: run the tests as root")
 
@@ -62,10 +62,12 @@ class Users:
         if user != 0:
             for path in (self.into, self.into / "file"):
                 os.chown(path, user, user)
-        return self.start(user, "receive", "--once", "--listen", f"{address}:0", "--into", self.into)
+        return self.start(
+            user, "receive", *TRUSTED, "--once", "--listen", f"{address}:0", "--into", self.into
+        )
 
     def send(self, user: int, address: str, port: int) -> Ending:
-        return self.start(user, "send", f"{address}:{port}", self.file).end()
+        return self.start(user, "send", *TRUSTED, f"{address}:{port}", self.file).end()
 
     def close(self) -> None:
         for side in self._sides:
@@ -179,7 +181,7 @@ def test_the_command_tells_both_sides_in_one_line(probe: Path, users: Users, tmp
             (stranger.folder / "file").write_bytes(b"bad")
             receiver = pair.receiver()
             host, port = receiver.listening()
-            refused = stranger("transfer", "send", "file", f"{host}:{port}")
+            refused = stranger("transfer", "send", *TRUSTED, "file", f"{host}:{port}")
             assert error_of(refused) == (
                 f"oscope: the other side stopped: user {NOBODY} sends, and from this machine "
                 "only root (user 0) may send: send and receive as the same user"

@@ -218,7 +218,17 @@ class Course:
 
     def _transfer(self, fault: Fault | None, into: Path) -> tuple[Ending, Ending, Wire]:
         limits = ("--stall", str(OTHERWISE_S if fault is None else STALL_S.get(fault.kind, OTHERWISE_S)))
-        receiver = Side(self._probe, "receive", "--once", "--listen", "127.0.0.1:0", *limits, "--into", into)
+        receiver = Side(
+            self._probe,
+            "receive",
+            "--trusted-network",
+            "--once",
+            "--listen",
+            "127.0.0.1:0",
+            *limits,
+            "--into",
+            into,
+        )
         sender: Side | None = None
 
         def strike() -> None:
@@ -235,7 +245,7 @@ class Course:
 
         try:
             with Wire(receiver.address(), fault, strike_once_started) as wire:
-                sender = Side(self._probe, "send", *limits, wire.address, self._source)
+                sender = Side(self._probe, "send", "--trusted-network", *limits, wire.address, self._source)
                 started.set()
                 return sender.end(), receiver.end(), wire
         finally:

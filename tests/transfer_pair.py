@@ -1,4 +1,4 @@
-"""`oscope transfer receive` and `send` as two processes of the command itself."""
+"""`oscope transfer receive` and `send` as two processes of the command itself, in a trusted network."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from cli_driver import Answer, CommandLine
 
 LIMIT_S = 60.0
+TRUSTED = ("--trusted-network",)
 _NEWS = re.compile(r"oscope: (listening on \S+:\d+|\S+:\d+ sends)")
 
 
@@ -85,7 +86,8 @@ class Pair:
 
     def start(self, *words: str) -> Command:
         """Start `oscope transfer WORDS`; it is killed at the end of the test."""
-        command = Command(self.oscope, *words)
+        verb, *rest = words
+        command = Command(self.oscope, verb, *TRUSTED, *rest)
         self._commands.append(command)
         return command
 

@@ -1,12 +1,17 @@
 //! The transfer engine: files over one TCP connection, each verified before it gets its name.
 //!
-//! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. Nothing is encrypted, and nobody is asked
-//! for a password: it is for loopback, where other users are refused, and for networks that are trusted. Contents are not forced to the disk.
+//! One implementation for the verbs `send` and `receive` and for the workload `transfer.copy`. With a key that both sides have, a connection
+//! is authenticated and encrypted ([`send_sealed`], [`receive_sealed`]); without, it is for measurements over loopback, where other users
+//! are refused, and for networks that are trusted. Contents are not forced to the disk.
 
 mod addresses;
 mod admission;
 mod digest;
+mod entrance;
 pub mod folder;
+mod handshake;
+mod key;
+mod key_options;
 mod link;
 pub mod meter;
 pub mod names;
@@ -15,6 +20,7 @@ mod outcome;
 pub mod partial;
 mod receive_methods;
 mod receiver;
+mod report;
 mod ring;
 mod send_methods;
 mod sender;
@@ -34,7 +40,9 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{SigHandler, Signal};
 
 pub use admission::admit;
+pub use entrance::{Arrival, Entrance};
 pub use folder::Folder;
+pub use key::Key;
 pub use options::{
     DEFAULT_CHUNK, DigestKind, ReceiveMethod, ReceiveOptions, SendMethod, SendOptions,
 };
@@ -45,7 +53,7 @@ use link::Link;
 use meter::Meter;
 use stop::Stop;
 
-/// Send `files` over a connection and wait for the receipt.
+/// Send `files` over a plain connection and wait for the receipt.
 ///
 /// # Errors
 /// Whatever kept one side from moving, verifying or naming a file, in one line; the other side reports the same reason.
@@ -56,15 +64,44 @@ pub fn send(
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Sent, TransferError> {
     sender::check(files).map_err(|stop| stop.error)?;
-    ignore_pipe_signal()?;
-    let mut link =
-        Link::new(stream, options.stall, options.least_pace).map_err(|stop| stop.error)?;
-    let result = Meter::new(watch)
-        .and_then(|meter| sender::Sender::new(&mut link, options, meter).run(files));
-    result.map_err(|stop| report_stop(&mut link, stop))
+    send_over(
+        &mut link(stream, options.stall, options.least_pace)?,
+        files,
+        options,
+        watch,
+    )
 }
 
-/// Receive what a sender sends, into a folder.
+/// As [`send`], over a connection that only who has the key can read or answer.
+///
+/// # Errors
+/// As for [`send`], or the receiver has not proved that it has the key: then it was sent nothing.
+pub fn send_sealed(
+    stream: TcpStream,
+    key: &Key,
+    files: &[Source],
+    options: &SendOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Sent, TransferError> {
+    sender::check(files).map_err(|stop| stop.error)?;
+    let keys = handshake::open(&stream, key, options.connect_limit)?;
+    let mut link = link(stream, options.stall, options.least_pace)?;
+    link.seal(keys);
+    send_over(&mut link, files, options, watch)
+}
+
+fn send_over(
+    link: &mut Link,
+    files: &[Source],
+    options: &SendOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Sent, TransferError> {
+    let result =
+        Meter::new(watch).and_then(|meter| sender::Sender::new(link, options, meter).run(files));
+    result.map_err(|stop| report_stop(link, stop))
+}
+
+/// Receive what a sender sends over a plain connection, into a folder.
 ///
 /// # Errors
 /// As for [`send`]; no file has its name that was not whole and verified.
@@ -74,13 +111,44 @@ pub fn receive(
     options: &ReceiveOptions,
     watch: &mut dyn FnMut(Progress),
 ) -> Result<Received, TransferError> {
-    ignore_pipe_signal()?;
-    let mut link =
-        Link::new(stream, options.stall, options.least_pace).map_err(|stop| stop.error)?;
+    receive_over(
+        &mut link(stream, options.stall, options.least_pace)?,
+        into,
+        options,
+        watch,
+    )
+}
+
+/// As [`receive`], from a sender that has proved that it has the key.
+///
+/// # Errors
+/// As for [`receive`].
+pub fn receive_sealed(
+    arrival: Arrival,
+    into: &Folder,
+    options: &ReceiveOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Received, TransferError> {
+    let mut link = link(arrival.stream, options.stall, options.least_pace)?;
+    link.seal_after_confirmation(arrival.keys);
+    receive_over(&mut link, into, options, watch)
+}
+
+fn receive_over(
+    link: &mut Link,
+    into: &Folder,
+    options: &ReceiveOptions,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Received, TransferError> {
     link.keep_pace();
     let result = Meter::new(watch)
-        .and_then(|meter| receiver::Receiver::new(&mut link, into, options, meter).run());
-    result.map_err(|stop| report_stop(&mut link, stop))
+        .and_then(|meter| receiver::Receiver::new(link, into, options, meter).run());
+    result.map_err(|stop| report_stop(link, stop))
+}
+
+fn link(stream: TcpStream, stall: Duration, least_pace: u64) -> Result<Link, TransferError> {
+    ignore_pipe_signal()?;
+    Link::new(stream, stall, least_pace).map_err(|stop| stop.error)
 }
 
 /// Send the peer the reason why this side stops, where it does not know yet.

@@ -1,20 +1,23 @@
 //! The connection: frames and raw bytes, in large calls, never waiting for ever.
 
 mod incoming;
+mod outgoing;
 mod pace;
+mod seal;
 
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
-use super::names::LONGEST;
 use super::stop::Stop;
-use super::wire::{self, FRAME, Frame, NAME, PREAMBLE};
+use super::wire::{FRAME, Frame, NAME, PREAMBLE};
 use crate::cancel;
 use crate::error::words;
-use incoming::{receive_some, refused};
+use incoming::refused;
 use pace::{Of, Pace};
+use seal::Seal;
+use snow::StatelessTransportState;
 
 /// Bytes that are received ahead at most; a small file and its frames fit.
 const INPUT: usize = 512 << 10;
@@ -27,9 +30,6 @@ const SLICE: Duration = Duration::from_millis(250);
 
 /// How long a sender that is interrupted has to end its segment.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// How long a receiver that refused takes what the sender still sends, so that the refusal is not lost to a reset; at most its stall.
-const DRAIN: Duration = Duration::from_secs(5);
 
 /// The beginning of a reason: with the others it fits a frame, and a line.
 fn cut(text: &str) -> String {
@@ -56,6 +56,7 @@ pub struct Link {
     names: Option<Pace>,
     coming: Pace,
     going: Pace,
+    seal: Option<Box<Seal>>,
     /// Receive no more ahead than is asked for: the bytes that follow are to be moved another way.
     pub lean: bool,
     /// System calls made for the transfer so far; one that waited in vain and was repeated counts once.
@@ -89,9 +90,27 @@ impl Link {
             names: None,
             coming: Pace::new(Of::Contents, "sends", least),
             going: Pace::new(Of::Contents, "takes what is sent", least),
+            seal: None,
             lean: false,
             calls: 0,
         })
+    }
+
+    /// As a receiver: from now on everything is encrypted and authenticated. The sender's confirmation has been heard, and what it begins with.
+    pub fn seal_after_confirmation(&mut self, keys: StatelessTransportState) {
+        self.seal = Some(Box::new(Seal::new(keys, 1)));
+        self.input[..PREAMBLE.len()].copy_from_slice(PREAMBLE);
+        self.end = PREAMBLE.len();
+    }
+
+    /// As a sender: from now on everything is encrypted and authenticated.
+    pub fn seal(&mut self, keys: StatelessTransportState) {
+        self.seal = Some(Box::new(Seal::new(keys, 0)));
+    }
+
+    /// Whether contents have to pass through memory, to be encrypted.
+    pub fn is_sealed(&self) -> bool {
+        self.seal.is_some()
     }
 
     /// The socket's number, for calls made elsewhere.
@@ -122,6 +141,8 @@ impl Link {
                     false => Err(self.stalled(self.stall)),
                 }
             }
+            // A record that is not the peer's next: damaged, or somebody else's.
+            io::ErrorKind::InvalidData => Err(self.damaged()),
             _ => Err(self.gone(&words(error))),
         }
     }
@@ -224,172 +245,5 @@ impl Link {
         }
         self.start += PREAMBLE.len();
         Ok(())
-    }
-
-    /// Have a frame sent, now or with what follows.
-    ///
-    /// # Errors
-    /// As for [`Self::flush`].
-    pub fn put(&mut self, frame: &Frame) -> Result<(), Stop> {
-        wire::encode(frame, &mut self.output);
-        match self.output.len() < OUTPUT {
-            true => Ok(()),
-            false => self.flush(),
-        }
-    }
-
-    /// What waits to be sent, to be added to.
-    pub fn waiting(&mut self) -> &mut Vec<u8> {
-        &mut self.output
-    }
-
-    /// Send what waits.
-    ///
-    /// # Errors
-    /// The peer is gone, refuses, or takes nothing for too long.
-    pub fn flush(&mut self) -> Result<(), Stop> {
-        self.flush_with(0)
-    }
-
-    /// Send what waits, which raw bytes follow.
-    ///
-    /// # Errors
-    /// As for [`Self::flush`].
-    pub fn flush_before_more(&mut self) -> Result<(), Stop> {
-        self.flush_with(libc::MSG_MORE)
-    }
-
-    fn flush_with(&mut self, flags: i32) -> Result<(), Stop> {
-        let output = std::mem::take(&mut self.output);
-        let sent = self.send(&output, flags);
-        self.output = output;
-        self.output.clear();
-        sent
-    }
-
-    /// Send bytes past what waits, which must be nothing.
-    ///
-    /// # Errors
-    /// As for [`Self::flush`].
-    pub fn send(&mut self, mut bytes: &[u8], flags: i32) -> Result<(), Stop> {
-        while !bytes.is_empty() {
-            match self.send_some(bytes, flags)? {
-                Some(count) => bytes = &bytes[count..],
-                None => continue,
-            }
-        }
-        Ok(())
-    }
-
-    /// One call of `send`: how many bytes were taken, `None` to try again.
-    fn send_some(&mut self, bytes: &[u8], flags: i32) -> Result<Option<usize>, Stop> {
-        self.calls += 1;
-        let since = Instant::now();
-        // SAFETY: the pointer and length are those of a live slice; the socket is open as long as `self`.
-        let sent = unsafe {
-            libc::send(
-                self.socket(),
-                bytes.as_ptr().cast(),
-                bytes.len(),
-                flags | libc::MSG_NOSIGNAL,
-            )
-        };
-        self.taken(since, counted(sent))
-    }
-
-    /// The peer broke the protocol, or something on the way did.
-    pub fn damaged(&self) -> Stop {
-        Stop::here("what arrived is damaged, or not of this protocol").remedy("send again")
-    }
-
-    /// Send the peer a sign of life, at most once a second; a peer that takes nothing is not waited for.
-    ///
-    /// # Errors
-    /// The transfer is to end, or the peer is gone.
-    pub fn alive(&mut self) -> Result<(), Stop> {
-        if cancel::requested() {
-            return Err(Stop::here("interrupted"));
-        }
-        if self.sent_alive.elapsed() >= Duration::from_secs(1) {
-            self.sent_alive = Instant::now();
-            let before = self.output.len();
-            wire::encode(&Frame::Working, &mut self.output);
-            self.calls += 1;
-            match self.offer(libc::MSG_DONTWAIT) {
-                Ok(count) => drop(self.output.drain(..count)),
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) =>
-                {
-                    self.output.truncate(before);
-                }
-                Err(error) => self.failed(&error)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// One call of `send` with what waits.
-    fn offer(&self, flags: i32) -> io::Result<usize> {
-        // SAFETY: the pointer and length are those of a live vector; the socket is open as long as `self`.
-        let sent = unsafe {
-            libc::send(
-                self.socket(),
-                self.output.as_ptr().cast(),
-                self.output.len(),
-                flags | libc::MSG_NOSIGNAL,
-            )
-        };
-        counted(sent)
-    }
-
-    /// Send the peer the reason why this side stops, as well as that still goes, and take what it has sent meanwhile.
-    pub fn refuse(&mut self, file: &[u8], reason: &str, remedy: &str, useless: bool) {
-        let refusal = Frame::Refusal {
-            file: &file[..file.len().min(LONGEST)],
-            reason: &cut(reason),
-            remedy: &cut(remedy),
-            useless,
-        };
-        wire::encode(&refusal, &mut self.output);
-        let output = std::mem::take(&mut self.output);
-        let since = Instant::now();
-        let limit = DRAIN.min(self.stall);
-        let mut rest = &output[..];
-        while !rest.is_empty() && since.elapsed() < limit {
-            // SAFETY: the pointer and length are those of a live slice.
-            let sent = unsafe {
-                libc::send(
-                    self.socket(),
-                    rest.as_ptr().cast(),
-                    rest.len(),
-                    libc::MSG_NOSIGNAL,
-                )
-            };
-            match usize::try_from(sent) {
-                Ok(count) => rest = &rest[count..],
-                Err(_) => match io::Error::last_os_error().kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
-                    _ => return,
-                },
-            }
-        }
-        if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
-            return;
-        }
-        while since.elapsed() < limit {
-            match receive_some(&self.stream, &mut self.input) {
-                Ok(0) => return,
-                Ok(_) => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-                    ) => {}
-                Err(_) => return,
-            }
-        }
     }
 }

@@ -1,7 +1,12 @@
 //! Which names a receiver takes, and what a file is called while it is not whole.
 
 use std::collections::HashSet;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
 
+use super::key::{Key, LENGTH};
 use super::wire::Entry;
 
 /// What the name of a file that is not whole begins with.
@@ -16,7 +21,7 @@ pub const LONGEST: usize = 4095;
 /// Bytes of a component at most, as the kernel's `NAME_MAX`.
 const LONGEST_PART: usize = 255;
 
-/// Refuse a name that could lead out of the folder, hide in a terminal, or be mistaken for a partial file.
+/// Refuse a name that could lead out of the folder, that no file can have, or that is as of a partial file.
 ///
 /// # Errors
 /// What is wrong with it, in one line that does not repeat it.
@@ -30,8 +35,8 @@ pub fn check(name: &[u8]) -> Result<(), &'static str> {
     if name[0] == b'/' {
         return Err("a name that begins with '/'");
     }
-    if has_control(name) {
-        return Err("a name with a newline or another control character");
+    if name.contains(&0) {
+        return Err("a name with a NUL byte");
     }
     for part in name.split(|&byte| byte == b'/') {
         match part {
@@ -79,14 +84,6 @@ pub fn check_together<'a>(
     Ok(())
 }
 
-/// Control characters of ASCII, and those of Latin-1 where the name is UTF-8.
-fn has_control(name: &[u8]) -> bool {
-    match std::str::from_utf8(name) {
-        Ok(text) => text.chars().any(char::is_control),
-        Err(_) => name.iter().any(u8::is_ascii_control),
-    }
-}
-
 /// The folder of a name, empty for the destination itself, and its last component.
 pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
     match name.iter().rposition(|&byte| byte == b'/') {
@@ -95,15 +92,48 @@ pub fn split(name: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer resumes it.
+/// What the file is called until it is whole: the same for the same name, size, time and mode, so that a later transfer of this user resumes
+/// it. Others cannot guess it: who may write to the folder cannot put something there beforehand.
 pub fn partial(entry: &Entry) -> String {
-    let mut hash = blake3::Hasher::new();
+    let mut hash = blake3::Hasher::new_keyed(secret());
     hash.update(&entry.size.to_le_bytes());
     hash.update(&entry.mtime_ns.to_le_bytes());
     hash.update(&entry.mode.to_le_bytes());
     hash.update(entry.name);
     let hex = hash.finalize().to_hex();
     format!("{PARTIAL}{}", &hex[..32])
+}
+
+/// What the names of this user's partial files are made with. Where it cannot be kept, no later process resumes them.
+fn secret() -> &'static [u8; LENGTH] {
+    static SECRET: OnceLock<Key> = OnceLock::new();
+    SECRET
+        .get_or_init(|| {
+            kept_secret().unwrap_or_else(|| Key::new().expect("the kernel gives random numbers"))
+        })
+        .bytes()
+}
+
+/// The secret in this user's folder for state: `$OSCOPE_STATE`, or `oscope` in `$XDG_STATE_HOME`, by default `~/.local/state`.
+fn kept_secret() -> Option<Key> {
+    if cfg!(test) {
+        return None;
+    }
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let folder = named("OSCOPE_STATE").or_else(|| {
+        let state = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")));
+        Some(state?.join("oscope"))
+    })?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder)
+        .ok()?;
+    Some(Key::read_or_make(&folder.join("partial-names")).ok()?.0)
 }
 
 /// What it may be called, in this order: what has such a name may be somebody else's.
@@ -115,10 +145,21 @@ pub fn partials(entry: &Entry) -> impl Iterator<Item = String> {
     })
 }
 
-/// A name for people.
+/// A name for people, in one line and without a command to the terminal: control characters, bytes that are no UTF-8, and the backslash that
+/// marks them are escaped, so that two names never look the same.
 pub fn shown(name: &[u8]) -> String {
-    String::from_utf8_lossy(name)
-        .chars()
-        .map(|one| if one.is_control() { '?' } else { one })
-        .collect()
+    let mut text = String::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for one in chunk.valid().chars() {
+            match one {
+                '\\' => text.push_str("\\\\"),
+                _ if one.is_control() => text.extend(one.escape_default()),
+                _ => text.push(one),
+            }
+        }
+        for byte in chunk.invalid() {
+            text.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    text
 }

@@ -151,3 +151,20 @@ impl ReceiveMethod {
         }
     }
 }
+
+/// Seconds on the command line, with or without an `s`.
+pub fn seconds(text: &str) -> Result<Duration, String> {
+    let digits = text.strip_suffix('s').unwrap_or(text);
+    match digits.parse().map(Duration::try_from_secs_f64) {
+        Ok(Ok(time)) if time >= Duration::from_millis(1) => Ok(time),
+        _ => Err("a number of seconds, 0.001 or more".into()),
+    }
+}
+
+/// Bytes a call on the command line.
+pub fn chunk(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(bytes) if (4096..=64 << 20).contains(&bytes) => Ok(bytes),
+        _ => Err("bytes, 4096 to 67108864".into()),
+    }
+}

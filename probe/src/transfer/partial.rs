@@ -9,10 +9,11 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{
-    FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens,
+    FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, fstat, fstatat,
+    futimens, utimensat,
 };
 use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
+use nix::unistd::{UnlinkatFlags, geteuid, symlinkat, unlinkat};
 
 use super::names;
 use super::wire::{Entry, SEGMENT};
@@ -260,6 +261,36 @@ fn link(file: &File, parent: BorrowedFd, base: &CStr) -> bool {
     })
 }
 
+/// Make a symbolic link with its time, in place of what has its name.
+///
+/// # Errors
+/// In one line, why there is none.
+pub fn put_link(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<(), String> {
+    let (_, base) = names::split(entry.name);
+    let failed = |error: Errno| format!("making the link: {}", error.desc());
+    for name in names::partials(entry) {
+        match symlinkat(target, parent, name.as_str()) {
+            Err(Errno::EEXIST) => continue,
+            made => made.map_err(failed)?,
+        }
+        let follow = UtimensatFlags::NoFollowSymlink;
+        let named = utimensat(
+            parent,
+            name.as_str(),
+            &TimeSpec::UTIME_OMIT,
+            &time(entry),
+            follow,
+        )
+        .and_then(|()| renameat(parent, name.as_str(), parent, base));
+        return named.map_err(|error| {
+            // The error to report is the first one.
+            let _ = unlinkat(parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
+            failed(error)
+        });
+    }
+    Err("all names for making the link are taken".into())
+}
+
 /// Open a partial file that is there; `None` if it is not this user's alone.
 fn adopt(parent: BorrowedFd, name: &CStr) -> Result<Option<OwnedFd>, Errno> {
     // Before it is opened: a FIFO would notice that.
@@ -302,12 +333,15 @@ fn make_accessible(parent: BorrowedFd, name: &CStr) -> Result<(), Errno> {
 fn dress(file: &File, entry: &Entry) -> Result<(), String> {
     fchmod(file.as_fd(), Mode::from_bits_truncate(entry.mode & KEPT))
         .map_err(|error| format!("setting its mode: {}", error.desc()))?;
-    let modified = TimeSpec::new(
+    futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &time(entry))
+        .map_err(|error| format!("setting its time: {}", error.desc()))
+}
+
+fn time(entry: &Entry) -> TimeSpec {
+    TimeSpec::new(
         entry.mtime_ns.div_euclid(1_000_000_000),
         entry.mtime_ns.rem_euclid(1_000_000_000),
-    );
-    futimens(file.as_fd(), &TimeSpec::UTIME_OMIT, &modified)
-        .map_err(|error| format!("setting its time: {}", error.desc()))
+    )
 }
 
 /// What has the file's own name now.

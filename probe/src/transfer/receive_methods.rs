@@ -78,6 +78,14 @@ struct ReadWrite {
 
 impl ReceiveStep for ReadWrite {
     fn step(&mut self, link: &mut Link, piece: Piece) -> Result<usize, Stop> {
+        if link.is_sealed() {
+            let mut calls = 0;
+            let bytes = link.opened(piece.length)?;
+            let got = bytes.len();
+            write(&mut calls, piece.file, piece.name, bytes, piece.at)?;
+            link.calls += calls;
+            return Ok(got);
+        }
         let part = piece.length.min(self.buffer.len());
         let got = link.receive(&mut self.buffer[..part])?;
         write(

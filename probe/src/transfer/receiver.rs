@@ -1,5 +1,6 @@
 //! The receiver's side: manifest, plan, contents, receipt.
 
+mod item;
 mod plan;
 mod small;
 
@@ -7,63 +8,22 @@ use std::fs::File;
 use std::sync::Mutex;
 use std::thread;
 
-use super::digest::{self, Follower};
+use super::digest::Follower;
 use super::folder::{Folder, Shelf};
 use super::link::Link;
 use super::meter::Meter;
 use super::names;
 use super::options::{DigestKind, ReceiveMethod, ReceiveOptions};
 use super::outcome::{FileDone, Received};
-use super::partial::Partial;
+use super::partial::{self, Partial};
 use super::receive_methods::{self, ReceiveStep};
 use super::send_methods::Piece;
 use super::sender::SMALL;
 use super::stop::Stop;
 use super::trial::{self, Methods};
-use super::wire::{Entry, Frame, SEGMENT, segment};
+use super::wire::{Frame, SEGMENT, segment};
+use item::{Item, Kind, Wanted, contents, mismatch};
 use small::Small;
-
-/// One file of the manifest, kept, and what is wanted of it.
-struct Item {
-    name: Vec<u8>,
-    size: u64,
-    mode: u32,
-    mtime_ns: i64,
-    wanted: Wanted,
-    /// Nothing has its name, and no earlier transfer began it.
-    clear: bool,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum Wanted {
-    Whole,
-    From(u64),
-    Have(Vec<u8>),
-}
-
-impl Item {
-    fn entry(&self) -> Entry<'_> {
-        Entry {
-            name: &self.name,
-            size: self.size,
-            mode: self.mode,
-            mtime_ns: self.mtime_ns,
-        }
-    }
-
-    fn refused(&self, reason: impl Into<String>) -> Stop {
-        Stop::file(&self.name, reason)
-    }
-
-    fn done(&self, digest: &[u8], skipped: bool) -> FileDone {
-        FileDone {
-            name: names::shown(&self.name),
-            bytes: self.size,
-            digest: digest::hex(digest),
-            skipped,
-        }
-    }
-}
 
 /// One side of one connection.
 pub struct Receiver<'a, 'w> {
@@ -83,16 +43,19 @@ impl<'a, 'w> Receiver<'a, 'w> {
         options: &'a ReceiveOptions,
         meter: Meter<'w>,
     ) -> Self {
+        let candidates = match options.method {
+            // Contents have to be decrypted in memory.
+            ReceiveMethod::Auto if link.is_sealed() => vec![ReceiveMethod::ReadWrite],
+            ReceiveMethod::Auto => CANDIDATES.to_vec(),
+            method => vec![method],
+        };
         Self {
             link,
             shelf: Shelf::new(into),
             options,
             meter,
             digest: DigestKind::None,
-            methods: Methods::among(match options.method {
-                ReceiveMethod::Auto => CANDIDATES.to_vec(),
-                method => vec![method],
-            }),
+            methods: Methods::among(candidates),
         }
     }
 
@@ -135,19 +98,46 @@ impl<'a, 'w> Receiver<'a, 'w> {
         let root = self.shelf.root();
         thread::scope(|scope| {
             let mut small = Small::new(scope, root, items, &trouble);
+            let mut links = Vec::new();
             let files: Result<Vec<_>, Stop> = (0..items.len())
-                .map(|index| self.file(items, index, &mut small))
+                .map(|index| self.file(items, index, &mut small, &mut links))
                 .collect();
             // What is verified gets its name even if the connection broke behind it.
             let written = small.finish(&mut self.shelf);
             let files = files?;
-            written.map(|()| files)
+            written?;
+            // Links come last: nothing of this transfer is written through one.
+            for (index, target) in links {
+                self.make_link(&items[index], &target)?;
+            }
+            Ok(files)
         })
     }
 
-    fn file(&mut self, items: &[Item], index: usize, small: &mut Small) -> Result<FileDone, Stop> {
+    fn file(
+        &mut self,
+        items: &[Item],
+        index: usize,
+        small: &mut Small,
+        links: &mut Vec<(usize, Vec<u8>)>,
+    ) -> Result<FileDone, Stop> {
         self.link.alive()?;
         let item = &items[index];
+        match item.kind {
+            Kind::File => {}
+            // It was made with the plan.
+            Kind::Folder => {
+                self.meter.file(false);
+                return Ok(item.done(&[], false));
+            }
+            Kind::Link => {
+                let (target, digest) = contents(self.link, self.digest, item)?;
+                links.push((index, target.to_vec()));
+                self.meter.moved(&item.name, item.size);
+                self.meter.file(false);
+                return Ok(item.done(&digest, false));
+            }
+        }
         let buffered = matches!(
             self.options.method,
             ReceiveMethod::Auto | ReceiveMethod::ReadWrite
@@ -194,22 +184,20 @@ impl<'a, 'w> Receiver<'a, 'w> {
         if waiting.is_full() || !self.link.holds(size) {
             waiting.write(&mut self.shelf)?;
         }
-        if size > 0 {
-            match self.link.next()? {
-                Frame::Data(length) if length as usize == size => {}
-                _ => return Err(self.link.damaged()),
-            }
-        }
-        let kind = self.digest;
-        let (bytes, received_digest) = self.link.whole_and_end(size)?;
-        let digest = digest::of(kind, bytes);
-        if received_digest != digest {
-            return Err(mismatch(item));
-        }
+        let (bytes, digest) = contents(self.link, self.digest, item)?;
         waiting.add(index, bytes);
         self.meter.method(ReceiveMethod::ReadWrite.name());
         self.meter.moved(&item.name, item.size);
         Ok(digest)
+    }
+
+    fn make_link(&mut self, item: &Item, target: &[u8]) -> Result<(), Stop> {
+        let (folder, _) = names::split(&item.name);
+        self.shelf.calls += 3;
+        self.shelf
+            .folder(folder)
+            .and_then(|parent| partial::put_link(parent, &item.entry(), target))
+            .map_err(|reason| item.refused(reason))
     }
 
     /// A file that is moved by a method, in segments.
@@ -362,9 +350,3 @@ const HELLO: std::time::Duration = std::time::Duration::from_secs(10);
 ///
 /// A mapping takes a fault for each page, and a ring the copies of `readwrite`.
 const CANDIDATES: [ReceiveMethod; 2] = [ReceiveMethod::Splice, ReceiveMethod::ReadWrite];
-
-/// The file's bytes are not those that were sent.
-fn mismatch(item: &Item) -> Stop {
-    item.refused("it arrived damaged: its digest is not the sender's")
-        .remedy("send again")
-}

@@ -38,15 +38,18 @@ pub struct Sender<'a, 'w> {
 impl<'a, 'w> Sender<'a, 'w> {
     /// A sender that has not said anything yet.
     pub fn new(link: &'a mut Link, options: &'a SendOptions, meter: Meter<'w>) -> Self {
+        let candidates = match options.method {
+            // Contents have to be encrypted in memory.
+            SendMethod::Auto if link.is_sealed() => vec![SendMethod::ReadWrite],
+            SendMethod::Auto => CANDIDATES.to_vec(),
+            method => vec![method],
+        };
         Self {
             link,
             options,
             meter,
             digest: options.digest,
-            methods: Methods::among(match options.method {
-                SendMethod::Auto => CANDIDATES.to_vec(),
-                method => vec![method],
-            }),
+            methods: Methods::among(candidates),
             opener: Opener::default(),
         }
     }
@@ -94,6 +97,10 @@ impl<'a, 'w> Sender<'a, 'w> {
     }
 
     fn file(&mut self, source: &Source, wanted: &Wanted) -> Result<FileDone, Stop> {
+        if source.is_folder() {
+            self.meter.file(false);
+            return Ok(done(source, &[], false));
+        }
         let mut from = 0;
         match wanted {
             Wanted::Whole => {}
@@ -112,9 +119,12 @@ impl<'a, 'w> Sender<'a, 'w> {
             self.options.method,
             SendMethod::Auto | SendMethod::ReadWrite
         );
-        let digest = match from == 0 && source.size <= SMALL && (buffered || source.size == 0) {
-            true => self.small(source)?,
-            false => self.large(source, from)?,
+        let digest = match &source.leads_to {
+            Some(target) => self.link_target(source, target)?,
+            None if from == 0 && source.size <= SMALL && (buffered || source.size == 0) => {
+                self.small(source)?
+            }
+            None => self.large(source, from)?,
         };
         self.meter.file(false);
         Ok(done(source, &digest, false))
@@ -158,6 +168,16 @@ impl<'a, 'w> Sender<'a, 'w> {
         waiting.truncate(from + size);
         let digest = digest::of(self.digest, &waiting[from..]);
         self.meter.method(SendMethod::ReadWrite.name());
+        self.meter.moved(&source.name, source.size);
+        self.link.put(&Frame::End(&digest))?;
+        Ok(digest)
+    }
+
+    /// A symbolic link: where it leads.
+    fn link_target(&mut self, source: &Source, target: &[u8]) -> Result<Vec<u8>, Stop> {
+        super::wire::encode(&Frame::Data(target.len() as u32), self.link.waiting());
+        self.link.waiting().extend_from_slice(target);
+        let digest = digest::of(self.digest, target);
         self.meter.moved(&source.name, source.size);
         self.link.put(&Frame::End(&digest))?;
         Ok(digest)

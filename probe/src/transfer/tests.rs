@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use super::source::Links;
 use super::{
     DigestKind, Folder, ReceiveMethod, ReceiveOptions, Received, SendMethod, SendOptions, Sent,
     Source, TransferError, connect, receive, send,
@@ -56,7 +57,9 @@ impl Place {
 
     fn sources(&self, names: &[&str]) -> Vec<Source> {
         let paths: Vec<_> = names.iter().map(|name| self.here(name)).collect();
-        Source::gather(&paths).expect("the files are there").files
+        Source::gather(&paths, Links::Keep, &[])
+            .expect("the files are there")
+            .files
     }
 
     fn partials(&self) -> Vec<PathBuf> {

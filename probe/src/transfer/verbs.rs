@@ -1,19 +1,26 @@
 //! The verbs `send` and `receive`: the engine behind `oscope transfer`, one JSON object a line on standard output.
 
-use std::io::{self, Write};
-use std::net::TcpListener;
+use std::ffi::OsString;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::addresses::{connect_to_any, resolve, resolve_all};
+use super::key_options::{KeyArguments, ReceiverKey, check_method};
+use super::names::shown;
+use super::options::{chunk, seconds};
+use super::report::{list, only_digest, report, report_error, report_progress, report_received};
+use super::source::Links;
 use super::{
-    Blame, DEFAULT_CHUNK, DigestKind, FileDone, Folder, Progress, ReceiveMethod, ReceiveOptions,
-    SendMethod, SendOptions, Source, TransferError, admit, listen, receive, send,
+    Blame, DEFAULT_CHUNK, DigestKind, Entrance, Folder, Key, ReceiveMethod, ReceiveOptions,
+    SendMethod, SendOptions, Source, TransferError, admit, listen, receive, receive_sealed, send,
+    send_sealed,
 };
 use crate::cancel;
 use crate::transfer_device::Method;
@@ -43,9 +50,17 @@ pub struct SendArguments {
     /// Seconds that connecting may take.
     #[arg(long, default_value = "10", value_parser = seconds)]
     connect_limit: Duration,
+    /// What to do with symbolic links in the folders.
+    #[arg(long, value_enum, default_value_t = Links::Keep)]
+    links: Links,
+    /// Leave out what has this name, or this path from a folder given on, and do not fail for it.
+    #[arg(long, value_name = "NAME")]
+    skip: Vec<OsString>,
     /// Report every file at the end.
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    key: KeyArguments,
     #[command(flatten)]
     device: DeviceArguments,
     /// Where a receiver listens; with --device, where to listen for it.
@@ -62,6 +77,8 @@ pub struct ReceiveArguments {
     /// By which system calls.
     #[arg(long, value_enum, default_value_t = ReceiveMethod::Auto)]
     method: ReceiveMethod,
+    #[command(flatten)]
+    key: KeyArguments,
     #[command(flatten)]
     device: DeviceArguments,
     /// Where to listen; port 0 has one chosen. With --device, where the sender listens, or will.
@@ -87,24 +104,12 @@ pub struct ReceiveArguments {
     into: PathBuf,
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let digits = text.strip_suffix('s').unwrap_or(text);
-    match digits.parse().map(Duration::try_from_secs_f64) {
-        Ok(Ok(time)) if time >= Duration::from_millis(1) => Ok(time),
-        _ => Err("a number of seconds, 0.001 or more".into()),
-    }
-}
-
-fn chunk(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(bytes) if (4096..=64 << 20).contains(&bytes) => Ok(bytes),
-        _ => Err("bytes, 4096 to 67108864".into()),
-    }
-}
-
 /// Run the verb `send`.
 pub fn run_send(arguments: &SendArguments) -> ExitCode {
-    ended(prepare().and_then(|()| sending(arguments)))
+    match prepare().and_then(|()| sending(arguments)) {
+        Ok(false) => ExitCode::FAILURE,
+        result => ended(result.map(|_| ())),
+    }
 }
 
 /// Run the verb `receive`.
@@ -129,13 +134,25 @@ fn ended(result: Result<(), TransferError>) -> ExitCode {
     }
 }
 
-fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
+/// Send, and return whether nothing was left out.
+fn sending(arguments: &SendArguments) -> Result<bool, TransferError> {
     let addresses = resolve_all(&arguments.address)?;
-    let gathered = Source::gather(&arguments.files)?;
+    let links = match arguments.device.device {
+        // A device moves regular files alone.
+        Some(_) => Links::Skip,
+        None => arguments.links,
+    };
+    let mut gathered = Source::gather(&arguments.files, links, &arguments.skip)?;
+    let complete = gathered.left_out.is_empty();
     for text in &gathered.notes {
         report(&json!({"event": "note", "text": text}));
     }
+    for (name, reason) in &gathered.left_out {
+        report(&json!({"event": "left", "name": shown(name), "reason": reason}));
+    }
     if let Some(method) = arguments.device.device {
+        arguments.key.refuse_key("--device")?;
+        gathered.files.retain(|file| !file.is_folder());
         let verify = arguments.digest != Some(DigestKind::None);
         let digest = arguments.digest.unwrap_or(DigestKind::Sha512);
         refuse_engine_options(&[
@@ -155,7 +172,7 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
             report: &report,
             progress: &report_progress,
         };
-        return verb.send(addresses[0], &gathered.files);
+        return verb.send(addresses[0], &gathered.files).map(|()| complete);
     }
     let options = SendOptions {
         method: arguments.method,
@@ -165,16 +182,23 @@ fn sending(arguments: &SendArguments) -> Result<(), TransferError> {
         connect_limit: arguments.connect_limit,
         ..SendOptions::default()
     };
+    let key = arguments.key.of_sender()?;
+    if key.is_some() {
+        check_method(arguments.method.name())?;
+    }
     let (stream, address) = connect_to_any(&addresses, options.connect_limit)?;
     report(&json!({"event": "peer", "address": address.to_string()}));
-    let sent = send(stream, &gathered.files, &options, &mut report_progress)?;
+    let sent = match &key {
+        Some(key) => send_sealed(stream, key, &gathered.files, &options, &mut report_progress)?,
+        None => send(stream, &gathered.files, &options, &mut report_progress)?,
+    };
     if arguments.list {
         list(&sent.files);
     }
     report(
         &json!({"event": "done", "here": sent.here, "there": sent.there, "digest": only_digest(&sent.files)}),
     );
-    Ok(())
+    Ok(complete)
 }
 
 fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
@@ -182,11 +206,69 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
     if let Some(method) = arguments.device.device {
         return receiving_by_device(method, &folder, arguments);
     }
+    let key = arguments.key.of_receiver()?;
+    if !matches!(key, ReceiverKey::None) {
+        check_method(arguments.method.name())?;
+    }
     let listener = listen(resolve(&arguments.listen)?)?;
     let address = listener
         .local_addr()
         .map_err(|error| TransferError::system("the address listened on", &error))?;
     report(&json!({"event": "listening", "address": address.to_string()}));
+    match &key {
+        ReceiverKey::None => receiving_plainly(&listener, address, &folder, arguments),
+        ReceiverKey::Fresh(key) => {
+            report(&json!({"event": "key", "text": key.text(), "address": address.to_string()}));
+            receiving_sealed(&listener, key, &folder, arguments)
+        }
+        ReceiverKey::File(key, made) => {
+            if *made {
+                let text = "a key file was made: copy it to the sender, by scp or another safe way";
+                report(&json!({"event": "note", "text": text}));
+            }
+            receiving_sealed(&listener, key, &folder, arguments)
+        }
+    }
+}
+
+/// Receive from those who have the key. With `--once` a transfer that fails is not the one: its sender may try again.
+fn receiving_sealed(
+    listener: &TcpListener,
+    key: &Key,
+    folder: &Folder,
+    arguments: &ReceiveArguments,
+) -> Result<(), TransferError> {
+    let options = receive_options(arguments);
+    let mut entrance = Entrance::new(listener, key);
+    let refused = |text: &str| report(&json!({"event": "note", "text": text}));
+    while let Some(arrived) = entrance.next(&refused) {
+        let received = arrived.and_then(|arrival| {
+            report(&json!({"event": "peer", "address": arrival.peer.to_string()}));
+            receive_sealed(arrival, folder, &options, &mut report_progress)
+        });
+        match received {
+            Ok(received) => {
+                report_received(&received, arguments.list);
+                if arguments.once {
+                    return Ok(());
+                }
+            }
+            Err(error) => report_error(&error),
+        }
+    }
+    match arguments.once {
+        true => Err(TransferError::failed("interrupted")),
+        false => Ok(()),
+    }
+}
+
+/// Receive from whoever may send in a trusted network.
+fn receiving_plainly(
+    listener: &TcpListener,
+    address: SocketAddr,
+    folder: &Folder,
+    arguments: &ReceiveArguments,
+) -> Result<(), TransferError> {
     if !address.ip().to_canonical().is_loopback() {
         let text = format!(
             "whoever reaches {address} from another machine may send; from this one only the same user, and root"
@@ -194,7 +276,7 @@ fn receiving(arguments: &ReceiveArguments) -> Result<(), TransferError> {
         report(&json!({"event": "note", "text": text}));
     }
     loop {
-        let Some(result) = serve(&listener, &folder, arguments) else {
+        let Some(result) = serve(listener, folder, arguments) else {
             return match arguments.once {
                 true => Err(TransferError::failed("interrupted")),
                 false => Ok(()),
@@ -214,6 +296,7 @@ fn receiving_by_device(
     folder: &Folder,
     arguments: &ReceiveArguments,
 ) -> Result<(), TransferError> {
+    arguments.key.refuse_key("--device")?;
     refuse_engine_options(&[
         ("--method", arguments.method != ReceiveMethod::Auto),
         ("--chunk", arguments.chunk != DEFAULT_CHUNK),
@@ -251,13 +334,7 @@ fn serve(
     folder: &Folder,
     arguments: &ReceiveArguments,
 ) -> Option<Result<(), TransferError>> {
-    let options = ReceiveOptions {
-        method: arguments.method,
-        verify: !arguments.no_verify,
-        chunk: arguments.chunk,
-        stall: arguments.stall,
-        ..ReceiveOptions::default()
-    };
+    let options = receive_options(arguments);
     let (stream, peer) = loop {
         if cancel::requested() {
             return None;
@@ -278,13 +355,20 @@ fn serve(
         }
     };
     report(&json!({"event": "peer", "address": peer.to_string()}));
-    Some(receive(stream, folder, &options, &mut report_progress).map(|received| {
-        if arguments.list {
-            list(&received.files);
-        }
-        let digest = only_digest(&received.files);
-        report(&json!({"event": "done", "here": received.here, "there": Value::Null, "digest": digest}));
-    }))
+    Some(
+        receive(stream, folder, &options, &mut report_progress)
+            .map(|received| report_received(&received, arguments.list)),
+    )
+}
+
+fn receive_options(arguments: &ReceiveArguments) -> ReceiveOptions {
+    ReceiveOptions {
+        method: arguments.method,
+        verify: !arguments.no_verify,
+        chunk: arguments.chunk,
+        stall: arguments.stall,
+        ..ReceiveOptions::default()
+    }
 }
 
 /// Sleep until somebody connects, or a moment.
@@ -304,49 +388,4 @@ fn is_passing(error: &io::Error) -> bool {
             | io::ErrorKind::ConnectionAborted
             | io::ErrorKind::ConnectionReset
     )
-}
-
-/// The digest of the file, where there was one only.
-fn only_digest(files: &[FileDone]) -> Option<&str> {
-    match files {
-        [one] => one.digest.as_deref(),
-        _ => None,
-    }
-}
-
-fn list(files: &[FileDone]) {
-    for file in files {
-        report(&json!({
-            "event": "file", "name": file.name, "bytes": file.bytes, "digest": file.digest, "skipped": file.skipped,
-        }));
-    }
-}
-
-fn report_progress(progress: Progress) {
-    match progress {
-        Progress::Moved {
-            file,
-            files,
-            of_files,
-            bytes,
-            of_bytes,
-        } => report(&json!({
-            "event": "progress", "file": file, "files": files, "of_files": of_files, "bytes": bytes, "of_bytes": of_bytes,
-        })),
-        Progress::Note(text) => report(&json!({"event": "note", "text": text})),
-    }
-}
-
-fn report_error(error: &TransferError) {
-    report(
-        &json!({"event": "error", "message": error.message, "remedy": error.remedy, "kind": error.kind}),
-    );
-}
-
-/// One line on standard output; who no longer reads it wants the transfer to end.
-fn report(event: &Value) {
-    let mut out = io::stdout().lock();
-    if writeln!(out, "{event}").and_then(|()| out.flush()).is_err() {
-        cancel::request();
-    }
 }

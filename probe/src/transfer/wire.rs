@@ -1,4 +1,4 @@
-//! The wire format `oscope.transfer/1`.
+//! The wire format `oscope.transfer/2`.
 //!
 //! Each side first sends [`PREAMBLE`]. Then frames: a length (16 bits) and its complement, both little-endian, so that a damaged length is
 //! seen at once; the message in postcard's encoding; and a check of [`CHECK`] bytes over it, the start of its BLAKE3. The bytes that a
@@ -13,7 +13,7 @@ use super::options::DigestKind;
 use super::outcome::Tally;
 
 /// What each side says first: the protocol's name, 16 bytes, and its version.
-pub const PREAMBLE: &[u8; 18] = b"oscope.transfer/1\n";
+pub const PREAMBLE: &[u8; 18] = b"oscope.transfer/2\n";
 
 /// Bytes of the preamble that are the name; the rest is the version.
 pub const NAME: usize = 16;
@@ -38,14 +38,23 @@ pub fn segment(left: u64) -> usize {
     usize::try_from(left).map_or(SEGMENT, |left| left.min(SEGMENT))
 }
 
-/// One file of the manifest.
+/// Bits of a mode that say what has it: none for a regular file.
+pub const KIND: u32 = libc::S_IFMT;
+
+/// An empty folder: nothing follows it.
+pub const FOLDER: u32 = libc::S_IFDIR;
+
+/// A symbolic link: its contents are where it leads.
+pub const LINK: u32 = libc::S_IFLNK;
+
+/// One file, empty folder or symbolic link of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {
     /// Its name, relative to the receiver's folder.
     pub name: &'a [u8],
     /// Bytes.
     pub size: u64,
-    /// Permission bits.
+    /// Permission bits, and [`KIND`].
     pub mode: u32,
     /// Nanoseconds since 1970.
     pub mtime_ns: i64,

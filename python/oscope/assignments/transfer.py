@@ -146,7 +146,10 @@ STEPS = (
         "step",
         "Master user program",
         "`master N METHOD FILE…`: send files by fcntl or mmap",
-        commands=(f"transfer send --device mmap test.txt {ADDRESS}", f"transfer send test.txt {ADDRESS}"),
+        commands=(
+            f"transfer send --device mmap test.txt {ADDRESS}",
+            f"transfer send --trusted-network test.txt {ADDRESS}",
+        ),
         note="`--device fcntl|mmap` goes through the modules, which a guest has; without it, user space.",
     ),
     Step(
@@ -156,7 +159,7 @@ STEPS = (
         "`slave N METHOD IP FILE…`: receive files by fcntl or mmap",
         commands=(
             f"transfer receive --device fcntl --into received --listen {ADDRESS} --once",
-            f"transfer receive --into received --listen {ADDRESS} --once",
+            f"transfer receive --trusted-network --into received --listen {ADDRESS} --once",
         ),
     ),
     Step(

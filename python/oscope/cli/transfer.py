@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from oscope.cli.errors import DONE
+from oscope.cli.errors import DONE, FAILED
 from oscope.cli.options import EVERYWHERE, parse_option
 from oscope.cli.targets import Output, is_standard_output, make_folder, output_file, output_folder
 from oscope.cli.views.transfer import Shown
@@ -46,6 +46,13 @@ StallOption = Annotated[
         help="Give up after this long without progress, or ten times as far behind 1 KiB/s in a file.",
     ),
 ]
+TrustedOption = Annotated[
+    bool,
+    typer.Option(
+        "--trusted-network",
+        help="Neither authenticate nor encrypt; both sides need this option.",
+    ),
+]
 
 app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False)
 
@@ -54,8 +61,8 @@ app = typer.Typer(epilog=EVERYWHERE, rich_markup_mode=None, add_completion=False
 def _begin(context: typer.Context) -> None:
     """Send files to a host where `oscope transfer receive` runs, each verified before it has its name.
 
-    Nothing is encrypted. From its own machine a receiver takes only what its own user and root send; from
-    others, what anybody sends who can connect to it: use it on loopback or in a network that you trust.
+    Both sides have a key, and every byte is authenticated and encrypted with it: Noise NNpsk0, AES-256-GCM.
+    With --trusted-network there is no key, and nothing is encrypted.
     """
     if context.invoked_subcommand is None:
         print(context.get_help())
@@ -87,6 +94,16 @@ def receive(
         bool, typer.Option("--no-verify", help="Take files from a sender that sends no digests.")
     ] = False,
     stall: StallOption = "30s",
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="FILE",
+            help="Take files from who has the key in this file (mode 600; one that is not there is made). "
+            "[default: a new key, printed on standard error]",
+        ),
+    ] = None,
+    trusted_network: TrustedOption = False,
     device: DeviceOption = None,
     descriptors: DescriptorsOption = False,
 ) -> int:
@@ -95,12 +112,15 @@ def receive(
     A file has its name only once it is whole and verified; nothing is written outside the folder. What an
     interrupted transfer has left is resumed when the sender tries again.
 
-    Nothing is encrypted. By default only this machine can connect (127.0.0.1), and of its users only the one
-    who receives, and root, may send. Whoever connects from another machine may send. With --device nobody is
-    looked up, and nothing is resumed.
+    Only who has the key may send, and everything is encrypted. With a key --once waits for a transfer that
+    succeeds. By default only this machine can connect (127.0.0.1).
+
+    With --trusted-network nothing is encrypted: from this machine the user who receives and root may send,
+    from another one whoever connects. With --device nobody is looked up, nothing is encrypted, and nothing
+    is resumed.
     """
     _check_address("--listen", listen)
-    common = _common(method, stall, device, descriptors)
+    common = _common(method, stall, device, descriptors, key, trusted_network)
 
     receiving = session.Receiving(str(into), listen, once=once, verify=not no_verify, common=common)
     make_folder(into)
@@ -134,7 +154,29 @@ def send(
     no_verify: Annotated[
         bool, typer.Option("--no-verify", help="Send no digests; the receiver needs this option too.")
     ] = False,
+    links: Annotated[
+        Literal["keep", "follow", "skip"],
+        typer.Option(
+            "--links", help="Make links in the folders anew, send what they lead to, or leave them out."
+        ),
+    ] = "keep",
+    skip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--skip", metavar="NAME", help="Leave out what has this name, or this path; repeatable."
+        ),
+    ] = None,
     stall: StallOption = "30s",
+    key: Annotated[
+        str | None,
+        typer.Option(
+            "--key",
+            metavar="FILE",
+            help="The receiver's key: a file of mode 600, or - for standard input. "
+            "[default: the environment variable OSCOPE_TRANSFER_KEY]",
+        ),
+    ] = None,
+    trusted_network: TrustedOption = False,
     device: DeviceOption = None,
     descriptors: DescriptorsOption = False,
     target: Annotated[
@@ -147,26 +189,27 @@ def send(
 ) -> int:
     """Send files over one connection and print the time that it took on both sides.
 
-    Names, sizes, modes and times are kept. A folder's files go below its name; links and special files are
-    left out, and named. To resume an interrupted transfer, send the same files again. With --device it
-    starts again, and the receiver's counts are not printed here.
-
-    Nothing is encrypted.
+    Names, sizes, modes and times are kept. A folder's files go below its name. What cannot be sent, such as
+    a socket, is named and left out, and the exit code is 1 unless --skip names it. To resume an interrupted
+    transfer, send the same files again. With --device it starts again, nothing is encrypted, and the
+    receiver's counts are not printed here.
     """
     if no_verify and digest is not None:
         raise UsageError(f"--no-verify and --digest {digest} exclude each other", remedy="leave one out")
     _check_address("the last argument", address)
     if device is not None and digest not in {None, "sha512"}:
         raise UsageError(f"--device {device} verifies by sha512, not {digest}", remedy="leave out --digest")
-    common = _common(method, stall, device, descriptors)
+    common = _common(method, stall, device, descriptors, key, trusted_network)
 
     usual = "blake3" if device is None else "sha512"
-    sending = session.Sending(files, address, "none" if no_verify else digest or usual, common)
+    sending = session.Sending(
+        files, address, "none" if no_verify else digest or usual, common, links, skip or ()
+    )
     with Shown("sender", tables=not is_standard_output(target)) as shown:
         done = session.send(sending, shown)
     if target is not None:
         target.write(f"{json.dumps(to_object(done))}\n".encode())
-    return DONE
+    return DONE if shown.is_complete else FAILED
 
 
 def to_object(done: Done) -> dict[str, object]:
@@ -179,7 +222,9 @@ def to_object(done: Done) -> dict[str, object]:
     }
 
 
-def _common(method: str, stall: str, device: str | None, descriptors: bool) -> Common:
+def _common(
+    method: str, stall: str, device: str | None, descriptors: bool, key: str | None, trusted: bool
+) -> Common:
     stall_s = parse_option("--stall", parse_duration, stall)
     if stall_s <= 0:
         raise UsageError(f"--stall {stall} leaves no time", remedy="give a duration such as 30s")
@@ -191,7 +236,10 @@ def _common(method: str, stall: str, device: str | None, descriptors: bool) -> C
         raise UsageError(
             f"--device {device} and --method {method} exclude each other", remedy="leave one out"
         )
-    return Common(method, stall_s, device, descriptors)
+    if key is not None and (trusted or device is not None):
+        other = "--trusted-network" if trusted else f"--device {device}"
+        raise UsageError(f"--key and {other} exclude each other", remedy="leave one out")
+    return Common(method, stall_s, device, descriptors, key, trusted)
 
 
 def _check_address(what: str, text: str) -> None:

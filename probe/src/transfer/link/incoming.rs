@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::time::Instant;
 
 use super::pace::Said;
-use super::{Link, counted, cut};
+use super::{Link, counted, cut, seal};
 use crate::transfer::names::{LONGEST, shown};
 use crate::transfer::stop::Stop;
 use crate::transfer::wire::{self, Frame, HEAD};
@@ -129,26 +129,20 @@ impl Link {
     /// It has, or it is gone.
     pub fn aside(&mut self) -> Result<(), Stop> {
         self.calls += 1;
-        let space = &mut self.input[self.end..];
-        // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
-        let got = unsafe {
-            libc::recv(
-                self.stream.as_raw_fd(),
-                space.as_mut_ptr().cast(),
-                space.len(),
-                libc::MSG_DONTWAIT,
-            )
-        };
-        match usize::try_from(got) {
-            Ok(0) => return Err(self.closed()),
-            Ok(count) => self.end += count,
-            Err(_) => {
-                let error = io::Error::last_os_error();
-                return match error.kind() {
-                    io::ErrorKind::WouldBlock => Ok(()),
-                    _ => self.failed(&error),
-                };
+        let answer = match self.seal.is_some() {
+            true => self.more_records(libc::MSG_DONTWAIT),
+            false => {
+                let space = &mut self.input[self.end..];
+                let got = receive_with(&self.stream, space, libc::MSG_DONTWAIT);
+                self.end += *got.as_ref().unwrap_or(&0);
+                got.map(|count| count > 0)
             }
+        };
+        match answer {
+            Ok(true) => {}
+            Ok(false) => return Err(self.closed()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return self.failed(&error),
         }
         while let Some(range) = self.buffered()? {
             match self.decoded(range)? {
@@ -217,12 +211,54 @@ impl Link {
     /// One call of `recv`, for at least one byte, and no more than missing if lean: `false` at the end.
     pub(super) fn more(&mut self, missing: usize) -> io::Result<bool> {
         self.compact();
+        if self.seal.is_some() {
+            self.calls += 1;
+            return self.more_records(0);
+        }
         let room = self.input.len() - self.end;
         let most = if self.lean { missing.min(room) } else { room };
         let got = receive_some(&self.stream, &mut self.input[self.end..self.end + most]);
         self.calls += 1;
         self.end += *got.as_ref().unwrap_or(&0);
         got.map(|count| count > 0)
+    }
+
+    /// Open the records that are here; if there is none, after one call of `recv`. `false` at the end of the connection. A record that is
+    /// not here whole gives nothing yet.
+    fn more_records(&mut self, flags: i32) -> io::Result<bool> {
+        let Some(seal) = &mut self.seal else {
+            return Ok(false);
+        };
+        if self.input.len() - self.end < seal::LONGEST {
+            self.input.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        let before = self.end;
+        let mut received = false;
+        loop {
+            while let Some(count) = seal.open(&mut self.input[self.end..])? {
+                self.end += count;
+            }
+            if received || self.end > before {
+                return Ok(true);
+            }
+            let count = receive_with(&self.stream, seal.space(), flags)?;
+            if count == 0 {
+                return Ok(false);
+            }
+            seal.received(count);
+            received = true;
+        }
+    }
+
+    /// Bytes of contents of a keyed connection: those that are here, or the next; at most so many, and at least one.
+    ///
+    /// # Errors
+    /// As for [`Self::next`].
+    pub fn opened(&mut self, most: usize) -> Result<&[u8], Stop> {
+        self.fill(1, true)?;
+        Ok(self.here(most))
     }
 
     /// Make room behind what is here.
@@ -240,8 +276,13 @@ impl Link {
 
 /// One call of `recv`.
 pub(super) fn receive_some(stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    receive_with(stream, into, 0)
+}
+
+fn receive_with(stream: &TcpStream, into: &mut [u8], flags: i32) -> io::Result<usize> {
+    let socket = stream.as_raw_fd();
     // SAFETY: the pointer and length are those of a live, exclusively borrowed slice.
-    let got = unsafe { libc::recv(stream.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), 0) };
+    let got = unsafe { libc::recv(socket, into.as_mut_ptr().cast(), into.len(), flags) };
     counted(got)
 }
 

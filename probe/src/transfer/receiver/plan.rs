@@ -2,13 +2,13 @@
 
 use std::fs::File;
 
-use super::{Item, Receiver, Wanted};
+use super::{Item, Kind, Receiver, Wanted};
 use crate::transfer::digest::Follower;
 use crate::transfer::names;
 use crate::transfer::options::DigestKind;
 use crate::transfer::partial::{self, There};
 use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Frame, PART, Step};
+use crate::transfer::wire::{Entry, FOLDER, Frame, KIND, LINK, PART, Step};
 
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;
@@ -33,7 +33,11 @@ impl Receiver<'_, '_> {
                             .checked_add(entry.size)
                             .filter(|&sum| i64::try_from(sum).is_ok())
                             .ok_or_else(|| Stop::file(entry.name, "an impossible size"))?;
+                        let Some(kind) = kind(&entry) else {
+                            return Err(Stop::file(entry.name, "an impossible kind of file"));
+                        };
                         items.push(Item {
+                            kind,
                             name: entry.name.to_vec(),
                             size: entry.size,
                             mode: entry.mode & 0o7777,
@@ -88,10 +92,16 @@ impl Receiver<'_, '_> {
 
     /// What is wanted of a file, and whether nothing is in its way.
     fn wanted(&mut self, item: &Item) -> Result<(Wanted, bool), Stop> {
-        let (folder, _) = names::split(&item.name);
+        let folder = match item.kind {
+            Kind::Folder => &item.name[..],
+            _ => names::split(&item.name).0,
+        };
         self.shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
+        if item.kind != Kind::File {
+            return Ok((Wanted::Whole, true));
+        }
         if self.shelf.is_fresh(folder) {
             // Made just now: nothing is in it.
             return Ok((Wanted::Whole, true));
@@ -128,5 +138,15 @@ impl Receiver<'_, '_> {
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)
+    }
+}
+
+/// What an entry is; `None` if nothing that is sent.
+fn kind(entry: &Entry) -> Option<Kind> {
+    match entry.mode & KIND {
+        0 => Some(Kind::File),
+        FOLDER if entry.size == 0 => Some(Kind::Folder),
+        LINK if (1..=names::LONGEST as u64).contains(&entry.size) => Some(Kind::Link),
+        _ => None,
     }
 }

@@ -54,7 +54,6 @@ fn names_that_lead_outside_are_refused_before_anything_is_made() {
         "a/../../x",
         "a//b",
         "",
-        "a\nb",
         "./x",
         "a/",
         "a\0b",

@@ -4,7 +4,7 @@ use std::path::Component;
 
 use proptest::prelude::*;
 
-use super::super::names::{check, partial, split};
+use super::super::names::{check, partial, shown, split};
 use super::super::wire::Entry;
 use super::*;
 
@@ -24,7 +24,8 @@ fn ordinary_names_are_taken() {
         assert_eq!(check(name.as_bytes()), Ok(()), "{name}");
     }
     assert_eq!(check(b"\xff\xfe"), Ok(()));
-    assert!(check("\u{85}".as_bytes()).is_err());
+    assert_eq!(check("a\nb\u{1b}[2J\u{85}".as_bytes()), Ok(()));
+    assert!(check(b"a\0b").is_err());
     assert!(check(&[b'a'; 256]).is_err());
     assert!(check("a/".repeat(2050).as_bytes()).is_err());
 }
@@ -58,6 +59,19 @@ fn a_partial_is_of_one_name_size_time_and_mode() {
     }
 }
 
+#[test]
+fn a_name_is_shown_in_one_line_and_no_two_alike() {
+    for (name, text) in [
+        (&b"a\nb"[..], "a\\nb"),
+        (b"a\\nb", "a\\\\nb"),
+        (b"\x1b[2J", "\\u{1b}[2J"),
+        (b"\xff", "\\xff"),
+        ("ümlaut/日本".as_bytes(), "ümlaut/日本"),
+    ] {
+        assert_eq!(shown(name), text);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -69,7 +83,7 @@ proptest! {
         if check(&name).is_ok() {
             let path = Path::new(std::ffi::OsStr::from_bytes(&name));
             prop_assert!(path.components().all(|part| matches!(part, Component::Normal(_))));
-            prop_assert!(!name.iter().any(u8::is_ascii_control));
+            prop_assert!(!name.contains(&0));
             let (folder, base) = split(&name);
             prop_assert!(!base.is_empty() && !base.contains(&b'/'));
             let joined = match folder { b"" => base.to_vec(), _ => [folder, b"/", base].concat() };

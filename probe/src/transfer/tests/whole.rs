@@ -202,15 +202,78 @@ fn folders_below_folders_are_made() {
 }
 
 #[test]
-fn links_and_other_things_are_left_out_with_a_note() {
+fn links_are_left_out_with_a_note_where_that_was_asked_for() {
     let place = Place::new();
     fs::create_dir(place.here("a")).expect("a folder");
     place.make("a/one", 5);
     std::os::unix::fs::symlink("one", place.here("a/link")).expect("a link");
-    let found = Source::gather(&[place.here("a")]).expect("gathered");
+    let found = Source::gather(&[place.here("a")], Links::Skip, &[]).expect("gathered");
     assert_eq!(found.files.len(), 1);
     assert!(found.notes.len() == 1 && found.notes[0].contains("a/link"));
-    assert!(Source::gather(&[place.here("absent")]).is_err());
+    assert!(found.left_out.is_empty());
+    assert!(Source::gather(&[place.here("absent")], Links::Skip, &[]).is_err());
+}
+
+#[test]
+fn empty_folders_links_and_odd_names_arrive() {
+    let place = Place::new();
+    fs::create_dir_all(place.here("a/empty/er")).expect("a folder");
+    place.make("a/new\nline\u{1b}[2J", 5);
+    for (name, target) in [
+        ("a/out", "../../up"),
+        ("a/link", "one"),
+        ("a/broken", "\u{1b}"),
+    ] {
+        std::os::unix::fs::symlink(target, place.here(name)).expect("a link");
+    }
+    // What has the name of a link is replaced by it, and not followed.
+    fs::create_dir(place.there("a")).expect("a folder");
+    fs::write(place.there("a/one"), b"one").expect("a file");
+    std::os::unix::fs::symlink("one", place.there("a/out")).expect("a link");
+    let files = place.sources(&["a"]);
+    let (sent, received) = transfer(
+        &place,
+        &files,
+        &sending(SendMethod::Auto),
+        &receiving(ReceiveMethod::Auto),
+    );
+    assert_eq!(sent.expect("sent").there.files, 5);
+    received.expect("received");
+    assert!(place.there("a/empty/er").is_dir());
+    assert_eq!(fs::read(place.there("a/one")).expect("there"), b"one");
+    assert!(place.there("a/new\nline\u{1b}[2J").is_file());
+    for (name, target) in [
+        ("a/out", "../../up"),
+        ("a/link", "one"),
+        ("a/broken", "\u{1b}"),
+    ] {
+        assert_eq!(
+            fs::read_link(place.there(name)).expect("a link"),
+            Path::new(target)
+        );
+    }
+    assert!(place.partials().is_empty());
+}
+
+#[test]
+fn what_no_receiver_takes_is_left_out_and_named_and_a_circle_of_links_ends() {
+    let place = Place::new();
+    fs::create_dir(place.here("a")).expect("a folder");
+    for name in ["a/one", "a/two", "a/.oscope-partial-1"] {
+        place.make(name, 5);
+    }
+    std::os::unix::fs::symlink(".", place.here("a/circle")).expect("a link");
+    std::os::unix::fs::symlink("two", place.here("a/three")).expect("a link");
+    let found =
+        Source::gather(&[place.here("a")], Links::Follow, &["two".into()]).expect("gathered");
+    let names: Vec<_> = found.files.iter().map(|file| &file.name[..]).collect();
+    assert_eq!(names, [&b"a/one"[..], b"a/three"]);
+    let mut left: Vec<_> = found.left_out.iter().map(|(name, _)| &name[..]).collect();
+    left.sort_unstable();
+    assert_eq!(left, [&b"a/.oscope-partial-1"[..], b"a/circle"]);
+    let skip = ["a/circle".into(), ".oscope-partial-1".into()];
+    let found = Source::gather(&[place.here("a")], Links::Follow, &skip).expect("gathered");
+    assert!(found.left_out.is_empty() && found.files.len() == 3);
 }
 
 #[test]

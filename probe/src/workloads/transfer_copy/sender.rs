@@ -115,6 +115,7 @@ pub fn sources(folder: &Folder) -> Vec<Source> {
         size: one.length,
         mode: one.mode,
         mtime_ns: one.modified_ns,
+        leads_to: None,
     };
     folder.files().iter().map(of).collect()
 }

@@ -19,11 +19,13 @@ from oscope.cli.errors import note, tell
 from oscope.model.errors import OscopeError
 from oscope.model.formatting import MISSING, format_count, format_value
 from oscope.report import terminal
-from oscope.tools.transfer.events import Descriptor, Done, Progress, Tally
+from oscope.tools.transfer.events import Descriptor, Done, Key, Left, Progress, Tally
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+KEY_VARIABLE = "OSCOPE_TRANSFER_KEY"
+"""Where a sender has the key from, unless by `--key`: others see a command's words, not its environment."""
 SHORT_S = 0.5
 """What takes no longer has no bar."""
 _REDRAWS_PER_S = 4
@@ -39,6 +41,8 @@ class Shown:
         self._begun = 0.0
         self._bar: Bar | None = None
         self._descriptors: list[Descriptor] = []
+        self.is_complete = True
+        """Whether nothing was left out."""
 
     def __enter__(self) -> Shown:
         """Return itself."""
@@ -54,6 +58,15 @@ class Shown:
         """Tell the address, with the port that was chosen."""
         note(f"listening on {address}")
         self._prepare()
+
+    def key(self, key: Key) -> None:
+        """Print what to type on the other host."""
+        note("who has this key may send; on the other host:")
+        print(
+            f"{KEY_VARIABLE}={key.text} oscope transfer send FILE... {key.address}",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def met(self, peer: str) -> None:
         """Tell who connected, where that is news."""
@@ -81,6 +94,11 @@ class Shown:
     def note(self, text: str) -> None:
         """Tell something beside the data."""
         note(text)
+
+    def left(self, left: Left) -> None:
+        """Name what was left out."""
+        self.is_complete = False
+        note(f"{left.name}: left out: {left.reason}")
 
     def descriptor(self, descriptor: Descriptor) -> None:
         """Keep it for the table at the end."""

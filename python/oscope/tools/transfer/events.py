@@ -56,6 +56,14 @@ class Listening:
 
 
 @dataclass(frozen=True)
+class Key:
+    """A receiver has made a key for those who may send; `address` is where it listens."""
+
+    text: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Peer:
     """A connection stands; `address` is the other end's."""
 
@@ -88,6 +96,14 @@ class Note:
     """Something beside the data."""
 
     text: str
+
+
+@dataclass(frozen=True)
+class Left:
+    """Something cannot be sent, and was left out."""
+
+    name: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -129,14 +145,16 @@ class Failure:
 
 Kind = TypeVar("Kind")
 _KINDS = {32: "xxh3", 64: "blake3", 128: "sha512"}
-Event = Listening | Peer | Progress | File | Note | Descriptor | Done | Failure
+Event = Listening | Key | Peer | Progress | File | Note | Left | Descriptor | Done | Failure
 
-_PLAIN: Mapping[str, type[Listening | Peer | Progress | File | Note]] = {
+_PLAIN: Mapping[str, type[Listening | Key | Peer | Progress | File | Note | Left]] = {
     "listening": Listening,
+    "key": Key,
     "peer": Peer,
     "progress": Progress,
     "file": File,
     "note": Note,
+    "left": Left,
 }
 
 

@@ -8,7 +8,18 @@ from typing import Protocol
 
 from oscope.model.errors import OscopeError, ProbeError
 from oscope.model.interruption import Interruption
-from oscope.tools.transfer.events import Descriptor, Done, Event, Failure, Listening, Note, Peer, Progress
+from oscope.tools.transfer.events import (
+    Descriptor,
+    Done,
+    Event,
+    Failure,
+    Key,
+    Left,
+    Listening,
+    Note,
+    Peer,
+    Progress,
+)
 from oscope.tools.transfer.verb import Verb
 
 STALL_S = 30.0
@@ -24,6 +35,9 @@ class Watcher(Protocol):
     def listening(self, address: str) -> None:
         """Tell where senders may connect."""
 
+    def key(self, key: Key) -> None:
+        """Tell the key that a sender has to have."""
+
     def met(self, peer: str) -> None:
         """Tell that a connection stands."""
 
@@ -32,6 +46,9 @@ class Watcher(Protocol):
 
     def note(self, text: str) -> None:
         """Tell something beside the data."""
+
+    def left(self, left: Left) -> None:
+        """Tell what was left out."""
 
     def descriptor(self, descriptor: Descriptor) -> None:
         """Tell of a page of a device's mapped area."""
@@ -52,6 +69,10 @@ class Common:
     device: str | None = None
     """`fcntl` or `mmap`: through the kernel modules' devices."""
     descriptors: bool = False
+    key: str | None = None
+    """The file of the key that both sides have; `-`, at the sender, is standard input."""
+    trusted_network: bool = False
+    """Neither authenticate nor encrypt."""
 
     def words(self) -> list[str]:
         """Return them as the verb's options."""
@@ -60,6 +81,10 @@ class Common:
             found += ["--device", self.device]
         if self.descriptors:
             found.append("--descriptors")
+        if self.key is not None:
+            found += ["--key", self.key]
+        if self.trusted_network:
+            found.append("--trusted-network")
         return found
 
 
@@ -72,10 +97,18 @@ class Sending:
     digest: str = "blake3"
     """`blake3`, `sha512`, `xxh3`, or `none` to verify nothing; with a device `sha512` or `none`."""
     common: Common = Common()
+    links: str = "keep"
+    """What becomes of symbolic links in the folders: `keep`, `follow` or `skip`."""
+    skip: Sequence[str] = ()
+    """Names of what is left out."""
 
     def words(self) -> list[str]:
         """Return the verb and its arguments."""
-        return ["send", *self.common.words(), "--digest", self.digest, "--", self.address, *self.files]
+        found = ["send", *self.common.words(), "--digest", self.digest]
+        if self.links != "keep":
+            found += ["--links", self.links]
+        found += [f"--skip={name}" for name in self.skip]
+        return [*found, "--", self.address, *self.files]
 
 
 @dataclass(frozen=True)
@@ -103,7 +136,8 @@ def send(sending: Sending, watcher: Watcher) -> Done:
     """
     done: Done | None = None
     failure: Failure | None = None
-    with Verb(sending.words()) as verb, Interruption(verb.terminate):
+    expected = 0
+    with Verb(sending.words(), reads_input=sending.common.key == "-") as verb, Interruption(verb.terminate):
         verb.silence_limit_s = _silence_limit_s(sending.common)
         for event in verb.events():
             match event:
@@ -111,13 +145,17 @@ def send(sending: Sending, watcher: Watcher) -> Done:
                     done = event
                 case Failure():
                     failure = event
+                case Left():
+                    # The rest is sent, and the status says that it is not all.
+                    expected = 1
+                    watcher.left(event)
                 case _:
                     _report(event, watcher)
         status = verb.wait()
         words = verb.last_words()
     if failure is not None:
         raise failure.to_error()
-    if done is None or status != 0:
+    if done is None or status != expected:
         raise ProbeError(f"oscope-probe send ended with status {status} and without a result{words}")
     watcher.done(done)
     return done
@@ -129,6 +167,7 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
     Raises as `send` does; where several are received, only for what ends them all.
     """
     unheard: Failure | None = None
+    reported: Failure | None = None
     served = False
     with Verb(receiving.words()) as verb, Interruption(verb.terminate):
         for event in verb.events():
@@ -136,7 +175,13 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case Listening():
                     served = True
                     watcher.listening(event.address)
+                case Key():
+                    watcher.key(event)
                 case Peer():
+                    if unheard is not None:
+                        # With a key, `once` waits for the sender to try again.
+                        watcher.failed(unheard.to_error())
+                        reported, unheard = unheard, None
                     # A receiver with a device listens nowhere; before it has met a sender, a failure ends it.
                     served = True
                     verb.silence_limit_s = _silence_limit_s(receiving.common)
@@ -153,6 +198,8 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                     _report(event, watcher)
         status = verb.wait()
         words = verb.last_words()
+    if status != 0:
+        unheard = unheard or reported
     if unheard is not None:
         raise unheard.to_error()
     if status != 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 
@@ -17,12 +18,17 @@ class Verb(Child):
     goodbye_limit_s = 20.0
     """What it waits for before it ends may be a slow device."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        """Start the probe with `words`, like `["receive", "--into", "here"]`; ProbeError if it does not."""
+    def __init__(self, words: Sequence[str], *, reads_input: bool = False) -> None:
+        """Start the probe with `words`, like `["receive", "--into", "here"]`; ProbeError if it does not.
+
+        `reads_input`: it has the standard input of this process, to read a key from.
+        """
         self.subject = f"oscope-probe {words[0]}"
         self.silence_limit_s: float | None = None
         """How long it may say nothing; None while it waits for others."""
-        super().__init__([find_probe(), *words], stdin=subprocess.DEVNULL)
+        super().__init__(
+            [find_probe(), *words], stdin=sys.stdin.fileno() if reads_input else subprocess.DEVNULL
+        )
 
     def __enter__(self) -> Verb:
         """Return itself."""
