@@ -246,13 +246,15 @@ impl Method {
             Engine::Uring => format!(", {} reads in flight in each", self.depth),
             _ => String::new(),
         };
-        let (engine, pieces) = match self.engine {
-            Engine::Auto => ("pread or mmap, whichever is faster", "stretches"),
-            engine => (engine.name(), "blocks"),
+        let pieces = match self.engine {
+            Engine::Auto => "pread or a mapping for each stretch, as is faster, of",
+            _ => "blocks of",
         };
         format!(
-            "engine {engine}, {} {threads}, {pieces} of {} bytes{depth}",
-            self.threads, self.block
+            "engine {}, {} {threads}, {pieces} {} bytes{depth}",
+            self.engine.name(),
+            self.threads,
+            self.block
         )
     }
 }
