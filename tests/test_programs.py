@@ -23,6 +23,14 @@ from oscope.programs.experiment import (
 from oscope.programs.trial import Trial
 
 
+@pytest.mark.parametrize(("budget_s", "boot_s", "boots"), [(60.0, 2.0, 8), (20.0, 2.0, 4), (5.0, 2.0, 2)])
+def test_boots_of_guests_count_as_part_of_a_budget(budget_s: float, boot_s: float, boots: int) -> None:
+    reps, blocks = size_run(Amount(budget_s=budget_s), [Trial(0.009, 0.01, 1)] * 2, boot_s=boot_s)
+    assert blocks == boots
+    assert reps % boots == 0
+    assert 0.8 * budget_s < boots * boot_s + reps * 0.02 <= 1.01 * budget_s
+
+
 def planned(budget_s: float, each_s: float, commands: int = 2) -> tuple[int, int, float]:
     """Return repetitions, blocks and the seconds that they take, of commands that take `each_s` each."""
     reps, blocks = size_run(Amount(budget_s=budget_s), [Trial(0.9 * each_s, each_s, 1)] * commands)

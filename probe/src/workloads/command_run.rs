@@ -3,7 +3,7 @@
 //! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork` and `execve`. The kernel
 //! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
-//! not need (see [`shed`]): 1 to 2 MiB are left, which is the least that is reported.
+//! not need (see [`shed`]): 2 to 3 MiB are left, which is the least that is reported.
 
 mod accounts;
 mod child;
@@ -272,7 +272,7 @@ fn metrics() -> Vec<Metric> {
             .note("Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
         time("system_ns", Quantity::SystemTime, "the program").note("Null in the cases of user_ns."),
         Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
-            "The program, or a child that it waited for. Never less than the launcher's own, 1 to 2 MiB: a smaller program shows this size.",
+            "The program, or a child that it waited for. Never less than the launcher's own, 2 to 3 MiB: a smaller program shows this size.",
         ),
         Metric::spent("minor_faults", "1", "page faults without input or output"),
         Metric::spent("major_faults", "1", "page faults that waited for a device"),

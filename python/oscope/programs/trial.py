@@ -37,7 +37,7 @@ class Trial:
     duration_s: float
     """Median time of a run, after the first."""
     each_s: float
-    """What a run takes in all, with what is outside the clock."""
+    """What a further run takes in all, with what is outside the clock."""
     warmup: int
     """Runs from the start of a process that take longer than the others; 1 where none do."""
 
@@ -80,7 +80,15 @@ def try_out(
 def run_once(workload: str, params: Mapping[str, Any], label: str) -> float:
     """Run a command once, and return how long it took in seconds; OscopeError with the label if it fails."""
     with Placement() as placement, Local(find_probe(), placement).start() as probe:
-        return _Asker(probe, workload, 1, SILENCE_S).times_s(params, label, 1)[0]
+        return _Asker(probe, workload, 1, SILENCE_S).runs(params, label, 1)[0].time_s
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A run of a command, or a repetition of a function."""
+
+    started_s: float
+    time_s: float
 
 
 @dataclass
@@ -90,8 +98,8 @@ class _Asker:
     min_time_ns: int
     silence_s: float
 
-    def times_s(self, params: Mapping[str, Any], label: str, reps: int) -> list[float]:
-        """Return how long each of `reps` runs, or repetitions of a function, took."""
+    def runs(self, params: Mapping[str, Any], label: str, reps: int) -> list[_Run]:
+        """Return `reps` runs, or repetitions of a function, in order."""
         # The start of a trivial program is measured in the run; a trial has no use for it.
         unneeded: dict[str, Any] = {"reference": []} if "reference" in params else {}
         request = Request(
@@ -101,7 +109,7 @@ class _Asker:
             reps=reps,
             min_time_ns=self.min_time_ns,
         )
-        times = []
+        found = []
         limit_s = self.silence_s + 8 * float(params.get("timeout", 0.0))
         for events in self.probe.run(request, silence_limit_s=limit_s):
             for event in events:
@@ -111,21 +119,23 @@ class _Asker:
                 if isinstance(event, Sample):
                     if event.failed is not None:
                         raise OscopeError(f"{label}: {event.failed}")
-                    times.append(event.iterations * float(event.metrics["time_ns"] or 0.0) / 1e9)
-        return times
+                    time_s = event.iterations * float(event.metrics["time_ns"] or 0.0) / 1e9
+                    found.append(_Run(event.started_ns / 1e9, time_s))
+        return found
 
 
 def _try(asker: _Asker, params: Mapping[str, Any], label: str, *, find: bool) -> Trial:
-    first = asker.times_s(params, label, 1)[0]
+    first = asker.runs(params, label, 1)[0].time_s
     allowed_s = WARMUP_TIME_S if find else TIME_S
     most = MOST_WARMUP_RUNS if find else MOST_RUNS
     reps = min(most, int(allowed_s / max(first, 1e-6)))
     if find:
         reps = max(reps, FEWEST_WARMUP_RUNS)
-    begin = time.monotonic()
-    times = [first, *(asker.times_s(params, label, reps) if reps else ())]
-    each_s = (time.monotonic() - begin) / reps if reps else first
+    runs = asker.runs(params, label, reps) if reps else []
+    times = [first, *(run.time_s for run in runs)]
     duration_s = float(np.median(times[1:] or times))
+    # From start to start: what a request takes beside its runs is allowed for once a turn, not once a run.
+    each_s = (runs[-1].started_s - runs[0].started_s) / (len(runs) - 1) if len(runs) > 1 else duration_s
     return Trial(duration_s, each_s, _warmup(times) if find else 1)
 
 
