@@ -101,6 +101,12 @@ def test_what_is_not_known_and_what_failed_is_not_disturbed() -> None:
     assert interference.find(columns(run_delay_ns=[], steal_ticks=[]), np.array([]), ALONE) == ()
 
 
+def test_of_repetitions_that_share_a_reading_one_stands_for_all() -> None:
+    shared = columns(steal_ticks=[1, 1, 1, 1, 0], counted_ns=[5e7, 5e7, 5e7, 6e7, 6e7])
+    found = interference.find(shared, np.full(5, 1e6), interference.ANYWHERE)
+    assert found == ((0, "steal_ticks"), (3, "steal_ticks"))
+
+
 def test_others_of_the_same_workload_are_no_disturbance() -> None:
     waits = columns(run_delay_ns=[1e9], involuntary_switches=[9], steal_ticks=[0])
     assert interference.find(waits, np.array([1e6]), interference.ANYWHERE) == ()

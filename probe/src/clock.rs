@@ -72,7 +72,10 @@ impl Clock {
     /// `Failure::Request` if it is not the clock that this process would choose.
     pub fn reopen(wanted: Wanted, kind: ClockKind, hz: f64) -> Result<Self, Failure> {
         let (chosen, why) = choice::of_this_machine(wanted)?;
-        if chosen != kind || !(hz.is_finite() && hz > 0.0) {
+        // The kernel may come to trust the TSC while the session goes on, as a second after the boot.
+        let is_possible =
+            chosen == kind || (wanted == Wanted::Auto && kind == ClockKind::MonotonicRaw);
+        if !(is_possible && hz.is_finite() && hz > 0.0) {
             return Err(Failure::request(
                 "clock",
                 format!("was {kind:?} of {hz} Hz, which this process would not choose: {chosen:?}"),

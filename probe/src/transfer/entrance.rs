@@ -58,6 +58,8 @@ pub struct Entrance<'a> {
     listener: &'a TcpListener,
     key: &'a Key,
     waiting: VecDeque<Guest>,
+    /// Whether a transfer went on since those who wait were heard last.
+    was_away: bool,
 }
 
 impl<'a> Entrance<'a> {
@@ -67,6 +69,7 @@ impl<'a> Entrance<'a> {
             listener,
             key,
             waiting: VecDeque::new(),
+            was_away: false,
         }
     }
 
@@ -75,15 +78,16 @@ impl<'a> Entrance<'a> {
     /// # Errors
     /// Nothing can be accepted, such as without descriptors.
     pub fn next(&mut self, refused: &dyn Fn(&str)) -> Option<Result<Arrival, TransferError>> {
+        if std::mem::take(&mut self.was_away) {
+            for guest in &mut self.waiting {
+                guest.since = Instant::now();
+            }
+        }
         loop {
             if cancel::requested() {
                 return None;
             }
-            if let Err(error) = self.accept() {
-                // No reason for a busy loop.
-                std::thread::sleep(Duration::from_millis(100));
-                return Some(Err(TransferError::system("accepting a connection", &error)));
-            }
+            let accepted = self.accept();
             let mut at = 0;
             while at < self.waiting.len() {
                 match self.waiting[at].hear(self.key) {
@@ -94,10 +98,17 @@ impl<'a> Entrance<'a> {
                     }
                     Fate::Proved => {
                         if let Some(arrival) = self.waiting.remove(at).and_then(Guest::arrive) {
+                            self.was_away = true;
                             return Some(Ok(arrival));
                         }
                     }
                 }
+            }
+            // Only now: those who wait have the descriptors that may be missing, and give them back when their time is over.
+            if let Err(error) = accepted {
+                // No reason for a busy loop.
+                std::thread::sleep(Duration::from_millis(100));
+                return Some(Err(TransferError::system("accepting a connection", &error)));
             }
             self.sleep();
         }
@@ -197,6 +208,7 @@ impl Guest {
                     }
                     self.keys = Some(keys);
                     self.have = 0;
+                    self.since = Instant::now();
                 }
                 Ok(None) => {
                     self.say(OTHER_KEY);

@@ -120,6 +120,8 @@ def receive(
     is resumed.
     """
     _check_address("--listen", listen)
+    if key == "-":
+        raise UsageError("--key - is for send alone", remedy="name a file, which is made if it is not there")
     common = _common(method, stall, device, descriptors, key, trusted_network)
 
     receiving = session.Receiving(str(into), listen, once=once, verify=not no_verify, common=common)

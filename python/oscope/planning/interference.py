@@ -46,6 +46,9 @@ WORDS: Mapping[str, str] = {
     "involuntary_switches": "the thread was taken off its CPU",
 }
 
+COUNTED = "counted_ns"
+"""Covariate: for how long the others were counted."""
+
 ANYWHERE = ("steal_ticks",)
 """What shows interference whatever the workload does."""
 
@@ -72,13 +75,18 @@ def find(
     """Return the index of each affected repetition, with the covariate that took the most of its time.
 
     `duration_ns` is what each measured, NaN for those that failed, which are not affected but failed. A
-    covariate that is not known took nothing.
+    covariate that is not known took nothing. Of repetitions in a row that share a reading of the covariates,
+    which have the very same `counted_ns`, the first stands for all: which one was affected is not known.
     """
     names = [name for name in told_by if name in covariates]
     if not names:
         return ()
     lost = np.nan_to_num(np.stack([covariates[name] * LOST_NS[name] for name in names]))
-    hit = np.flatnonzero(lost.sum(axis=0) > MOST_LOST * duration_ns)
+    affected = lost.sum(axis=0) > MOST_LOST * duration_ns
+    if COUNTED in covariates:
+        counted = covariates[COUNTED]
+        affected[1:] &= counted[1:] != counted[:-1]
+    hit = np.flatnonzero(affected)
     return tuple((int(index), names[int(np.argmax(lost[:, index]))]) for index in hit)
 
 

@@ -113,7 +113,7 @@ class PointState:
         raw = np.array([sample.raw for sample in samples], dtype=np.float64)
         columns = {
             name: np.array([sample.covariates.get(name) for sample in samples], dtype=np.float64)
-            for name in self.told_by
+            for name in (*self.told_by, disturbed.COUNTED)
         }
         found = disturbed.find(columns, raw * (1e9 / hz), self.told_by)
         self.disturbed.setdefault(block, Counter()).update(name for _, name in found)

@@ -8,6 +8,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
+use crate::cancel;
 use crate::error::Failure;
 use crate::workloads::fresh_process::NAP;
 
@@ -68,7 +69,8 @@ impl Tail {
             if written && !self.ended {
                 self.read();
             }
-            if !ready || rung {
+            // Of a program that writes all the time the wait is never interrupted.
+            if !ready || rung || cancel::requested() {
                 return rung;
             }
         }

@@ -33,8 +33,11 @@ pub fn pread_one(
     buffer: &mut [u8],
     tally: &mut Tally,
 ) -> Result<(), Failure> {
+    let end = stretch.1;
     one(pass, stretch, buffer, tally, &mut |buffer, offset| {
-        file.read_at(buffer, offset)
+        // No more than the stretch has: what lies beyond is another's to read.
+        let rest = buffer.len().min((end - offset) as usize);
+        file.read_at(&mut buffer[..rest], offset)
     })
 }
 

@@ -74,6 +74,11 @@ class Common:
     trusted_network: bool = False
     """Neither authenticate nor encrypt."""
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether both sides prove that they have the same key."""
+        return self.device is None and not self.trusted_network
+
     def words(self) -> list[str]:
         """Return them as the verb's options."""
         found = ["--method", self.method, "--stall", f"{self.stall_s:g}"]
@@ -178,10 +183,6 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case Key():
                     watcher.key(event)
                 case Peer():
-                    if unheard is not None:
-                        # With a key, `once` waits for the sender to try again.
-                        watcher.failed(unheard.to_error())
-                        reported, unheard = unheard, None
                     # A receiver with a device listens nowhere; before it has met a sender, a failure ends it.
                     served = True
                     verb.silence_limit_s = _silence_limit_s(receiving.common)
@@ -192,6 +193,11 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case Failure() if served and not receiving.once and not verb.terminated:
                     verb.silence_limit_s = None
                     watcher.failed(event.to_error())
+                case Failure() if served and receiving.common.is_keyed and not verb.terminated:
+                    # With a key, `once` waits for the sender to try again.
+                    verb.silence_limit_s = None
+                    watcher.failed(event.to_error())
+                    reported = event
                 case Failure():
                     unheard = event
                 case _:
