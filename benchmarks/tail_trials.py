@@ -83,7 +83,7 @@ def measure(store: Store, rounds: int, seconds: float) -> Iterator[Side]:
         runs = [outcome.run_id for outcome in outcomes]
         for run_id, delay in zip(runs, (0.0, 0.0, delay_ns), strict=True):
             blocks, values = _samples(store, run_id)
-            yield _side(runs[0], delay, values, blocks.astype(np.int32))
+            yield side_of(runs[0], delay, values, blocks.astype(np.int32))
 
 
 def _samples(store: Store, run_id: str) -> tuple[npt.NDArray[np.int64], Floats]:
@@ -119,10 +119,11 @@ def delayed_copy(side: Side, random: np.random.Generator) -> Side:
     """Return a side of which some stored samples are delayed, so that its p99 grows by `SLOWER`."""
     samples = side.samples
     delay = delay_of(samples, random)
-    return _side(side.trial, delay, samples + delay * (random.random(len(samples)) < DELAYED), side.blocks)
+    return side_of(side.trial, delay, samples + delay * (random.random(len(samples)) < DELAYED), side.blocks)
 
 
-def _side(trial: str, delay_ns: float, samples: Floats, blocks: npt.NDArray[np.int32]) -> Side:
+def side_of(trial: str, delay_ns: float, samples: Floats, blocks: npt.NDArray[np.int32]) -> Side:
+    """Return a side of samples in ns, in order, each with its block."""
     median = float(np.median(samples))
     steps = np.clip(np.round(np.log(samples / median) / STEP), -HIGHEST, HIGHEST).astype(np.int16)
     return Side(trial, delay_ns, median, steps, blocks)

@@ -94,6 +94,7 @@ SMALL_FILES = {
 }
 WRONG = Bar("transfers with a fault: wrong, hung or not completed", least=0, most=0)
 AGAIN = Bar("transfers with a fault: what was right is moved again", least=0, most=0)
+RECEIVE = ("receive", "--trusted-network", "--once", "--listen", "127.0.0.1:0")
 _LISTENING = re.compile(r"listening on (\S+)")
 
 
@@ -145,16 +146,7 @@ class Ours:
     def engine(self) -> float:
         """Return the seconds of the probe's two verbs."""
         took, told = pair(
-            [
-                find_probe(),
-                "receive",
-                "--trusted-network",
-                "--once",
-                "--listen",
-                "127.0.0.1:0",
-                "--into",
-                self._into,
-            ],
+            [find_probe(), *RECEIVE, "--into", self._into],
             [find_probe(), "send", "--trusted-network", "{}", self._source],
             _address,
         )
@@ -169,17 +161,7 @@ class Ours:
         less = ["--no-verify"] if digest == "none" else []
         verify = less or ["--digest", digest]
         took, told = pair(
-            [
-                *oscope,
-                "receive",
-                "--trusted-network",
-                "--once",
-                *less,
-                "--listen",
-                "127.0.0.1:0",
-                "--into",
-                self._into,
-            ],
+            [*oscope, *RECEIVE, *less, "--into", self._into],
             [*oscope, "send", "--trusted-network", "--json", "-", *verify, self._source, "{}"],
             _told_address,
         )

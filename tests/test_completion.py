@@ -24,6 +24,10 @@ TIME_LIMIT_S = 120
 TAB = "\t"
 LINE_START = "\x01"
 """Ctrl-A: the cursor goes to the beginning of the line."""
+LINE_END = "\x05"
+"""Ctrl-E: the cursor goes to the end of the line."""
+LAST = "last-word"
+"""A shell may print the words in parts: they are complete once this one follows."""
 
 
 class Terminal:
@@ -56,8 +60,8 @@ class Terminal:
 
     def words(self, line: str) -> list[str]:
         """Type the beginning of a line and Tab; return the words that the line has then."""
-        self._child.send(f"{line}{TAB}{LINE_START}printf '<%s>' \r")
-        self._child.expect(r"<oscope>((?:<[^<>%]*>)+)")
+        self._child.send(f"{line}{TAB}{LINE_START}printf '<%s>' {LINE_END} {LAST}\r")
+        self._child.expect(rf"<oscope>((?:<[^<>%]*>)+)<{LAST}>")
         return str(self._child.match.group(1))[1:-1].split("><")
 
     def close(self) -> None:

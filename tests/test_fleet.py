@@ -28,7 +28,7 @@ ONE_BY_ONE = ("--parallel", "1")
 """The hosts are one machine, whose probes would disturb each other."""
 LIMIT_S = 240
 REPS = 480
-"""Of three rounds: a round takes longer than to end a command that was told of the first."""
+"""Of three rounds: a round takes longer than to end a command once the first is reported."""
 
 
 @pytest.fixture(scope="module")

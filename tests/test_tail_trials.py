@@ -22,10 +22,8 @@ def samples(random: np.random.Generator) -> Floats:
 
 
 def side(trial: str, values: Floats, delay_ns: float = 0.0) -> tail_trials.Side:
-    median = float(np.median(values))
-    steps = np.round(np.log(values / median) / tail_trials.STEP).astype(np.int16)
     blocks = np.repeat(np.arange(BLOCKS), PER_BLOCK).astype(np.int32)
-    return tail_trials.Side(trial, delay_ns, median, steps, blocks)
+    return tail_trials.side_of(trial, delay_ns, values, blocks)
 
 
 def trial(seed: int) -> list[tail_trials.Side]:

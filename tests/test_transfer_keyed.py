@@ -29,7 +29,7 @@ FLOOD = 200
 
 
 class Receiver:
-    """The probe's receiver with a key file, serving until it is told to end."""
+    """The probe's receiver with a key file, serving until it is asked to end."""
 
     def __init__(self, probe: Path, folder: Path) -> None:
         folder.chmod(0o755)

@@ -74,7 +74,7 @@ impl Key {
 
     /// Its 64 hexadecimal digits.
     pub fn text(&self) -> String {
-        digest::hex(&self.0).unwrap_or_default()
+        digest::digits(&self.0)
     }
 
     /// Its bytes.

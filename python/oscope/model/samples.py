@@ -17,6 +17,9 @@ Ints = npt.NDArray[np.int64]
 Columns = Literal["all", "metrics"]
 """Which of a sample's values are read: summaries and verdicts need no covariates, which take most time."""
 
+COUNTED = "counted_ns"
+"""Covariate: for how long the other covariates were counted; records of older probes lack it."""
+
 
 @dataclass(frozen=True)
 class Column:

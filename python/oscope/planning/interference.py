@@ -26,7 +26,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from oscope.model.factors import Level
-from oscope.model.samples import ExperimentResults, Floats
+from oscope.model.samples import COUNTED, ExperimentResults, Floats
 from oscope.planning.plan import Plan, PlannedExperiment, counts_instructions
 from oscope.trace.factor import UNTRACED, tracer_of
 
@@ -45,9 +45,6 @@ WORDS: Mapping[str, str] = {
     "run_delay_ns": "the thread waited for its CPU",
     "involuntary_switches": "the thread was taken off its CPU",
 }
-
-COUNTED = "counted_ns"
-"""Covariate: for how long the others were counted."""
 
 ANYWHERE = ("steal_ticks",)
 """What shows interference whatever the workload does."""

@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 
 from oscope.model.factors import Factors
+from oscope.model.samples import COUNTED
 from oscope.planning import interference as disturbed
 from oscope.planning.plan import PlannedExperiment
 from oscope.probe.wire import Sample
@@ -113,7 +114,7 @@ class PointState:
         raw = np.array([sample.raw for sample in samples], dtype=np.float64)
         columns = {
             name: np.array([sample.covariates.get(name) for sample in samples], dtype=np.float64)
-            for name in (*self.told_by, disturbed.COUNTED)
+            for name in (*self.told_by, COUNTED)
         }
         found = disturbed.find(columns, raw * (1e9 / hz), self.told_by)
         self.disturbed.setdefault(block, Counter()).update(name for _, name in found)

@@ -14,11 +14,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import scipy
 
-from oscope.model.samples import Floats
+from oscope.model.samples import COUNTED, Floats
 from oscope.statistics.core_clock import CORE_LOADS
 
-COUNTED = "counted_ns"
-"""For how long the counts of a CPU or of the machine were taken; records of older probes do not tell."""
 MEASURED_TIME = frozenset({"user_us", "system_us", "cpu_cycles", COUNTED})
 """The repetition's own time by another clock: it rises with the metric by definition and is no cause.
 

@@ -174,6 +174,8 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
     unheard: Failure | None = None
     reported: Failure | None = None
     served = False
+    # With a key, `once` waits for the sender to try again.
+    goes_on = not receiving.once or receiving.common.is_keyed
     with Verb(receiving.words()) as verb, Interruption(verb.terminate):
         for event in verb.events():
             match event:
@@ -190,14 +192,10 @@ def receive(receiving: Receiving, watcher: Watcher) -> None:
                 case Done():
                     verb.silence_limit_s = None
                     watcher.done(event)
-                case Failure() if served and not receiving.once and not verb.terminated:
+                case Failure() if served and goes_on and not verb.terminated:
                     verb.silence_limit_s = None
                     watcher.failed(event.to_error())
-                case Failure() if served and receiving.common.is_keyed and not verb.terminated:
-                    # With a key, `once` waits for the sender to try again.
-                    verb.silence_limit_s = None
-                    watcher.failed(event.to_error())
-                    reported = event
+                    reported = event if receiving.once else None
                 case Failure():
                     unheard = event
                 case _:
