@@ -227,12 +227,12 @@ def glossary(results: Analysed, every: Sequence[Attributed]) -> list[Table]:
 
 
 def gloss(results: Analysed, name: str) -> str:
-    """Name a cause, with its meaning in brackets, since covariates have short names."""
+    """Name a cause by what it means, with the covariate's own name in brackets, by which tables list it."""
     if name in PLAIN:
         return PLAIN[name]
     columns = [each.covariates[name] for each in results.experiments if name in each.covariates]
     text = meaning(columns[0]) if columns else name
-    return name if text == name else f"{name} ({text[:1].lower()}{text[1:]})"
+    return name if text == name else f"{text[:1].lower()}{text[1:]} ({name})"
 
 
 def in_brief(results: Analysed, every: Sequence[Attributed]) -> str:

@@ -45,15 +45,27 @@
     return { ...own, line: { ...trace.line, color: colour, width: 2 }, marker: { color: colour, size: 7, symbol: meta.symbol || (meta.role === "reference" ? "x" : "circle") } };
   }
 
-  function arranged(layout, theme) {
+  // Ticks of a log axis as whole numbers ("20 50 100"; Plotly by itself writes "2 5 100"): at 1, 2 and 5 where a decade has the room, or at the powers of ten.
+  // Within less than a decade Plotly chooses. SI prefixes from 1 up; below, "m" might be read as minutes.
+  function logTicks(found, values, size, room) {
+    const positive = values.filter((value) => value > 0);
+    if (!positive.length) return {};
+    const [low, high] = found.range || [Math.log10(Math.min(...positive)), Math.log10(Math.max(...positive))];
+    const decades = high - low;
+    const ticks = decades < 0.7 ? {} : { dtick: size / decades < room ? 1 : "D2" };
+    return { ...ticks, tickformat: low < 0 ? "~r" : "~s", minor: { dtick: "D1", showgrid: false } };
+  }
+
+  function arranged({ traces, layout }, theme, size) {
     const ink = theme.named("ink"), soft = theme.named("soft"), grid = theme.named("grid");
-    const axis = (found) => ({
+    const room = { x: [size.width - 120, 130], y: [size.height - 100, 50] };
+    const axis = (found, letter) => ({
       gridcolor: grid, linecolor: grid, zerolinecolor: theme.named("line"), tickfont: { color: ink }, automargin: true, fixedrange: narrow(),
-      ...(found && found.type === "log" ? { dtick: "D2", minor: { dtick: "D1", showgrid: false } } : {}),
+      ...(found && found.type === "log" ? logTicks(found, traces.flatMap((trace) => trace[letter] || []), ...room[letter]) : {}),
       ...found, title: { ...(found || {}).title, font: { color: soft, size: 12.5 }, standoff: 10 },
     });
     return {
-      ...layout, xaxis: axis(layout.xaxis), yaxis: axis(layout.yaxis), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      ...layout, xaxis: axis(layout.xaxis, "x"), yaxis: axis(layout.yaxis, "y"), paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 12.5, color: ink },
       margin: { l: 8, r: 14, t: layout.showlegend ? 70 : 28, b: 48 }, bargap: 0.28, bargroupgap: 0.08, hovermode: "closest",
       legend: { orientation: "h", traceorder: "normal", x: 0, y: 1, yanchor: "bottom", xanchor: "left", font: { color: ink } },
@@ -74,7 +86,9 @@
 
   function drawOne(place, theme, size) {
     const figure = figureOf(place);
-    return window.Plotly.react(place.querySelector(".canvas"), figure.traces.map((trace) => styled(trace, theme)), { ...arranged(figure.layout, theme), ...size },
+    const canvas = place.querySelector(".canvas");
+    const room = { width: canvas.clientWidth, height: figure.layout.height || 450, ...size };
+    return window.Plotly.react(canvas, figure.traces.map((trace) => styled(trace, theme)), { ...arranged(figure, theme, room), ...size },
       { responsive: true, displaylogo: false, displayModeBar: narrow() ? false : "hover", modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] });
   }
 
@@ -83,19 +97,21 @@
 
   async function drawEach(places, own) {
     const theme = colours();
-    for (const place of places.filter(visible)) {
+    const left = new Set(places.filter(visible));
+    while (left.size) {
       if (own !== drawing) return;
+      const place = [...left].find(near) || left.values().next().value;
+      left.delete(place);
       if (!stale.delete(place)) continue;
       await drawOne(place, theme, {});
       await new Promise((next) => setTimeout(next, 0));
     }
   }
 
-  // What the reader sees comes first; `drawn` says that all has come that is not folded.
+  // What the reader sees comes first, also after scrolling; `drawn` says that all has come that is not folded.
   async function draw(again = true) {
     const own = ++drawing;
     if (again) plots.forEach((place) => stale.add(place));
-    await drawEach(plots.filter(near), own);
     await drawEach(plots, own);
     if (own === drawing) root.dataset.drawn = root.dataset.theme || "auto";
   }
