@@ -37,7 +37,9 @@ def test_trials_are_measured_packed_and_judged(
     assert sum(": found in" in line for line in lines) == 2 * 3 * len(METHODS)
 
 
-@pytest.mark.parametrize("name", ["interleaved", "idle", "noisy", "noisy-2", "separate-1", "separate-2"])
+@pytest.mark.parametrize(
+    "name", ["interleaved", "idle", "noisy", "noisy-2", "noisy-3", "separate-1", "separate-2"]
+)
 def test_the_stored_trials_can_be_read(name: str) -> None:
     runs = power_trials.unpack(ROOT / "benchmarks" / "trials" / f"{name}.npz")
     for run, results in runs:
@@ -51,6 +53,7 @@ def test_the_stored_trials_can_be_read(name: str) -> None:
             "idle": 2 * 55 * 4 + 70,
             "noisy": 2 * 21 * 4,
             "noisy-2": (40 + 39) * 4,
+            "noisy-3": 2 * 40 * 4,
             "separate-1": 142,
             "separate-2": 60,
         }[name]
