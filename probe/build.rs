@@ -8,9 +8,8 @@ fn main() {
     }
     // The log of HEAD changes with each commit and each checkout, which HEAD itself does not.
     for file in ["HEAD", "logs/HEAD"] {
-        if let Some(path) = git(&["rev-parse", "--path-format=absolute", "--git-path", file])
-            && std::path::Path::new(&path).exists()
-        {
+        let path = git(&["rev-parse", "--path-format=absolute", "--git-path", file]);
+        if let Some(path) = path.filter(|path| std::path::Path::new(path).exists()) {
             println!("cargo::rerun-if-changed={path}");
         }
     }

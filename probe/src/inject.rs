@@ -366,8 +366,9 @@ fn live(
         let from_ns = reading::realtime();
         report(&json!({"event": "on", "cause": cause, "from_ns": from_ns}))?;
         let mut done = 0;
-        while let Some(left) = length.checked_sub(began.elapsed())
-            && !gate.is_open()
+        while let Some(left) = length
+            .checked_sub(began.elapsed())
+            .filter(|_| !gate.is_open())
         {
             done += disturbance.step(gate, left)?;
         }

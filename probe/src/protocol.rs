@@ -207,8 +207,9 @@ fn within_bounds(request: &Request) -> Result<(), Failure> {
             ),
         ));
     }
-    if let Some(limit) = request.time_limit_s
-        && !(limit > 0.0 && limit <= 1e9)
+    if let Some(limit) = request
+        .time_limit_s
+        .filter(|&limit| !(limit > 0.0 && limit <= 1e9))
     {
         return Err(Failure::request(
             "time_limit_s",

@@ -104,9 +104,8 @@ impl Shared {
             let state = file.state();
             state.writers > 0 && state.backing.is_none()
         };
-        if let Some(kernel) = self.kernel.get().filter(|_| may_be_mapped)
-            && let Err(why) = kernel.inval_inode(INodeNo(ino), 0, 0)
-        {
+        let kernel = self.kernel.get().filter(|_| may_be_mapped);
+        if let Some(Err(why)) = kernel.map(|kernel| kernel.inval_inode(INodeNo(ino), 0, 0)) {
             log::note(&format!(
                 "what is mapped may be dated later than a program has set: {why}"
             ));

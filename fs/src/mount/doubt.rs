@@ -105,9 +105,10 @@ impl Shared {
                 .collect()
         };
         for record in concerned {
-            if was_renamed(&self.remote, &record.from, &record.to)?
-                && let Ok(rest) = path.strip_prefix(&record.from)
-            {
+            if !was_renamed(&self.remote, &record.from, &record.to)? {
+                continue;
+            }
+            if let Ok(rest) = path.strip_prefix(&record.from) {
                 return Ok(match rest.as_os_str().is_empty() {
                     true => record.to,
                     false => record.to.join(rest),

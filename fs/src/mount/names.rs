@@ -38,10 +38,10 @@ impl Shared {
             if is_temporary(name) {
                 return Err(Errno::ENOENT);
             }
-            if self.is_down()
-                && let Some(ino) = self.known_offline(parent, name)
-            {
-                return Ok(ino);
+            if self.is_down() {
+                if let Some(ino) = self.known_offline(parent, name) {
+                    return Ok(ino);
+                }
             }
             let answer = self.remote.lstat(&path);
             let mut tree = self.tree();
@@ -90,11 +90,12 @@ impl Shared {
             return Ok(());
         }
         let _gate = file.gate();
-        if let Some(entry) = self.store.entry(path)?
-            && let Some(dirty) = &entry.dirty
-            && !file.in_use()
+        let held = self.store.entry(path)?.filter(|_| !file.in_use());
+        if let Some((entry, dirty)) = held
+            .as_ref()
+            .and_then(|entry| Some((entry, entry.dirty.as_ref()?)))
         {
-            adopt_dirty(&file, &entry, dirty);
+            adopt_dirty(&file, entry, dirty);
         }
         Ok(())
     }

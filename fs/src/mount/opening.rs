@@ -93,11 +93,11 @@ impl Shared {
             return Ok(());
         }
         self.before_writing(ino, file)?;
-        if wanted == Use::Empty
-            && let Some(copy) = file.copy()
-        {
-            copy.file().set_len(0).map_err(errno)?;
-            file.wrote();
+        if wanted == Use::Empty {
+            if let Some(copy) = file.copy() {
+                copy.file().set_len(0).map_err(errno)?;
+                file.wrote();
+            }
         }
         Ok(())
     }
@@ -156,9 +156,10 @@ impl Shared {
         self.follow_displaced();
         let path = self.tree().path(ino).ok_or(Errno::ESTALE)?;
         let entry = self.store.entry(&path)?;
-        if let Some(entry) = &entry
-            && let Some(dirty) = &entry.dirty
-        {
+        let held = entry
+            .as_ref()
+            .and_then(|entry| Some((entry, entry.dirty.as_ref()?)));
+        if let Some((entry, dirty)) = held {
             adopt_dirty(file, entry, dirty);
             return Ok(());
         }

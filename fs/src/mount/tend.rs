@@ -190,11 +190,10 @@ impl Shared {
         let same = self.tree().path(ino).as_deref() == Some(entry.path());
         if !file.in_use() && same {
             let now = self.store.entry_of(entry.copy.id());
-            if let Ok(Some(now)) = now
-                && let Some(dirty) = &now.dirty
-                && now.path() == entry.path()
-            {
-                adopt_dirty(file, &now, dirty);
+            if let Some(now) = now.ok().flatten().filter(|now| now.path() == entry.path()) {
+                if let Some(dirty) = &now.dirty {
+                    adopt_dirty(file, &now, dirty);
+                }
             }
         }
         if file.state().writers == 0 {

@@ -218,10 +218,10 @@ impl Session {
 
     /// Give the bytes of an answer back, for another one. A handle in it that nobody has taken is closed.
     pub fn reuse(&self, answer: Answer) {
-        if answer.kind() == wire::kind::HANDLE
-            && let Ok(handle) = answer.body().handle()
-        {
-            self.close_handle(handle);
+        if answer.kind() == wire::kind::HANDLE {
+            if let Ok(handle) = answer.body().handle() {
+                self.close_handle(handle);
+            }
         }
         let bytes = answer.into_bytes();
         let mut buffers = locked(&self.buffers);

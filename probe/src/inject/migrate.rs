@@ -124,9 +124,10 @@ impl Mover {
             let Ok(mask) = sched_getaffinity(thread) else {
                 continue;
             };
-            if self.may_move(&mask)
-                && let Some(entry) = announce(thread, &mask, &self.cpus)?
-            {
+            if !self.may_move(&mask) {
+                continue;
+            }
+            if let Some(entry) = announce(thread, &mask, &self.cpus)? {
                 self.known.insert(thread, entry);
             }
         }

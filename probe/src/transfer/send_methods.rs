@@ -96,11 +96,12 @@ pub struct Window {
 impl Window {
     /// Map the part, with its page tables filled; the same window again if it is the same part.
     pub fn of(kept: Option<Self>, piece: Piece, link: &mut Link) -> Result<Self, Stop> {
-        if let Some(window) = kept
-            && window.file == piece.file.as_raw_fd()
-            && window.at <= piece.at
-            && window.at + window.map.len() as u64 == piece.at + piece.length as u64
-        {
+        let same = |window: &Self| {
+            window.file == piece.file.as_raw_fd()
+                && window.at <= piece.at
+                && window.at + window.map.len() as u64 == piece.at + piece.length as u64
+        };
+        if let Some(window) = kept.filter(same) {
             return Ok(window);
         }
         link.calls += 2;

@@ -234,7 +234,7 @@ fn parse_smaps(smaps: &str, start: u64, bytes: u64) -> Mapped {
     for line in smaps.lines() {
         if let Some((from, to)) = parse_range(line) {
             inside = from < start + bytes && start < to;
-        } else if inside && let Some((name, value)) = line.split_once(':') {
+        } else if let Some((name, value)) = line.split_once(':').filter(|_| inside) {
             let kibibytes = || value.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok();
             match name {
                 "Rss" => mapped.resident_bytes += kibibytes().unwrap_or(0) * 1024,

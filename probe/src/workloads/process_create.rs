@@ -323,9 +323,10 @@ fn judge(life: &Life, spans: &Spans) -> Result<(), Failure> {
                 -ticks
             )));
         }
-        if let Some(total) = spans.total
-            && ticks > total.ticks + total.error + error
-        {
+        let total = spans
+            .total
+            .filter(|total| ticks > total.ticks + total.error + error);
+        if let Some(total) = total {
             return Err(Failure::failed(format!(
                 "the {name} {} ticks after the child was reaped",
                 ticks - total.ticks

@@ -79,9 +79,8 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if let Some(name) = &self.name
-            && let Err(error) = fs::remove_file(name)
-        {
+        let Some(name) = &self.name else { return };
+        if let Err(error) = fs::remove_file(name) {
             eprintln!("oscope-probe: cannot remove {}: {error}", name.display());
         }
     }
