@@ -164,7 +164,7 @@ def verdict(comparison: Comparison) -> str:
         parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     unsure = sum(row.matters == "cannot tell" for row in rows)
     if unsure:
-        parts.append(f"for {unsure} it stays open whether the difference exceeds {threshold}")
+        parts.append(f"{unsure} may differ by more than {threshold}: cannot tell")
     return "; ".join(parts)
 
 

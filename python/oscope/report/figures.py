@@ -222,7 +222,7 @@ def _arrange(axes: Axes, name: str, wanted: Mapping[str, Any]) -> None:
         axes.set(**{f"{name}scale": "log"})
     axes.set(**{f"{name}label": wanted["title"]["text"]})
     if "tickvals" in wanted:
-        axis.set_ticks(wanted["tickvals"], wanted["ticktext"])
+        axis.set_ticks(wanted["tickvals"], [text.replace("<br>", "\n") for text in wanted["ticktext"]])
         axis.set_ticks([], minor=True)
     if "range" in wanted:
         axes.set(**{f"{name}lim": [10**end if logarithmic else end for end in wanted["range"]]})

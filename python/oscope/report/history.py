@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from datetime import datetime
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from oscope.analysis.history import Line, Series
 from oscope.figures.plots import Dot, axis, lines
 from oscope.figures.plots import Line as Drawn
 from oscope.model.document import Figure, Section
+from oscope.model.samples import ExperimentResults
 from oscope.report import page
 from oscope.report.build import LabPart, Report
 from oscope.report.figures import DOTS_PER_INCH, draw
@@ -35,14 +37,16 @@ def encode(experiment: str, found: Sequence[Line], changes: Sequence[str], form:
 
 def figure(experiment: str, found: Sequence[Line]) -> Figure:
     """Return the figure: medians with their 95 % intervals over the runs of all lines, in order of time."""
-    started = sorted((run.started, run.run_id) for line in found for run in line.runs)
-    place = {run_id: number for number, (_, run_id) in enumerate(started, 1)}
-    drawn = [_drawn(line, series, place, several=len(found) > 1) for line in found for series in line.series]
-    shown = np.unique(np.linspace(0, len(started) - 1, min(MOST_TICKS, len(started))).astype(int))
+    runs = in_order(found)
+    place = {run.run_id: number for number, run in enumerate(runs, 1)}
+    every = [_drawn(line, series, place, several=len(found) > 1) for line in found for series in line.series]
+    # A point of one run has no history, and hides those which have.
+    drawn = [(name, points) for name, points in every if len(points) > 1] or every
+    shown = np.unique(np.linspace(0, len(runs) - 1, min(MOST_TICKS, len(runs))).astype(int))
     across = axis(
         "run",
         tickvals=[int(index) + 1 for index in shown],
-        ticktext=[started[index][0][:10] for index in shown],
+        ticktext=_dates([runs[index].started for index in shown]),
     )
     # What has to be seen is how medians move, not how wide the widest interval is.
     heights = [dot.value for _, points in drawn for _, dot in points]
@@ -53,6 +57,18 @@ def figure(experiment: str, found: Sequence[Line]) -> Figure:
     return lines(
         f"{experiment} over its runs", (across, up), series, "Intervals may reach beyond the figure."
     )
+
+
+def in_order(found: Sequence[Line]) -> list[ExperimentResults]:
+    """Return the runs of all lines in order of time; those of one second in the order of their line."""
+    return sorted((run for line in found for run in line.runs), key=lambda run: run.started)
+
+
+def _dates(started: Sequence[str]) -> list[str]:
+    """Return the local day of each ISO 8601 time, and the time of day as well where two days are equal."""
+    times = [datetime.fromisoformat(each).astimezone() for each in started]
+    several = len({time.date() for time in times}) < len(times)
+    return [time.strftime("%Y-%m-%d<br>%H:%M" if several else "%Y-%m-%d") for time in times]
 
 
 def _drawn(

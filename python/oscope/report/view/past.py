@@ -62,10 +62,10 @@ def history(
             f"no run of {experiment} with samples", remedy=f"measure with oscope run {experiment}"
         )
     lines = collect(runs(), metric or None)
-    from oscope.report.history import figure  # noqa: PLC0415 - matplotlib, half a second
+    from oscope.report.history import figure, in_order  # noqa: PLC0415 - matplotlib, half a second
 
     return Past(
-        _with_changes(figure(experiment, lines), lines),
+        _with_changes(figure(experiment, lines), lines, in_order(lines)),
         [
             PastLine(
                 line.name,
@@ -89,10 +89,9 @@ def entries_of(entries: Sequence[RunEntry], experiment: str, since: date | None)
     ]
 
 
-def _with_changes(drawn: Figure, lines: Sequence[Line]) -> Figure:
-    """Return the figure with a vertical line where a run began another level."""
-    started = sorted((run.started, run.run_id) for line in lines for run in line.runs)
-    place = {run_id: number for number, (_, run_id) in enumerate(started, 1)}
+def _with_changes(drawn: Figure, lines: Sequence[Line], runs: Sequence[ExperimentResults]) -> Figure:
+    """Return the figure, which has `runs` from left to right, with a line where one began another level."""
+    place = {run.run_id: number for number, run in enumerate(runs, 1)}
     changed = {
         place[line.runs[change.at].run_id]
         for line in lines
