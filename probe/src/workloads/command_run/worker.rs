@@ -115,7 +115,7 @@ impl Worker {
     pub fn run(&mut self, program: &Program, region: &mut Region) -> Result<Run, Failure> {
         let latest = Instant::now() + self.limit;
         let order = Order {
-            mark: region.mark(),
+            mark: region.mark().launching(),
             delay: region.delayed(),
         };
         // SAFETY: no run is under way.
