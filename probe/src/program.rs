@@ -385,7 +385,7 @@ fn dies_with_this_process(command: &mut Command) -> io::Result<()> {
 }
 
 /// A descriptor that becomes readable at a process's end (pidfd_open(2), Linux 5.3). The process is this one, or a child not waited for.
-fn pidfd(process: u32) -> io::Result<OwnedFd> {
+pub fn pidfd(process: u32) -> io::Result<OwnedFd> {
     // SAFETY: the call takes two numbers.
     let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     let descriptor = Errno::result(answer)?;

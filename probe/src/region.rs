@@ -27,6 +27,9 @@ pub extern "C" fn oscope_region_end(token: u64) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
 
+/// Beside the number of a request, which is below it.
+const LAUNCHING: u64 = 1 << 32;
+
 impl Mark {
     /// No request's: where a region is measured and not reported (calibration, warm-up).
     pub const NONE: Self = Self(0);
@@ -34,6 +37,15 @@ impl Mark {
     /// The marks of the request with this id.
     pub fn of(request: u64) -> Self {
         Self(request)
+    }
+
+    /// The same for a process that launches a program in the region: what is executed there is traced, and not this process.
+    #[must_use]
+    pub fn launching(self) -> Self {
+        match self {
+            Self::NONE => self,
+            Self(request) => Self(request | LAUNCHING),
+        }
     }
 
     /// Open the region in this process.

@@ -104,6 +104,8 @@ def bench(
     cpus: int | None = None,
     memory: int | str | None = None,
     trace: Sequence[str] = (),
+    git: str | Sequence[str] = (),
+    build: str | None = None,
     seed: int | None = None,
     store: str | Path | None = None,
 ) -> Bench:
@@ -113,7 +115,9 @@ def bench(
     names one. `parameters` gives values for each {NAME} in the commands. `warmup` None finds how many runs
     do not count. `on` is `local`, `guest` or `guest:KERNEL`; a guest has so many `cpus` and so much `memory`.
     With `trace` (some of counts, syscalls, sched, faults) every command is measured under bpftrace as well.
-    The other arguments are those of the command line.
+    `git` names two or more revisions of the repository here, or a range `"REV1..REV2"`: each is built by
+    `build` in a worktree of its own, and the commands are measured in all of them. The other arguments are
+    those of the command line.
 
     A function is called with `args` and `kwargs`, in fresh processes; a repetition calls it as often as takes
     2 ms. `setup` is then a function, called once in each process outside the clock; what it returns, unless
@@ -138,9 +142,11 @@ def bench(
         "on": on if on != "local" else None,
         "cpus": cpus,
         "memory": memory,
+        "git": git,
+        "build": build,
     }
     if any(callable(each) for each in given):
-        from oscope.api import FunctionRequest, measure_functions  # noqa: PLC0415 - importing oscope is cheap
+        from oscope.bench_api import FunctionRequest, measure_functions  # noqa: PLC0415 - importing oscope is cheap
 
         of_functions = FunctionRequest(
             functions=given,
@@ -160,7 +166,7 @@ def bench(
             of_programs=texts,
         )
         return measure_functions(of_functions, metric=metric, seed=seed, place=store)
-    from oscope.api import BenchRequest, measure_commands  # noqa: PLC0415 - importing oscope is cheap
+    from oscope.bench_api import BenchRequest, measure_commands  # noqa: PLC0415 - importing oscope is cheap
 
     if args or kwargs or gc or callable(setup):
         raise UsageError(
@@ -194,6 +200,8 @@ def bench(
         cpus=cpus,
         memory=memory,
         trace=tuple(trace),
+        git=(git,) if isinstance(git, str) else tuple(git),
+        build=build,
     )
     return measure_commands(request, metric=metric, seed=seed, place=store)
 

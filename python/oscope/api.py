@@ -11,7 +11,7 @@ from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any
 
-from oscope import labs, programs, report
+from oscope import labs, report
 from oscope.analysis.earlier_runs import earlier_runs
 from oscope.figures.analysed import Analysed
 from oscope.figures.tables import summary_table
@@ -23,9 +23,8 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
-from oscope.programs import Command, Conditions, Findings, Parameter, Surroundings, bench_plan, find
+from oscope.programs import Findings, find
 from oscope.programs.export import rows
-from oscope.programs.functions import FunctionBench, function_plan
 from oscope.report.comparison import comparison_table
 from oscope.report.forms import html
 from oscope.runner import recovery
@@ -228,130 +227,6 @@ class Bench(Run):
         return rows(self.findings)
 
 
-@dataclass(frozen=True)
-class BenchRequest:
-    """What a call of `oscope.bench` asks for."""
-
-    commands: tuple[str | Sequence[str], ...]
-    names: tuple[str, ...]
-    parameters: Mapping[str, Sequence[object]]
-    surroundings: Mapping[str, Any]
-    timeout: float | str
-    reps: int | None
-    precision: float | str | None
-    budget: float | str | None
-    warmup: int | None
-    quick: bool
-    on: str | None
-    cpus: int | None
-    memory: int | str | None
-    trace: tuple[str, ...]
-
-    def conditions(self) -> Conditions:
-        """Return where they are measured, and under which tracer."""
-        check_types(on=self.on, cpus=self.cpus, memory=self.memory)
-        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
-        where = Where(self.on, None, self.cpus, memory)
-        return Conditions(where, parse_kinds(self.trace) if self.trace else None)
-
-    def spec(self, metric: str | None, seed: int | None) -> programs.BenchSpec:
-        """Return it with texts converted; UsageError for what is wrong."""
-        if len(self.names) > len(self.commands):
-            raise UsageError("there are more names than commands", remedy="give one name a command")
-        labels = [*self.names, *[None] * (len(self.commands) - len(self.names))]
-        commands = [Command.of(each, label) for each, label in zip(self.commands, labels, strict=True)]
-        parameters = [Parameter.given(name, values) for name, values in self.parameters.items()]
-        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
-        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return programs.BenchSpec(
-            commands,
-            parameters,
-            Surroundings(**self.surroundings, timeout_s=timeout_s),
-            programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick),
-            metric,
-            seed,
-            self.conditions(),
-        )
-
-
-def measure_commands(
-    request: BenchRequest, *, metric: str | None, seed: int | None, place: str | Path | None
-) -> Bench:
-    """Do what `oscope.bench` says."""
-    recovery.restore_once(_tell)
-    plan, _ = bench_plan(request.spec(metric, seed))
-    with Store.open(place) as store:
-        outcome = execute(plan, store)
-        return Bench(outcome.run_id, store.results(outcome.run_id), place)
-
-
-@dataclass(frozen=True)
-class FunctionRequest:
-    """What a call of `oscope.bench` with functions asks for."""
-
-    functions: tuple[Any, ...]
-    names: tuple[str, ...]
-    parameters: Mapping[str, Sequence[Any]]
-    setup: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    collect: bool
-    pin: int | None
-    timeout: float | str
-    reps: int | None
-    precision: float | str | None
-    budget: float | str | None
-    warmup: int | None
-    quick: bool
-    of_programs: Mapping[str, Any]
-    """Arguments that only programs have."""
-
-    def bench(self) -> FunctionBench:
-        """Return what is called, and how; UsageError for what is wrong."""
-        foreign = [name for name, value in self.of_programs.items() if value]
-        if foreign:
-            raise UsageError(
-                f"{foreign[0]}= belongs to programs, and a function is measured",
-                remedy="do it in setup=, a function that each process calls first",
-            )
-        if self.setup is not None and not callable(self.setup):
-            raise UsageError(
-                f"setup={self.setup!r} is no function", remedy="give a function, such as a lambda"
-            )
-        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
-        return FunctionBench(
-            self.functions,
-            self.names,
-            self.parameters,
-            self.setup,
-            self.args,
-            self.kwargs,
-            self.collect,
-            self.pin,
-            timeout_s,
-        )
-
-    def amount(self) -> programs.Amount:
-        """Return how much is measured, with texts converted."""
-        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick)
-
-
-def measure_functions(
-    request: FunctionRequest, *, metric: str | None, seed: int | None, place: str | Path | None
-) -> Bench:
-    """Do what `oscope.bench` says of functions."""
-    recovery.restore_once(_tell)
-    with (
-        function_plan(request.bench(), request.amount(), metric=metric, seed=seed) as plan,
-        Store.open(place) as store,
-    ):
-        outcome = execute(plan, store)
-        return Bench(outcome.run_id, store.results(outcome.run_id), place)
-
-
 def _shared(
     mine: Mapping[str, ExperimentResults], theirs: Mapping[str, ExperimentResults], wanted: str | None
 ) -> str:
@@ -389,7 +264,7 @@ def measure(
     """Do what `oscope.run` says."""
     check_types(name=name, store=place, **{each: getattr(request, each) for each in _CHECKED})
     _check_levels(factors)
-    recovery.restore_once(_tell)
+    recovery.restore_once(tell)
     settings = {
         factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
         for factor, levels in factors.items()
@@ -397,7 +272,7 @@ def measure(
     experiments, inspections = _parts(name)
     placed = place_experiments(experiments, (name,), request.where(), request.profile)
     for text in placed.left_out:
-        _tell(text)
+        tell(text)
     plan = make_plan(
         placed.experiments,
         catalogue.load(),
@@ -414,7 +289,8 @@ def measure(
         return Run(outcome.run_id, store.results(outcome.run_id), place)
 
 
-def _tell(text: str) -> None:
+def tell(text: str) -> None:
+    """Write a line of Oscope's on standard error."""
     print(f"oscope: {text}", file=sys.stderr, flush=True)
 
 

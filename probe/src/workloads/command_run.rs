@@ -3,7 +3,7 @@
 //! A process of its own, the launcher, which the probe forks once a request, starts the program each time with `vfork` and `execve`. The kernel
 //! takes the largest resident set of whoever calls execve over into the program's own figure (`setmax_mm_hiwater_rss` in `fs/exec.c`), so a
 //! program that is started by a large process is reported as large as that one. The launcher is a fresh fork that gives back what it does
-//! not need (see [`shed`]): 2 to 3 MiB are left, which is the least that is reported.
+//! not need (see [`shed`]): 1.5 to 3 MiB are left, which is the least that is reported.
 
 mod accounts;
 mod child;
@@ -61,6 +61,8 @@ pub struct CommandRun {
     clock: Clock,
     ended: Option<Ended>,
     strays: Strays,
+    /// A note on what the setup left behind.
+    left: Option<String>,
 }
 
 impl Workload for CommandRun {
@@ -107,9 +109,10 @@ impl Workload for CommandRun {
             clock: context.clock.clone(),
             ended: None,
             strays: Strays::adopt()?,
+            left: None,
         };
         if let Some(setup) = Program::of("setup", &parameters.setup)? {
-            this.aside("--setup", &setup)?;
+            this.left = this.aside("--setup", &setup)?;
         }
         this.start_ns = this.start_of(&parameters.reference)?;
         this.shell_ns = this.start_of(&parameters.shell)?;
@@ -126,8 +129,9 @@ impl Workload for CommandRun {
 
     fn run(&mut self, _iterations: u64, region: &mut Region) -> Result<Work, Failure> {
         self.ended = None;
+        let mut notes = Vec::from_iter(self.left.take());
         if let Some(prepare) = &self.prepare {
-            self.aside("--prepare", prepare)?;
+            notes.extend(self.aside("--prepare", prepare)?);
         }
         for path in &self.cold {
             residency::evict(Path::new(path))?;
@@ -135,12 +139,13 @@ impl Workload for CommandRun {
         let (ended, said, left) = self.launched(region)?;
         ended.judge(&said, self.ignore_failure, self.launcher.timeout_s())?;
         self.ended = Some(ended);
+        notes.extend(left);
         let elapsed_ns = self.clock.nanoseconds(region.corrected()?);
         Ok(Work {
             metrics: self.figures(&ended, elapsed_ns),
             done: 1,
             wanted: 1,
-            notes: left.into_iter().collect(),
+            notes,
         })
     }
 
@@ -166,7 +171,9 @@ impl Drop for CommandRun {
             eprintln!("oscope-probe: {failure}");
         }
         self.worker = None;
-        self.strays.end(None);
+        if let Some(problem) = self.strays.end(None).problem() {
+            eprintln!("oscope-probe: {problem}");
+        }
     }
 }
 
@@ -190,10 +197,12 @@ impl CommandRun {
     }
 
     /// Run a program outside the clock.
-    fn aside(&self, option: &str, program: &Program) -> Result<(), Failure> {
+    ///
+    /// Returns a note on processes that it left behind and that cannot be ended.
+    fn aside(&self, option: &str, program: &Program) -> Result<Option<String>, Failure> {
         let done = self.launcher.run_aside(option, program, cancel::requested);
-        self.strays.end(self.worker.as_ref().map(Worker::process));
-        done
+        let left = self.strays.end(self.worker.as_ref().map(Worker::process));
+        done.map(|()| left.problem())
     }
 
     /// The median time from the start to the end of a program that does nothing; `None` for none.
@@ -272,7 +281,7 @@ fn metrics() -> Vec<Metric> {
             .note("Most kernels sample the mode at ticks: null where the CPU time is less than 10 ticks."),
         time("system_ns", Quantity::SystemTime, "the program").note("Null in the cases of user_ns."),
         Metric::spent("max_rss_bytes", "B", "largest resident set of a single process").note(
-            "The program, or a child that it waited for. Never less than the launcher's own, 2 to 3 MiB: a smaller program shows this size.",
+            "The program, or a child that it waited for. Never less than the launcher's own, 1.5 to 3 MiB: a smaller program shows this size.",
         ),
         Metric::spent("minor_faults", "1", "page faults without input or output"),
         Metric::spent("major_faults", "1", "page faults that waited for a device"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from oscope.programs.revisions import (
     revision_plan,
     revisions_of,
     step_plan,
+    without_foreign_repository,
     workshop_again,
     workshop_for,
 )
@@ -68,10 +68,10 @@ class Builds:
         note(text)
 
 
+@without_foreign_repository()
 def start(options: Options, spec: BenchSpec, place: str | None, files: Files) -> int:
     """Measure the revisions, or bisect between two; return the exit code."""
     spec.conditions.check(spec.amount.precision, revisions=True, bisect=options.bisect)
-    _leave_foreign_repository()
     request = RevisionRequest.of(options.names, options.build, bisect=options.bisect, folder=Path.cwd())
     line = _line(request) if options.bisect else ()
     if options.bisect and (len(spec.commands) != 1 or spec.parameters):
@@ -106,8 +106,8 @@ def resume(run: str, place: str | None, files: Files) -> int:
     return _resume(plan, run_id, place, files)
 
 
+@without_foreign_repository()
 def _resume(plan: Plan, run_id: str, place: str | None, files: Files) -> int:
-    _leave_foreign_repository()
     revisions = revisions_of(plan)
     with Store.open(place) as store, workshop_again(plan, Builds()) as workshop:
         if revisions.span is None:
@@ -185,12 +185,6 @@ def _results(store: Store, run_id: str) -> ExperimentResults:
 def _line(request: RevisionRequest) -> tuple[Revision, ...]:
     first, last = request.sides
     return (first, *request.repository.between(first, last))
-
-
-def _leave_foreign_repository() -> None:
-    """Forget variables such as GIT_DIR, which hooks have: builds and commands would use that repository."""
-    for name in git.foreign_variables():
-        del os.environ[name]
 
 
 def _print_last_lines(error: BuildError) -> None:

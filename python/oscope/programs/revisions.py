@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ from oscope.programs.command import Command, Surroundings, names_in
 from oscope.programs.experiment import BenchSpec, bench_plan
 from oscope.programs.repository import Repository
 from oscope.programs.worktrees import BuildError, Watcher, Workshop
+from oscope.targets import git
 
 RANGE = ".."
 
@@ -74,6 +76,16 @@ def _ends(name: str) -> list[str]:
     if last.startswith("."):
         raise UsageError(f"--git {name}: three dots are no range of commits", remedy="write REV1..REV2")
     return [first or "HEAD", last or "HEAD"] if dots else [name]
+
+
+@contextmanager
+def without_foreign_repository() -> Iterator[None]:
+    """Forget variables such as GIT_DIR meanwhile, which hooks have: builds and commands would use that."""
+    foreign = {name: os.environ.pop(name) for name in git.foreign_variables()}
+    try:
+        yield
+    finally:
+        os.environ.update(foreign)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ _INFORMATIVE = re.compile(r"ERROR|FATAL|terminate|: [A-Z][a-z ]+$")
 _NOISE = re.compile(r"RLIMIT_MEMLOCK|WARNING|^\s*~+\s*$")
 _INITIAL_PID_NAMESPACE = 0xEFFFFFFC  # linux/proc_ns.h, PROC_PID_INIT_INO
 _MAP_BYTES = 128 * 2**20
-_MAPS = 18
+_MAPS = 24
 _KEYS_A_TURN = 128
 """At most 38 were seen in one map, for a transfer between processes by blocks of 256 B, all kinds traced."""
 _FEWEST_KEYS = 4096
@@ -48,7 +48,7 @@ class Room:
     """How much a tracer can hold before it loses something."""
 
     keys: int
-    """Entries of each of at most 18 maps; all their memory is taken at once: 100 B, and 8 B a CPU, each."""
+    """Entries of each of at most 24 maps; all their memory is taken at once: 100 B, and 8 B a CPU, each."""
     ring_pages: int
     """Pages of each CPU's ring, a power of two."""
 

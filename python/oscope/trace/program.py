@@ -22,7 +22,7 @@ EXACT_RESULTS = 4096
 """What calls that move no bytes return is counted value by value below this, by powers of two from it on."""
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
-    "marks": ("task:task_newtask", "sched:sched_process_exit"),
+    "marks": ("task:task_newtask", "sched:sched_process_exec", "sched:sched_process_exit"),
     "family": ("task:task_newtask", "sched:sched_process_exit"),
     "counts": ("raw_syscalls:sys_enter",),
     "syscalls": ("raw_syscalls:sys_enter", "raw_syscalls:sys_exit"),

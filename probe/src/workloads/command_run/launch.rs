@@ -1,15 +1,16 @@
 //! Starting a program and waiting for its end, with what it used.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{CString, c_int};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nix::sched::CpuSet;
 use nix::sys::signal::{SigHandler, Signal};
+use nix::unistd::Pid;
 
 use super::accounts::Accounts;
 use super::child::{Errand, begin, close_on_execution};
@@ -18,12 +19,14 @@ use super::energy::{POWERCAP, Rapl};
 use super::parameters::Parameters;
 use super::program::{Program, pointers, text};
 use super::shed::{Peak, Surplus};
+use super::strays;
 use super::surroundings::{cpus, environment, opened};
 use super::tail::Tail;
-use super::wait::{Timer, has_ended, kill_group, wait_for_end};
+use super::wait::{GRACE, Outcome, Timer, ends_within, kill_group, wait_for_end};
 use crate::cancel;
 use crate::counters::inherited::Inherited;
 use crate::error::Failure;
+use crate::program::pidfd;
 use crate::region::Region;
 use crate::workload::Context;
 use crate::workloads::process_create::limit;
@@ -45,8 +48,10 @@ pub struct Launcher {
     stack: RefCell<Vec<u128>>,
     /// What a launcher gives back. It is looked for once, since that takes a third of what starting a program does, and a fork has the same.
     surplus: Surplus,
-    /// Standard input and output of the programs that this process starts, where each has the same; empty until it is ready to start one.
-    nothing: OnceCell<Option<(File, File)>>,
+    /// Standard input and output of programs for which none is named; empty until this process is ready to start one.
+    nothing: OnceCell<(File, File)>,
+    /// Whether this process is as small as it can be.
+    is_ready: Cell<bool>,
 }
 
 /// Why a program was not executed, or what it came to.
@@ -81,10 +86,16 @@ impl Launcher {
             stack: RefCell::new(vec![0; STACK_BYTES / size_of::<u128>()]),
             surplus: Surplus::find(),
             nothing: OnceCell::new(),
+            is_ready: Cell::new(false),
         })
     }
 
-    /// Seconds after which a program is killed.
+    /// Time after which a program is killed.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// The same in seconds.
     pub fn timeout_s(&self) -> f64 {
         self.timeout.as_secs_f64()
     }
@@ -105,12 +116,12 @@ impl Launcher {
         error: RawFd,
         region: &mut Region,
     ) -> Result<Started, Failure> {
-        if self.nothing.get().is_none() {
+        if !self.is_ready.get() {
             self.get_ready(error)?;
         }
         let mut named = None;
         let (input, output) = match self.nothing.get() {
-            Some(Some(nothing)) => nothing,
+            Some(nothing) if self.takes_nothing() => nothing,
             _ => named.insert(self.streams()?),
         };
         let streams = [input.as_raw_fd(), output.as_raw_fd(), error];
@@ -124,7 +135,7 @@ impl Launcher {
         }
         let measured = region.measure(|| {
             let child = self.start(program, streams)?;
-            wait_for_end(child).map(|timed_out| (child, timed_out))
+            wait_for_end(child).map(|outcome| (child, outcome))
         });
         if let Some(counters) = &mut counters {
             counters
@@ -141,7 +152,8 @@ impl Launcher {
             });
         let mut count = |name| counters.as_mut().and_then(|counters| counters.read(name));
         drop(timer);
-        let (child, timed_out) = match measured {
+        let (child, outcome) = match measured {
+            Ok((child, Outcome::Survived)) => return Err(self.survived(child)),
             Ok(found) => found,
             Err(error) => return Ok(Started::Refused(error.raw_os_error().unwrap_or(libc::EIO))),
         };
@@ -149,7 +161,7 @@ impl Launcher {
         let (status, usage) = reap(child).map_err(|error| Failure::system("wait4", error))?;
         Ok(Started::Ran(Ended {
             status,
-            timed_out,
+            timed_out: outcome == Outcome::Killed,
             usage,
             accounts,
             instructions: count("instructions"),
@@ -158,16 +170,29 @@ impl Launcher {
         }))
     }
 
-    /// In the launcher: open what all programs have, and become ready to start one.
+    /// In the launcher: open what programs have, and become ready to start one. What the caller named is left to the start of the program,
+    /// since opening it may have an effect, as with a FIFO.
     #[cold]
     fn get_ready(&self, error: RawFd) -> Result<(), Failure> {
-        let (input, output) = self.streams()?;
+        if self.nothing.get().is_none() {
+            let _ = self.nothing.set(opened(NOTHING, NOTHING)?);
+        }
         close_on_execution();
         self.stack.borrow_mut().fill(0);
-        self.rehearse([input.as_raw_fd(), output.as_raw_fd(), error]);
-        let is_nothing = self.input.is_empty() && self.output.is_empty();
-        let _ = self.nothing.set(is_nothing.then_some((input, output)));
+        if let Some((input, output)) = self.nothing.get() {
+            self.rehearse([input.as_raw_fd(), output.as_raw_fd(), error]);
+        }
+        self.is_ready.set(true);
         Ok(())
+    }
+
+    /// In the launcher: have it become small again before the next start, after it has done something else.
+    pub fn has_grown(&self) {
+        self.is_ready.set(false);
+    }
+
+    fn takes_nothing(&self) -> bool {
+        self.input.is_empty() && self.output.is_empty()
     }
 
     /// In the launcher: become small (see [`Surplus`]), and start a program that is not there, so that what is needed to start one is in memory
@@ -197,12 +222,21 @@ impl Launcher {
         let child = self
             .start(program, streams)
             .map_err(|error| program.refused(error.raw_os_error().unwrap_or(libc::EIO)))?;
-        let limit = Instant::now() + self.timeout;
-        let ended = tail.follow_until(limit, || stop() || has_ended(child));
-        let timed_out = !ended && !has_ended(child);
-        // A program that has closed its standard error may live on.
+        let end = pidfd(child as u32).map_err(|error| {
+            kill_group(child);
+            Failure::system("pidfd_open", error)
+        })?;
+        let latest = Instant::now() + self.timeout;
+        let mut timed_out = false;
+        // Its end, and not that of its standard error, which it may close or leave to others.
+        while !timed_out && !tail.follow(end.as_fd(), latest) {
+            timed_out = stop() || Instant::now() >= latest;
+        }
         if timed_out {
             kill_group(child);
+            if !ends_within(Pid::from_raw(child), GRACE) {
+                return Err(self.survived(child));
+            }
         }
         let (status, usage) = reap(child).map_err(|error| Failure::system("wait4", error))?;
         let ended = Ended {
@@ -226,6 +260,19 @@ impl Launcher {
                 },
                 other => other,
             })
+    }
+
+    /// That a program runs on after its time, although it was killed.
+    #[cold]
+    fn survived(&self, child: libc::pid_t) -> Failure {
+        Failure::unavailable(
+            format!(
+                "the command did not end within {} s, and cannot be ended: {}",
+                self.timeout_s(),
+                strays::described(Pid::from_raw(child))
+            ),
+            "end it as its user or as root (kill -9)",
+        )
     }
 
     /// What becomes standard input and output.

@@ -4,16 +4,21 @@
 //! session or process group, becomes the launcher's child when its own parent ends. So does the probe, for what its own programs (`--prepare`)
 //! leave behind, and for what a launcher that was killed leaves behind.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, Uid, User};
 
+use super::wait::{GRACE, ends_within};
 use crate::error::Failure;
 
 /// Generations of descendants ended in a row: one that forks faster than it is ended is given up.
@@ -24,6 +29,19 @@ const MOST_ROUNDS: usize = 1000;
 pub struct Strays {
     /// Children that the probe had before, which are its own; the error where /proc does not list children.
     own: Result<BTreeSet<i32>, String>,
+    /// Children that could not be ended: they are waited for no more.
+    given_up: RefCell<BTreeSet<i32>>,
+}
+
+/// What programs left behind.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Processes that were ended.
+    ended: usize,
+    /// Those that could not be ended, and why.
+    survivors: BTreeSet<String>,
+    /// Why they could not be searched for.
+    unsearched: Option<String>,
 }
 
 impl Strays {
@@ -42,50 +60,110 @@ impl Strays {
             own: own
                 .map(BTreeSet::from_iter)
                 .map_err(|error| format!("/proc does not list children: {error}")),
+            given_up: RefCell::default(),
         }
     }
 
-    /// End the processes that programs left behind. Every one that a program started has been orphaned by then.
+    /// End the processes that programs left behind. Every one that a program started has been orphaned by then. One that this process may not
+    /// kill, or that does not end by it, is given up.
     ///
-    /// `spared` is a child of which this process has made use since then. Returns a note where there were some, and where they could not be
-    /// searched for.
-    pub fn end(&self, spared: Option<Pid>) -> Option<String> {
-        match self.end_all(spared) {
-            Ok(0) => None,
-            Ok(_) => Some(
-                "the command left processes behind, such as a daemon; they were ended after each run"
-                    .to_owned(),
-            ),
-            Err(why) => Some(format!(
-                "processes that the command may have left behind were not searched for: {why}"
-            )),
+    /// `spared` is a child of which this process has made use since then.
+    pub fn end(&self, spared: Option<Pid>) -> Left {
+        let mut left = Left::default();
+        if let Err(why) = self.end_all(spared, &mut left) {
+            left.unsearched = Some(why);
         }
+        left
     }
 
-    /// Returns how many processes it ended.
-    fn end_all(&self, spared: Option<Pid>) -> Result<usize, String> {
+    fn end_all(&self, spared: Option<Pid>, left: &mut Left) -> Result<(), String> {
         let own = self.own.as_ref().map_err(Clone::clone)?;
-        let mut ended = 0;
+        let mut given_up = BTreeSet::new();
         for _ in 0..MOST_ROUNDS {
-            let mut left = children(Path::new("/proc"))
+            let mut found = children(Path::new("/proc"))
                 .map_err(|error| format!("/proc does not list children: {error}"))?;
-            left.retain(|child| {
-                !own.contains(child) && spared.is_none_or(|spared| spared.as_raw() != *child)
+            found.retain(|child| {
+                let is_spared = spared.is_some_and(|spared| spared.as_raw() == *child);
+                !own.contains(child) && !is_spared && !given_up.contains(child)
             });
-            if left.is_empty() {
+            if found.is_empty() {
                 break;
             }
-            for child in left.into_iter().map(Pid::from_raw) {
-                // One that has ended by itself only has to be reaped.
-                if waitpid(child, Some(WaitPidFlag::WNOHANG)) != Ok(WaitStatus::StillAlive) {
-                    continue;
+            for child in found {
+                match self.end_one(Pid::from_raw(child)) {
+                    Ok(ended) => left.ended += usize::from(ended),
+                    Err(who) => {
+                        left.survivors.insert(who);
+                        given_up.insert(child);
+                    }
                 }
-                // It is a child that has not been waited for, so the number is not another's.
-                ended += usize::from(kill(child, Signal::SIGKILL).is_ok());
-                let _ = waitpid(child, None);
             }
         }
-        Ok(ended)
+        *self.given_up.borrow_mut() = given_up;
+        Ok(())
+    }
+
+    /// Returns whether it had to be killed; the error says which process lives on, and why.
+    fn end_one(&self, child: Pid) -> Result<bool, String> {
+        // One that has ended by itself only has to be reaped.
+        if waitpid(child, Some(WaitPidFlag::WNOHANG)) != Ok(WaitStatus::StillAlive) {
+            return Ok(false);
+        }
+        // It is a child that has not been waited for, so the number is not another's.
+        let killed = kill(child, Signal::SIGKILL);
+        let waited_before = self.given_up.borrow().contains(&child.as_raw());
+        let patience = match killed {
+            Ok(()) if !waited_before => GRACE,
+            _ => Duration::ZERO,
+        };
+        if !ends_within(child, patience) {
+            let why = killed
+                .err()
+                .map_or("it was killed and does not end", Errno::desc);
+            return Err(format!("{} ({why})", described(child)));
+        }
+        let _ = waitpid(child, None);
+        Ok(killed.is_ok())
+    }
+}
+
+impl Left {
+    /// What is to be known of what programs left behind; `None` where they left nothing.
+    pub fn note(&self) -> Option<String> {
+        let ended =
+            "the command left processes behind, such as a daemon; they were ended after each run";
+        self.problem()
+            .or_else(|| (self.ended > 0).then(|| ended.to_owned()))
+    }
+
+    /// What may run on: processes that could not be ended, or were not searched for.
+    pub fn problem(&self) -> Option<String> {
+        if !self.survivors.is_empty() {
+            let all: Vec<&str> = self.survivors.iter().map(String::as_str).collect();
+            return Some(format!(
+                "a process was left behind that cannot be ended, and may disturb the runs: {}; end it as its user or as root",
+                all.join(", ")
+            ));
+        }
+        let why = self.unsearched.as_ref()?;
+        Some(format!(
+            "processes that the command may have left behind were not searched for: {why}"
+        ))
+    }
+}
+
+/// The name and the user of a process, without its number, so that the same program is described alike after each run.
+pub fn described(process: Pid) -> String {
+    let folder = Path::new("/proc").join(process.to_string());
+    let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
+    let user = fs::metadata(folder).map_or_else(|_| "?".to_owned(), |known| user(known.uid()));
+    format!("{} of user {user}", name.trim_end())
+}
+
+fn user(number: u32) -> String {
+    match User::from_uid(Uid::from_raw(number)) {
+        Ok(Some(user)) => user.name,
+        _ => number.to_string(),
     }
 }
 
@@ -145,11 +223,15 @@ fn parent_in(stat: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
+    use std::io::{self, Read, Write};
     use std::path::Path;
     use std::process::{Command, id};
 
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::{Pid, geteuid, setuid};
+
     use super::{Strays, children, children_by_parent, parent_in};
+    use crate::workloads::ipc::being::Child;
 
     #[test]
     fn the_parents_of_all_processes_lead_to_a_child() {
@@ -181,12 +263,57 @@ mod tests {
         let refused = children(Path::new("/dev/null")).expect_err("it is no folder");
         let note = Strays::that_have(Err(refused))
             .end(None)
+            .note()
             .expect("no search was possible");
         assert!(
             note.contains("were not searched for: /proc does not list children"),
             "{note}"
         );
         let other = Strays::that_have(Err(io::Error::other("hidden"))).end(None);
-        assert!(other.expect("no search was possible").ends_with("hidden"));
+        assert!(
+            other
+                .note()
+                .expect("no search was possible")
+                .ends_with("hidden")
+        );
+    }
+
+    /// Only root can make a process that another user may not kill.
+    #[test]
+    fn a_process_that_may_not_be_killed_is_reported_and_not_waited_for() {
+        if !geteuid().is_root() {
+            return;
+        }
+        let (mut reader, mut writer) = io::pipe().expect("a pipe can be made");
+        let leave = |seconds: &str| {
+            let line = format!("sleep {seconds} >/dev/null 2>&1 & echo $!");
+            let said = Command::new("sh").args(["-c", &line]).output();
+            let said = String::from_utf8(said.expect("sh(1) is there").stdout);
+            said.expect("it is a number").trim().parse::<i32>()
+        };
+        // In a process of its own, which gives up its rights.
+        let reporter = Child::fork(|| {
+            let strays = Strays::adopt().expect("the kernel allows it");
+            let survivor = leave("60").expect("it said its number");
+            setuid(65534.into()).expect("root may");
+            let ended = leave("61").expect("it said its number");
+            let first = strays.end(None);
+            let gone = !Path::new(&format!("/proc/{ended}")).exists();
+            let again = strays.end(None).note();
+            let report = (survivor, first.note(), again, first.ended, gone);
+            write!(writer, "{report:?}").expect("the pipe is open");
+        })
+        .expect("a process can be made");
+        drop(writer);
+        let mut report = String::new();
+        reader.read_to_string(&mut report).expect("it is open");
+        drop(reporter);
+        let survivor = report.trim_start_matches('(').split(',').next();
+        let survivor = survivor.and_then(|number| number.parse().ok());
+        let survivor = survivor.expect("it reported");
+        kill(Pid::from_raw(survivor), Signal::SIGKILL).expect("root may, and it lives");
+        let note = "Some(\"a process was left behind that cannot be ended, and may disturb the runs: \
+            sleep of user root (Operation not permitted); end it as its user or as root\")";
+        assert_eq!(report, format!("({survivor}, {note}, {note}, 1, true)"));
     }
 }

@@ -53,8 +53,9 @@ impl Tail {
         self.writer.as_ref().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Read until there is something to read from `bell`, or its writers are gone: true; false where neither is so for a while, or a signal comes.
-    pub fn follow(&mut self, bell: BorrowedFd) -> bool {
+    /// Read until there is something to read from `bell`, or its writers are gone: true; false where neither is so for a while or until
+    /// `latest`, or a signal comes.
+    pub fn follow(&mut self, bell: BorrowedFd, latest: Instant) -> bool {
         // From here on the writers are other processes.
         self.writer = None;
         loop {
@@ -70,27 +71,10 @@ impl Tail {
                 self.read();
             }
             // Of a program that writes all the time the wait is never interrupted.
-            if !ready || rung || cancel::requested() {
+            if !ready || rung || cancel::requested() || Instant::now() >= latest {
                 return rung;
             }
         }
-    }
-
-    /// Read until all writers are gone, `limit` has passed, or `stop` says so, which is asked ten times a second.
-    pub fn follow_until(&mut self, limit: Instant, stop: impl Fn() -> bool) -> bool {
-        self.writer = None;
-        while !self.ended && !stop() && Instant::now() < limit {
-            if self.wait() {
-                self.read();
-            }
-        }
-        self.ended
-    }
-
-    /// Wait for something to read, for [`NAP`] at most.
-    fn wait(&self) -> bool {
-        let mut file = [PollFd::new(self.reader.as_fd(), PollFlags::POLLIN)];
-        poll(&mut file, nap()).is_ok_and(|ready| ready > 0)
     }
 
     /// Take what is there, and keep the end of it; false where there was nothing.

@@ -1,5 +1,8 @@
 //! Truth of `command.run`: what programs are reported to use is what they used.
 
+use std::io::Read;
+use std::os::fd::AsRawFd;
+
 use super::launch::Launcher;
 use super::parameters::Parameters;
 use super::program::Program;
@@ -119,6 +122,86 @@ fn one_that_hangs_is_killed_with_its_children() {
         .expect_err("it timed out")
         .to_string();
     assert!(failure.contains("0.2 s"), "{failure}");
+}
+
+#[test]
+fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_children() {
+    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let allowed = crate::affinity::allowed().expect("they are known");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let launcher = Launcher::new(&parameters(json!({"timeout": 0.2})), &context);
+    let (mut reader, writer) = std::io::pipe().expect("a pipe can be made");
+    // Whoever lives of it holds the pipe open.
+    let path = format!("/proc/{}/fd/{}", std::process::id(), writer.as_raw_fd());
+    let line = format!("exec 2>/dev/null 9>{path}; echo >&9; sleep 1000; true");
+    let program =
+        Program::named("/bin/sh", &["sh".into(), "-c".into(), line]).expect("the path is absolute");
+    let failure = launcher
+        .expect("it is made")
+        .run_aside("--prepare", &program, || false)
+        .expect_err("it timed out")
+        .to_string();
+    assert!(
+        failure.contains("--prepare /bin/sh: the command did not end within 0.2 s"),
+        "{failure}"
+    );
+    drop(writer);
+    let mut said = String::new();
+    reader
+        .read_to_string(&mut said)
+        .expect("nobody writes any more");
+    assert_eq!(said, "\n");
+}
+
+#[test]
+fn what_a_program_left_behind_does_not_make_the_launcher_larger() {
+    let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
+    let allowed = crate::affinity::allowed().expect("they are known");
+    let shared = Shared::default();
+    let context = Context::new(&clock, None, &allowed, &shared);
+    let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");
+    let line = "sleep 1000 & exec true";
+    let program = Program::named("/bin/sh", &["sh".into(), "-c".into(), line.into()])
+        .expect("the path is absolute");
+    let mut worker =
+        Worker::fork(&launcher, &program, &Region::new(&clock)).expect("a process can be made");
+    let mut size_b = || {
+        let (ended, _, left) = worker
+            .run(&program, &mut Region::new(&clock))
+            .expect("it runs");
+        assert!(left.is_some());
+        ended.usage.max_rss_bytes
+    };
+    let sizes_b = [size_b(), size_b(), size_b(), size_b()];
+    let largest_b = sizes_b.into_iter().fold(0.0, f64::max);
+    assert!(largest_b < sizes_b[0] + 0.25 * MIB, "{sizes_b:?}");
+}
+
+#[test]
+fn a_fifo_for_the_output_is_opened_once_a_run() {
+    let fifo = std::env::temp_dir().join(format!("oscope-output-{}", std::process::id()));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO can be made");
+    let path = fifo.clone();
+    let reader = std::thread::spawn(move || std::fs::read_to_string(path));
+    let ended = run("echo all", json!({"timeout": 5, "output": fifo}));
+    let said = reader.join().expect("it does not panic");
+    std::fs::remove_file(&fifo).expect("it is there");
+    assert_eq!(said.expect("it can be read"), "all\n");
+    ended.expect("it runs");
+}
+
+#[test]
+fn a_run_whose_input_cannot_be_opened_in_time_is_given_up() {
+    let fifo = std::env::temp_dir().join(format!("oscope-fifo-{}", std::process::id()));
+    nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO can be made");
+    let ended = run("true", json!({"timeout": 0.1, "input": fifo}));
+    std::fs::remove_file(&fifo).expect("it is there");
+    let failure = ended.expect_err("nobody writes to it").to_string();
+    assert!(
+        failure.contains("was not started in time: opening its --input"),
+        "{failure}"
+    );
 }
 
 #[test]

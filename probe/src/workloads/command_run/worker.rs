@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, pipe2};
 
@@ -17,6 +18,7 @@ use super::launch::{Launcher, Started};
 use super::program::Program;
 use super::strays::{self, Strays};
 use super::tail::Tail;
+use super::wait::GRACE;
 use crate::cancel;
 use crate::error::Failure;
 use crate::region::{Mark, Measured, Region};
@@ -60,6 +62,8 @@ pub struct Worker {
     orders: File,
     bell: File,
     tail: Tail,
+    /// Time that a run may take, with ending a program that takes longer.
+    limit: Duration,
 }
 
 /// What a program used, the end of its standard error, and a note on what it left behind.
@@ -78,7 +82,8 @@ impl Worker {
         let clock = region.clock();
         let child = Child::fork(|| {
             let work = |region: &mut Region| launcher.launch(program, tail.writer(), region);
-            serve((&orders, &ringing), &board, |order| {
+            let grown = || launcher.has_grown();
+            serve((&orders, &ringing), &board, grown, |order| {
                 let mut region = Region::marked(clock, order.mark);
                 if let Some(ticks) = order.delay {
                     region.delay(ticks);
@@ -93,6 +98,7 @@ impl Worker {
             orders: asking,
             bell,
             tail,
+            limit: launcher.timeout() + GRACE + GRACE,
         })
     }
 
@@ -104,11 +110,12 @@ impl Worker {
     /// Have it run `program`, for which it was forked, and take over into `region` what it measured.
     ///
     /// # Errors
-    /// `Failure::Unavailable` where the program cannot be executed; `Failure::Failed` for a signal, where the kernel refuses a process, or where the
+    /// `Failure::Unavailable` where the program cannot be executed, or not be started or ended in time; `Failure::Failed` for a signal, where the kernel refuses a process, or where the
     /// launcher has died. It is of no use any more after the last.
     pub fn run(&mut self, program: &Program, region: &mut Region) -> Result<Run, Failure> {
+        let latest = Instant::now() + self.limit;
         let order = Order {
-            mark: region.mark(),
+            mark: region.mark().launching(),
             delay: region.delayed(),
         };
         // SAFETY: no run is under way.
@@ -117,7 +124,7 @@ impl Worker {
         self.orders
             .write_all(&[0])
             .map_err(|error| Failure::system("asking the launcher", error))?;
-        self.wait_for(number)?;
+        self.wait_for(number, latest)?;
         // SAFETY: the launcher has written the answer, and does not touch it again before it is asked.
         let answer = unsafe { (*self.board.answer.get()).assume_init() };
         region.take_over(answer.measured);
@@ -129,9 +136,9 @@ impl Worker {
     }
 
     /// Read what the program says until the launcher has ended the run of this number.
-    fn wait_for(&mut self, number: u32) -> Result<(), Failure> {
+    fn wait_for(&mut self, number: u32, latest: Instant) -> Result<(), Failure> {
         loop {
-            let rung = self.tail.follow(self.bell.as_fd());
+            let rung = self.tail.follow(self.bell.as_fd(), latest);
             if self.board.ended.load(Ordering::Acquire) == number {
                 return self
                     .bell
@@ -145,6 +152,12 @@ impl Worker {
             if rung && let Some(status) = self.child.ended()? {
                 return Err(Failure::failed(describe_exit(status)));
             }
+            if Instant::now() >= latest {
+                return Err(Failure::unavailable(
+                    "the command was not started in time: opening its --input or --output, or executing it, takes too long",
+                    "a FIFO needs a process at its other end; or allow more with --timeout",
+                ));
+            }
         }
     }
 }
@@ -153,6 +166,7 @@ impl Worker {
 fn serve(
     (orders, bell): (&File, &File),
     board: &Board,
+    grown: impl Fn(),
     mut work: impl FnMut(Order) -> (Measured, Result<Started, Failure>),
 ) {
     let strays = Strays::adopt();
@@ -169,7 +183,10 @@ fn serve(
         let order = unsafe { (*board.order.get()).assume_init() };
         let (measured, started) = work(order);
         let left = match &strays {
-            Ok(strays) if strays::are_there() => strays.end(None),
+            Ok(strays) if strays::are_there() => {
+                grown();
+                strays.end(None).note()
+            }
             Ok(_) => None,
             Err(failure) => Some(failure.to_string()),
         };
