@@ -99,20 +99,22 @@ impl Receiver<'_, '_> {
         self.shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        if item.kind != Kind::File {
+        // A folder made just now has nothing in it.
+        if item.kind == Kind::Folder || self.shelf.is_fresh(folder) {
             return Ok((Wanted::Whole, true));
         }
-        if self.shelf.is_fresh(folder) {
-            // Made just now: nothing is in it.
-            return Ok((Wanted::Whole, true));
-        }
-        self.shelf.calls += 1 + u64::from(self.digest != DigestKind::None);
+        let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;
+        self.shelf.calls += 1 + u64::from(looks_for_partial);
         let parent = self
             .shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         let there =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if item.kind != Kind::File {
+            // It replaces what is there, but for a folder.
+            return Ok((Wanted::Whole, true));
+        }
         if self.digest == DigestKind::None {
             return Ok((Wanted::Whole, matches!(there, There::Nothing)));
         }
