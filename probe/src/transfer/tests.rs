@@ -7,6 +7,7 @@ mod hostile;
 mod names;
 mod pace;
 mod whole;
+mod working;
 
 use std::fs;
 use std::io::{Read, Write};
