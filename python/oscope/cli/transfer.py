@@ -72,7 +72,10 @@ def _begin(context: typer.Context) -> None:
 @app.command("receive", short_help="Receive files into a folder.", epilog=EVERYWHERE)
 def receive(
     into: Annotated[
-        Path, output_folder("--into", help="The folder that files go into; it is made if need be.")
+        Path,
+        output_folder(
+            "--into", parents=True, help="The folder that files go into, made with those above it if need be."
+        ),
     ],
     listen: Annotated[
         str,
