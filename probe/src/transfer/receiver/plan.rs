@@ -8,7 +8,7 @@ use crate::transfer::names;
 use crate::transfer::options::DigestKind;
 use crate::transfer::partial::{self, There};
 use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, FOLDER, Frame, KIND, LINK, PART, Step};
+use crate::transfer::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
 
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;
@@ -42,6 +42,7 @@ impl Receiver<'_, '_> {
                             size: entry.size,
                             mode: entry.mode & 0o7777,
                             mtime_ns: entry.mtime_ns,
+                            sparse: entry.mode & KIND == SPARSE,
                             wanted: Wanted::Whole,
                             clear: false,
                         });
@@ -136,7 +137,8 @@ impl Receiver<'_, '_> {
     fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
-        let mut follower = Follower::start(self.digest, file, item.size).map_err(unread)?;
+        let mut follower =
+            Follower::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)
@@ -145,10 +147,13 @@ impl Receiver<'_, '_> {
 
 /// What an entry is; `None` if nothing that is sent.
 fn kind(entry: &Entry) -> Option<Kind> {
+    let is_path = (1..=names::LONGEST as u64).contains(&entry.size);
     match entry.mode & KIND {
         0 => Some(Kind::File),
+        SPARSE if entry.size > 0 => Some(Kind::File),
         FOLDER if entry.size == 0 => Some(Kind::Folder),
-        LINK if (1..=names::LONGEST as u64).contains(&entry.size) => Some(Kind::Link),
+        LINK if is_path => Some(Kind::Link),
+        HARD if is_path => Some(Kind::Hard),
         _ => None,
     }
 }
