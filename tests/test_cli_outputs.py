@@ -125,6 +125,8 @@ def make_link_to_fifo(path: Path) -> None:
     path.symlink_to("fifo")
 
 
+MADE_WITH_PARENTS = {"transfer receive --into"}
+"""Where those above it are made, too."""
 NOT_FILES: dict[str, Callable[[Path], object]] = {
     "device": make_device,
     "FIFO": os.mkfifo,
@@ -183,7 +185,8 @@ def test_a_place_that_takes_no_files_is_refused_before_the_work(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("kept")
-    assert "mkdir -p" in refuse(parameter, "missing/target")
+    if parameter.id not in MADE_WITH_PARENTS:
+        assert "mkdir -p" in refuse(parameter, "missing/target")
     refuse(parameter, "file/target")
     refuse(parameter, "x" * 256)
     refuse(parameter, "")

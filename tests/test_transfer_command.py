@@ -228,6 +228,22 @@ def test_a_folder_that_is_missing_is_made(pair: Pair) -> None:
     assert (pair.into / "a").read_bytes() == b"content"
 
 
+def test_holes_stay_holes_and_names_of_one_file_stay_one_file(pair: Pair) -> None:
+    sparse = put(pair.oscope.folder, "d/sparse", b"begin")
+    os.truncate(sparse, 5 << 30)
+    os.link(sparse, sparse.with_name("other"))
+    pair.into = pair.oscope.folder / "missing" / "at" / "several" / "levels"
+    sent, received = pair.move(str(sparse.parent))
+    assert (sent.code, received.code) == (0, 0), received.err
+    there = (pair.into / "d/sparse").stat()
+    assert (there.st_size, there.st_nlink) == (5 << 30, 2)
+    assert there.st_blocks * 512 <= 64 << 10
+    assert (pair.into / "d/other").stat().st_ino == there.st_ino
+    with (pair.into / "d/sparse").open("rb") as file:
+        assert file.read(10) == b"begin\0\0\0\0\0"
+    assert (pair.into.parent.stat().st_mode & 0o777) == 0o755
+
+
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_: object) -> None:
         """Tell nothing."""

@@ -17,13 +17,16 @@ use nix::sys::signal::SigSet;
 use sha2::{Digest, Sha512};
 use twox_hash::XxHash3_128;
 
+use super::holes;
 use super::options::DigestKind;
+use super::wire::BLOCK;
 
 /// From this size on a file is digested by a second thread.
 pub const THREADED: u64 = 1 << 20;
 
 /// Bytes digested at once: they stay in the second-level cache.
 const WINDOW: usize = 256 << 10;
+const _: () = assert!(WINDOW as u64 >= holes::WINDOW);
 
 /// A digest under way.
 pub enum Hasher {
@@ -109,6 +112,9 @@ pub struct Reader {
     hasher: Hasher,
     file: File,
     at: u64,
+    size: u64,
+    /// Only its data are read, and digested with their places.
+    sparse: bool,
     buffer: Vec<u8>,
 }
 
@@ -125,11 +131,11 @@ struct Shared {
 }
 
 impl Follower {
-    /// Follow a file that will have `size` bytes, from its beginning.
+    /// Follow a file that will have `size` bytes, from its beginning. Of a `sparse` one the data and their places are digested ([`holes`]).
     ///
     /// # Errors
     /// The file cannot be held open twice, or no thread is to be had.
-    pub fn start(kind: DigestKind, file: &File, size: u64) -> io::Result<Self> {
+    pub fn start(kind: DigestKind, file: &File, size: u64, sparse: bool) -> io::Result<Self> {
         if kind == DigestKind::None {
             return Ok(Self::Nothing);
         }
@@ -137,6 +143,8 @@ impl Follower {
             hasher: Hasher::new(kind),
             file: file.try_clone()?,
             at: 0,
+            size,
+            sparse,
             buffer: vec![0; WINDOW.min(usize::try_from(size).unwrap_or(WINDOW))],
         };
         match size < THREADED {
@@ -174,7 +182,7 @@ impl Follower {
         mut waiting: impl FnMut() -> Result<(), E>,
     ) -> Result<io::Result<Vec<u8>>, E> {
         match self {
-            Self::Here(reader) => Ok(Ok(reader.hasher.finish())),
+            Self::Here(reader) => Ok(reader.finish()),
             Self::There(thread) => loop {
                 if let Some(handle) = &thread.handle {
                     handle.thread().unpark();
@@ -194,14 +202,54 @@ impl Follower {
 
 impl Reader {
     fn read_to(&mut self, mark: u64) -> io::Result<()> {
-        while self.at < mark {
-            let left = usize::try_from(mark - self.at).unwrap_or(usize::MAX);
-            let part = &mut self.buffer[..left.min(WINDOW)];
-            self.file.read_exact_at(part, self.at)?;
-            self.hasher.update(part);
-            self.at += part.len() as u64;
-        }
+        while self.window(mark)? {}
         Ok(())
+    }
+
+    /// Digest the next bytes before `mark`: whether there were any.
+    fn window(&mut self, mark: u64) -> io::Result<bool> {
+        let end = match self.sparse {
+            true => self.data_end(mark)?,
+            false => mark.min(self.at + WINDOW as u64),
+        };
+        if end <= self.at || end > mark {
+            return Ok(false);
+        }
+        let length = usize::try_from(end - self.at).map_err(io::Error::other)?;
+        let part = &mut self.buffer[..length];
+        self.file.read_exact_at(part, self.at)?;
+        match self.sparse {
+            true => holes::digest(&mut self.hasher, part, self.at),
+            false => self.hasher.update(part),
+        }
+        self.at = end;
+        Ok(true)
+    }
+
+    /// Pass over the hole that begins here, as far as it is known: where the data behind it are digested to.
+    fn data_end(&mut self, mark: u64) -> io::Result<u64> {
+        if self.at < mark {
+            let (data, _) = holes::next_data(&self.file, self.at, self.size)?;
+            // Behind the mark nothing may be written yet.
+            let known = match mark < self.size {
+                true => mark - mark % BLOCK,
+                false => mark,
+            };
+            self.at = self.at.max(data.min(known));
+        }
+        Ok(self.size.min((self.at / holes::WINDOW + 1) * holes::WINDOW))
+    }
+
+    /// The digest of all that was read.
+    fn finish(mut self) -> io::Result<Vec<u8>> {
+        if self.sparse {
+            // What was not read is a hole only if the file reaches beyond it.
+            if self.file.metadata()?.len() != self.size {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.hasher.update(&self.size.to_le_bytes());
+        }
+        Ok(self.hasher.finish())
     }
 }
 
@@ -218,9 +266,11 @@ impl Thread {
             .spawn(move || {
                 // Signals are for the thread that waits on the connection.
                 let blocked = SigSet::all().thread_block().map_err(io::Error::from);
-                let result = blocked.and_then(|()| follow(&mut reader, size, &seen));
+                let result = blocked
+                    .and_then(|()| follow(&mut reader, size, &seen))
+                    .and_then(|()| reader.finish());
                 // Nobody listens when the transfer was given up.
-                let _ = results.send(result.map(|()| reader.hasher.finish()));
+                let _ = results.send(result);
             })?;
         Ok(Self {
             shared,
@@ -254,7 +304,7 @@ fn follow(reader: &mut Reader, size: u64, shared: &Shared) -> io::Result<()> {
         if shared.give_up.load(Ordering::Acquire) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        reader.read_to(want)?;
+        reader.window(shared.mark.load(Ordering::Acquire))?;
     }
     Ok(())
 }

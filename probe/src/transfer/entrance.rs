@@ -16,7 +16,7 @@ use super::outcome::TransferError;
 use super::wire::{NAME, PREAMBLE};
 use crate::cancel;
 
-/// Connections that wait at most; for one more, the oldest is closed.
+/// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that has proved its key.
 const MOST: usize = 64;
 
 /// How long a sender has for the handshake.
@@ -48,6 +48,7 @@ struct Guest {
 /// What has become of one.
 enum Fate {
     Waits,
+    /// It has the key, and is kept until its turn comes.
     Proved,
     /// It is closed; for people, why, if it said anything.
     Closed(Option<String>),
@@ -58,6 +59,8 @@ pub struct Entrance<'a> {
     listener: &'a TcpListener,
     key: &'a Key,
     waiting: VecDeque<Guest>,
+    /// Senders that have the key, and wait for the transfer before theirs.
+    proved: VecDeque<Arrival>,
     /// Whether a transfer went on since those who wait were heard last.
     was_away: bool,
 }
@@ -69,6 +72,7 @@ impl<'a> Entrance<'a> {
             listener,
             key,
             waiting: VecDeque::new(),
+            proved: VecDeque::new(),
             was_away: false,
         }
     }
@@ -87,22 +91,13 @@ impl<'a> Entrance<'a> {
             if cancel::requested() {
                 return None;
             }
+            // Before anybody is closed for another: who has said what proves its key keeps its place.
+            self.hear(refused);
             let accepted = self.accept();
-            let mut at = 0;
-            while at < self.waiting.len() {
-                match self.waiting[at].hear(self.key) {
-                    Fate::Waits => at += 1,
-                    Fate::Closed(why) => {
-                        self.waiting.remove(at);
-                        why.iter().for_each(|why| refused(why));
-                    }
-                    Fate::Proved => {
-                        if let Some(arrival) = self.waiting.remove(at).and_then(Guest::arrive) {
-                            self.was_away = true;
-                            return Some(Ok(arrival));
-                        }
-                    }
-                }
+            self.hear(refused);
+            if let Some(arrival) = self.proved.pop_front() {
+                self.was_away = true;
+                return Some(Ok(arrival));
             }
             // Only now: those who wait have the descriptors that may be missing, and give them back when their time is over.
             if let Err(error) = accepted {
@@ -114,17 +109,42 @@ impl<'a> Entrance<'a> {
         }
     }
 
+    /// Hear all who wait, once.
+    fn hear(&mut self, refused: &dyn Fn(&str)) {
+        let mut at = 0;
+        while at < self.waiting.len() {
+            match self.waiting[at].hear(self.key) {
+                Fate::Waits => at += 1,
+                Fate::Closed(why) => {
+                    self.waiting.remove(at);
+                    why.iter().for_each(|why| refused(why));
+                }
+                Fate::Proved => {
+                    let arrival = self.waiting.remove(at).and_then(Guest::arrive);
+                    self.proved.extend(arrival);
+                }
+            }
+        }
+    }
+
+    /// Close one of those that wait. Of what says nothing there may be any number; who has been answered will have proved its key in a
+    /// moment, unless it repeats what another sender said.
+    fn make_room(&mut self) {
+        let silent = self.waiting.iter().position(|guest| guest.keys.is_none());
+        self.waiting.remove(silent.unwrap_or(0));
+    }
+
     /// Take in who has connected.
     fn accept(&mut self) -> io::Result<()> {
-        // At most so many a time: who is here already is heard between.
-        for _ in 0..MOST {
+        // At most so many a time: who is here already is heard between. Who has the key takes a place, too, until it is served.
+        for _ in self.proved.len()..MOST {
             match self.listener.accept() {
                 Ok((stream, peer)) => {
                     if stream.set_nonblocking(true).is_err() {
                         continue;
                     }
-                    if self.waiting.len() == MOST {
-                        self.waiting.pop_front();
+                    if self.waiting.len() + self.proved.len() >= MOST {
+                        self.make_room();
                     }
                     self.waiting.push_back(Guest {
                         stream,
@@ -260,4 +280,76 @@ fn is_confirmed(keys: &StatelessTransportState, record: &[u8]) -> bool {
     let (length, message) = record.split_at(2);
     usize::from(u16::from_le_bytes([length[0], length[1]])) == message.len()
         && matches!(keys.read_message(0, message, &mut heard), Ok(count) if heard[..count] == PREAMBLE[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::thread;
+
+    use super::*;
+    use crate::transfer::link::Link;
+    use crate::transfer::listen;
+    use crate::transfer::options::LEAST_PACE;
+
+    /// A sender whose opening was answered, and who has not confirmed yet.
+    struct Opened {
+        link: Link,
+        own: SocketAddr,
+    }
+
+    impl Opened {
+        fn at(address: SocketAddr, key: &Key) -> Self {
+            let stream = TcpStream::connect(address).expect("a receiver");
+            let own = stream.local_addr().expect("its address");
+            let keys = handshake::open(&stream, key, LIMIT).expect("the same key");
+            let mut link = Link::new(stream, LIMIT, LEAST_PACE).expect("a link");
+            link.seal(keys);
+            Self { link, own }
+        }
+
+        fn confirm(&mut self) {
+            self.link.greet();
+            self.link.flush().expect("somebody listens");
+        }
+    }
+
+    #[test]
+    fn who_has_proved_the_key_keeps_its_place_in_a_flood() {
+        let listener = listen((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        let address = listener.local_addr().expect("its address");
+        let key = Key::new().expect("random numbers");
+        let mut entrance = Entrance::new(&listener, &key);
+        let mut next = || {
+            let arrival = entrance.next(&|_| {}).expect("not interrupted");
+            arrival.expect("a sender").peer
+        };
+        let (first, mut second) = thread::scope(|scope| {
+            let both = scope.spawn(|| {
+                let second = Opened::at(address, &key);
+                let mut first = Opened::at(address, &key);
+                first.confirm();
+                (first, second)
+            });
+            let served = next();
+            let (first, second) = both.join().expect("no panic");
+            assert_eq!(served, first.own);
+            (first, second)
+        });
+        // While the first one is served, the second confirms, and others connect, so many that all places are needed.
+        second.confirm();
+        let _flood: Vec<_> = (0..MOST)
+            .map(|_| TcpStream::connect(address).expect("a receiver"))
+            .collect();
+        thread::scope(|scope| {
+            let third = scope.spawn(|| {
+                let mut third = Opened::at(address, &key);
+                third.confirm();
+                third
+            });
+            assert_eq!(next(), second.own);
+            assert_eq!(next(), third.join().expect("no panic").own);
+        });
+        drop(first);
+    }
 }

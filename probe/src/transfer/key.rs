@@ -108,7 +108,7 @@ impl Key {
         file.take(MOST_READ)
             .read_to_string(&mut text)
             .map_err(|error| TransferError::system(&format!("the key file {shown}"), &error))?;
-        Self::parse(&text)
+        Self::parse(&text).map_err(|error| error.about(&format!("the key file {shown}")))
     }
 
     /// As [`Self::read`]; where nothing has the name, a file with a new key is made. Whether it was.
@@ -116,22 +116,13 @@ impl Key {
     /// # Errors
     /// As for [`Self::read`], or the file cannot be made.
     pub fn read_or_make(path: &Path) -> Result<(Self, bool), TransferError> {
+        // What is there is read, also in a folder where nothing can be made.
+        if path.symlink_metadata().is_ok() {
+            return Ok((Self::read(path)?, false));
+        }
         let key = Self::new()?;
-        let made = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path);
-        match made {
-            Ok(mut file) => {
-                writeln!(file, "{}", key.text()).map_err(|error| {
-                    TransferError::system(
-                        &format!("writing the key file {}", path.display()),
-                        &error,
-                    )
-                })?;
-                Ok((key, true))
-            }
+        match key.write_new(path) {
+            Ok(()) => Ok((key, true)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 Ok((Self::read(path)?, false))
             }
@@ -140,6 +131,20 @@ impl Key {
                 &error,
             )),
         }
+    }
+
+    /// Make a file of mode 600 with this key, in place of nothing. It gets its name when it is whole: who reads it meanwhile finds no file.
+    fn write_new(&self, path: &Path) -> io::Result<()> {
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let mut file = tempfile::Builder::new()
+            .prefix(".oscope-key-")
+            .tempfile_in(folder)?;
+        writeln!(file, "{}", self.text())?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        Ok(())
     }
 }
 
@@ -167,6 +172,7 @@ fn check_private(file: &File) -> Result<(), String> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::thread;
 
     use super::*;
 
@@ -189,6 +195,41 @@ mod tests {
         ] {
             assert!(Key::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn of_several_that_make_a_key_file_all_have_one_key_and_nothing_else_is_left() {
+        let folder = std::env::temp_dir().join(format!("oscope-keys-test-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a folder");
+        let path = folder.join("key");
+        for _ in 0..200 {
+            let found: Vec<_> = thread::scope(|scope| {
+                let all: Vec<_> = (0..4)
+                    .map(|_| scope.spawn(|| Key::read_or_make(&path)))
+                    .collect();
+                all.into_iter()
+                    .map(|one| one.join().expect("no panic").expect("a key"))
+                    .collect()
+            });
+            assert_eq!(found.iter().filter(|(_, made)| *made).count(), 1);
+            assert!(found.iter().all(|(key, _)| *key == found[0].0));
+            let mode = fs::metadata(&path).expect("a file").permissions().mode();
+            assert_eq!(mode & 0o7777, 0o600);
+            fs::remove_file(&path).expect("our own");
+            assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0);
+        }
+        fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn a_file_without_a_key_is_named() {
+        let path = std::env::temp_dir().join(format!("oscope-no-key-test-{}", std::process::id()));
+        fs::write(&path, "password").expect("a file");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("our own");
+        let error = Key::read(&path).expect_err("no key");
+        let shown = path.display().to_string();
+        assert!(error.message.contains(&shown), "{error}");
+        fs::remove_file(&path).expect("it is there");
     }
 
     #[test]

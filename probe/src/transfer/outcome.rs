@@ -133,6 +133,12 @@ impl TransferError {
         Self::failed(format!("{doing}: {}", words(error)))
     }
 
+    /// The same error, of this thing.
+    pub fn about(mut self, what: &str) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// The same error with what would fix it.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());

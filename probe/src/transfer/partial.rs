@@ -3,18 +3,18 @@
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{
-    FchmodatFlags, FileStat, Mode, SFlag, UtimensatFlags, fchmod, fchmodat, fstat, fstatat,
-    futimens, utimensat,
+    FchmodatFlags, FileStat, Mode, SFlag, fchmod, fchmodat, fstat, fstatat, futimens,
 };
 use nix::sys::time::TimeSpec;
-use nix::unistd::{UnlinkatFlags, geteuid, symlinkat, unlinkat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use super::linked::link;
 use super::names;
 use super::wire::{Entry, SEGMENT};
 
@@ -232,63 +232,7 @@ pub fn put_whole(
         return Ok(false);
     }
     let (_, base) = names::split(entry.name);
-    Ok(CString::new(base).is_ok_and(|base| link(&file, parent, &base)))
-}
-
-/// Give a nameless file its name, if nothing has it: whether that could be done.
-fn link(file: &File, parent: BorrowedFd, base: &CStr) -> bool {
-    // Before Linux 6.10 the first way took a privilege (CAP_DAC_READ_SEARCH); the second takes a mounted proc(5).
-    let ways: [(RawFd, CString, i32); 2] = [
-        (file.as_raw_fd(), CString::default(), libc::AT_EMPTY_PATH),
-        (
-            libc::AT_FDCWD,
-            CString::new(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default(),
-            libc::AT_SYMLINK_FOLLOW,
-        ),
-    ];
-    ways.iter().any(|(from, path, flags)| {
-        // SAFETY: both names are strings that live through the call; the descriptors are open.
-        let answer = unsafe {
-            libc::linkat(
-                *from,
-                path.as_ptr(),
-                parent.as_raw_fd(),
-                base.as_ptr(),
-                *flags,
-            )
-        };
-        answer == 0
-    })
-}
-
-/// Make a symbolic link with its time, in place of what has its name.
-///
-/// # Errors
-/// In one line, why there is none.
-pub fn put_link(parent: BorrowedFd, entry: &Entry, target: &[u8]) -> Result<(), String> {
-    let (_, base) = names::split(entry.name);
-    let failed = |error: Errno| format!("making the link: {}", error.desc());
-    for name in names::partials(entry) {
-        match symlinkat(target, parent, name.as_str()) {
-            Err(Errno::EEXIST) => continue,
-            made => made.map_err(failed)?,
-        }
-        let follow = UtimensatFlags::NoFollowSymlink;
-        let named = utimensat(
-            parent,
-            name.as_str(),
-            &TimeSpec::UTIME_OMIT,
-            &time(entry),
-            follow,
-        )
-        .and_then(|()| renameat(parent, name.as_str(), parent, base));
-        return named.map_err(|error| {
-            // The error to report is the first one.
-            let _ = unlinkat(parent, name.as_str(), UnlinkatFlags::NoRemoveDir);
-            failed(error)
-        });
-    }
-    Err("all names for making the link are taken".into())
+    Ok(CString::new(base).is_ok_and(|base| link(&file, parent, &base).is_ok()))
 }
 
 /// Open a partial file that is there; `None` if it is not this user's alone.
@@ -337,11 +281,19 @@ fn dress(file: &File, entry: &Entry) -> Result<(), String> {
         .map_err(|error| format!("setting its time: {}", error.desc()))
 }
 
-fn time(entry: &Entry) -> TimeSpec {
+/// When it was modified.
+pub(super) fn time(entry: &Entry) -> TimeSpec {
     TimeSpec::new(
         entry.mtime_ns.div_euclid(1_000_000_000),
         entry.mtime_ns.rem_euclid(1_000_000_000),
     )
+}
+
+/// Nanoseconds since 1970, of seconds and the rest; saturating beyond the years 1677 and 2262.
+fn modified(seconds: i64, nanoseconds: i64) -> i64 {
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(nanoseconds)
 }
 
 /// What has the file's own name now.
@@ -357,10 +309,7 @@ pub fn at_place(parent: BorrowedFd, entry: &Entry) -> Result<There, String> {
     if kind == SFlag::S_IFDIR {
         return Err("a folder has its name there".into());
     }
-    let modified = stat
-        .st_mtime
-        .saturating_mul(1_000_000_000)
-        .saturating_add(stat.st_mtime_nsec);
+    let modified = modified(stat.st_mtime, stat.st_mtime_nsec);
     if kind != SFlag::S_IFREG
         || u64::try_from(stat.st_size) != Ok(entry.size)
         || modified != entry.mtime_ns

@@ -1,6 +1,7 @@
 //! The receiver's side: manifest, plan, contents, receipt.
 
 mod item;
+mod links;
 mod plan;
 mod small;
 
@@ -10,13 +11,14 @@ use std::thread;
 
 use super::digest::Follower;
 use super::folder::{Folder, Shelf};
+use super::holes;
 use super::link::Link;
 use super::meter::Meter;
 use super::names;
 use super::options::{DigestKind, ReceiveMethod, ReceiveOptions};
 use super::outcome::{FileDone, Received};
-use super::partial::{self, Partial};
-use super::receive_methods::{self, ReceiveStep};
+use super::partial::Partial;
+use super::receive_methods::{self, ReceiveStep, unwritten};
 use super::send_methods::Piece;
 use super::sender::SMALL;
 use super::stop::Stop;
@@ -107,9 +109,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             let files = files?;
             written?;
             // Links come last: nothing of this transfer is written through one.
-            for (index, target) in links {
-                self.make_link(&items[index], &target)?;
-            }
+            self.make_links(items, &links)?;
             Ok(files)
         })
     }
@@ -130,7 +130,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 self.meter.file(false);
                 return Ok(item.done(&[], false));
             }
-            Kind::Link => {
+            Kind::Link | Kind::Hard => {
                 let (target, digest) = contents(self.link, self.digest, item)?;
                 links.push((index, target.to_vec()));
                 self.meter.moved(&item.name, item.size);
@@ -142,7 +142,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
             self.options.method,
             ReceiveMethod::Auto | ReceiveMethod::ReadWrite
         );
-        let memory = item.size <= SMALL && (buffered || item.size == 0);
+        let memory = item.size <= SMALL && !item.sparse && (buffered || item.size == 0);
         let memory = memory && !matches!(item.wanted, Wanted::From(_));
         if !memory {
             small.write(&mut self.shelf)?;
@@ -191,15 +191,6 @@ impl<'a, 'w> Receiver<'a, 'w> {
         Ok(digest)
     }
 
-    fn make_link(&mut self, item: &Item, target: &[u8]) -> Result<(), Stop> {
-        let (folder, _) = names::split(&item.name);
-        self.shelf.calls += 3;
-        self.shelf
-            .folder(folder)
-            .and_then(|parent| partial::put_link(parent, &item.entry(), target))
-            .map_err(|reason| item.refused(reason))
-    }
-
     /// A file that is moved by a method, in segments.
     fn large(&mut self, item: &Item, from: u64) -> Result<Vec<u8>, Stop> {
         let (folder, _) = names::split(&item.name);
@@ -234,15 +225,35 @@ impl<'a, 'w> Receiver<'a, 'w> {
         self.meter.passed(&item.name, from);
         self.choose(item.size - from)?;
         let mut follower =
-            Follower::start(self.digest, &partial.file, item.size).map_err(unread)?;
+            Follower::start(self.digest, &partial.file, item.size, item.sparse).map_err(unread)?;
         follower.reach(from).map_err(unread)?;
         let mut at = from;
+        // No hole follows another one.
+        let mut hole_end = u64::MAX;
         while at < item.size {
-            let length = segment(item.size - at);
-            match self.link.next()? {
-                Frame::Data(announced) if announced as usize == length => {}
+            let left = item.size - at;
+            let length = match self.link.next()? {
+                Frame::Data(length) if length as usize == segment(left) => segment(left),
+                Frame::Data(length) if item.sparse && holes::is_data(at, length.into(), left) => {
+                    length as usize
+                }
+                Frame::Hole(length)
+                    if item.sparse && hole_end != at && holes::is_part(at, length, left) =>
+                {
+                    at += length;
+                    hole_end = at;
+                    // So long is what an interrupted transfer leaves.
+                    self.link.calls += 1;
+                    partial
+                        .file
+                        .set_len(at)
+                        .map_err(|error| unwritten(&item.name, &error))?;
+                    self.meter.passed(&item.name, length);
+                    follower.reach(at).map_err(unread)?;
+                    continue;
+                }
                 _ => return Err(self.link.damaged()),
-            }
+            };
             let before = trial::thread_time();
             self.segment(item, &partial.file, at, length, &mut follower)?;
             at += length as u64;

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::digest::{self, Follower};
+use super::holes;
 use super::link::Link;
 use super::meter::Meter;
 use super::names;
@@ -121,7 +122,11 @@ impl<'a, 'w> Sender<'a, 'w> {
         );
         let digest = match &source.leads_to {
             Some(target) => self.link_target(source, target)?,
-            None if from == 0 && source.size <= SMALL && (buffered || source.size == 0) => {
+            None if from == 0
+                && source.size <= SMALL
+                && !source.sparse
+                && (buffered || source.size == 0) =>
+            {
                 self.small(source)?
             }
             None => self.large(source, from)?,
@@ -173,7 +178,7 @@ impl<'a, 'w> Sender<'a, 'w> {
         Ok(digest)
     }
 
-    /// A symbolic link: where it leads.
+    /// A link: where it leads, or the file's first name.
     fn link_target(&mut self, source: &Source, target: &[u8]) -> Result<Vec<u8>, Stop> {
         super::wire::encode(&Frame::Data(target.len() as u32), self.link.waiting());
         self.link.waiting().extend_from_slice(target);
@@ -194,8 +199,23 @@ impl<'a, 'w> Sender<'a, 'w> {
             .reach(from)
             .map_err(|error| unread(source, &error))?;
         let mut at = from;
+        let mut data_end = if source.sparse { at } else { source.size };
         while at < source.size {
-            let length = segment(source.size - at);
+            if at == data_end {
+                let (data, end) = holes::next_data(&file, at, source.size)
+                    .map_err(|error| unread(source, &error))?;
+                data_end = end;
+                if data > at {
+                    self.link.put(&Frame::Hole(data - at))?;
+                    self.meter.passed(&source.name, data - at);
+                    follower
+                        .reach(data)
+                        .map_err(|error| unread(source, &error))?;
+                    at = data;
+                    continue;
+                }
+            }
+            let length = segment(data_end - at);
             let before = trial::thread_time();
             self.link.put(&Frame::Data(length as u32))?;
             self.link.flush_before_more()?;
@@ -287,7 +307,7 @@ fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
 }
 
 fn follow(kind: DigestKind, file: &File, source: &Source) -> Result<Follower, Stop> {
-    Follower::start(kind, file, source.size)
+    Follower::start(kind, file, source.size, source.sparse)
         .map_err(|error| Stop::system(&source.name, "digesting", &error))
 }
 
@@ -318,7 +338,8 @@ fn done(source: &Source, digest: &[u8], skipped: bool) -> FileDone {
     FileDone {
         name: names::shown(&source.name),
         bytes: source.size,
-        digest: digest::hex(digest),
+        // That of a sparse file is none that other programs print.
+        digest: digest::hex(digest).filter(|_| !source.sparse),
         skipped,
     }
 }

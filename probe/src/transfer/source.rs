@@ -1,5 +1,6 @@
 //! What to send: found, named and measured before anything is sent.
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,11 +9,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
+use super::holes;
 use super::names;
 use super::outcome::TransferError;
-use super::wire::{FOLDER, KIND, LINK};
+use super::wire::{FOLDER, HARD, KIND, LINK};
 
-/// Something to send: a regular file, an empty folder, or a symbolic link.
+/// Something to send: a regular file, an empty folder, or a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Source {
     /// Where it lies.
@@ -25,8 +27,12 @@ pub struct Source {
     pub mode: u32,
     /// When it was modified, in nanoseconds since 1970.
     pub mtime_ns: i64,
-    /// Where a symbolic link leads.
+    /// Where a symbolic link leads; of another name of a file, the name that the receiver has it by.
     pub leads_to: Option<Vec<u8>>,
+    /// Whether it is a regular file with holes.
+    pub sparse: bool,
+    /// Device and inode, of a regular file that has several names.
+    pub inode: Option<(u64, u64)>,
 }
 
 /// What to do with symbolic links below the folders given. Those that are given themselves are followed.
@@ -97,6 +103,8 @@ impl Source {
     /// The file at `path`, called `name` by the receiver.
     fn of(path: PathBuf, name: Vec<u8>, meta: &Metadata) -> Self {
         Self {
+            sparse: meta.is_file() && holes::has_some(&path, meta),
+            inode: (meta.is_file() && meta.nlink() > 1).then(|| (meta.dev(), meta.ino())),
             path,
             name,
             size: meta.len(),
@@ -129,6 +137,29 @@ impl Source {
     /// Whether it is an empty folder.
     pub fn is_folder(&self) -> bool {
         self.mode & KIND == FOLDER
+    }
+}
+
+impl Gathered {
+    /// Of each file that was found by several names, send the first one alone, and the others as names of it.
+    pub fn join_names(&mut self) {
+        let mut first: HashMap<(u64, u64), Vec<u8>> = HashMap::new();
+        for source in &mut self.files {
+            let Some(inode) = source.inode else {
+                continue;
+            };
+            match first.get(&inode) {
+                None => {
+                    first.insert(inode, source.name.clone());
+                }
+                Some(name) => {
+                    source.size = name.len() as u64;
+                    source.mode |= HARD;
+                    source.leads_to = Some(name.clone());
+                    source.sparse = false;
+                }
+            }
+        }
     }
 }
 

@@ -3,10 +3,13 @@
 mod edges;
 mod faults;
 mod foreign;
+mod hard;
 mod hostile;
 mod names;
 mod pace;
+mod sparse;
 mod whole;
+mod working;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -60,6 +63,13 @@ impl Place {
         Source::gather(&paths, Links::Keep, &[])
             .expect("the files are there")
             .files
+    }
+
+    /// The same, holes included: where they only spare room.
+    fn dense_sources(&self, names: &[&str]) -> Vec<Source> {
+        let mut files = self.sources(names);
+        files.iter_mut().for_each(|file| file.sparse = false);
+        files
     }
 
     fn partials(&self) -> Vec<PathBuf> {

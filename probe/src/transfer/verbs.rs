@@ -143,6 +143,9 @@ fn sending(arguments: &SendArguments) -> Result<bool, TransferError> {
         None => arguments.links,
     };
     let mut gathered = Source::gather(&arguments.files, links, &arguments.skip)?;
+    if arguments.device.device.is_none() {
+        gathered.join_names();
+    }
     let complete = gathered.left_out.is_empty();
     for text in &gathered.notes {
         report(&json!({"event": "note", "text": text}));

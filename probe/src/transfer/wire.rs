@@ -5,7 +5,7 @@
 //! [`Frame::Data`] announces follow it raw.
 //!
 //! Sender: `Hello`, `Entries`…, `EntriesEnd`; then for each file `Data`… and `End`, or `Same`. Receiver: `Plan`… and, at the end, `Receipt`.
-//! `Working` may come at any time from either side, and so may `Refusal`, which ends the transfer.
+//! Of a sparse file's contents some are `Hole` in place of `Data`. `Working` may come at any time from either side, and so may `Refusal`, which ends the transfer.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +38,9 @@ pub fn segment(left: u64) -> usize {
     usize::try_from(left).map_or(SEGMENT, |left| left.min(SEGMENT))
 }
 
+/// What a sparse file's parts end at a multiple of, or at its end.
+pub const BLOCK: u64 = 4096;
+
 /// Bits of a mode that say what has it: none for a regular file.
 pub const KIND: u32 = libc::S_IFMT;
 
@@ -47,7 +50,13 @@ pub const FOLDER: u32 = libc::S_IFDIR;
 /// A symbolic link: its contents are where it leads.
 pub const LINK: u32 = libc::S_IFLNK;
 
-/// One file, empty folder or symbolic link of the manifest.
+/// A regular file with holes: its data come in parts of any length, and [`Frame::Hole`] between them.
+pub const SPARSE: u32 = libc::S_IFREG;
+
+/// Another name of a regular file of the manifest: its contents are that file's name there.
+pub const HARD: u32 = 0o160_000;
+
+/// One file, empty folder or link of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry<'a> {
     /// Its name, relative to the receiver's folder.
@@ -104,6 +113,8 @@ pub enum Frame<'a> {
         /// Whether what the receiver has of the file is of no use to a later transfer.
         useless: bool,
     },
+    /// So many bytes of the sparse file under way are zeros, and not there.
+    Hole(u64),
 }
 
 /// Why bytes are no frame.

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -79,9 +80,13 @@ def output_file(*names: str, help: str) -> Any:  # noqa: A002 - as of typer.Opti
     return typer.Option(*names, metavar="FILE|-", parser=OutputParser(_shortest(names), _output), help=help)
 
 
-def output_folder(*names: str, help: str) -> Any:  # noqa: A002
-    """Return the declaration of an option of type Path: a folder that is there, or can be made."""
-    return typer.Option(*names, metavar="DIR", parser=OutputParser(_shortest(names), _folder), help=help)
+def output_folder(*names: str, help: str, parents: bool = False) -> Any:  # noqa: A002
+    """Return the declaration of an option of type Path: a folder that is there, or can be made.
+
+    With `parents` those above it may be missing, too.
+    """
+    parse = _deep_folder if parents else _folder
+    return typer.Option(*names, metavar="DIR", parser=OutputParser(_shortest(names), parse), help=help)
 
 
 def store_file(*names: str, help: str) -> Any:  # noqa: A002
@@ -103,12 +108,14 @@ def default_output(name: str, option: str) -> Output:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder that `output_folder` has found can be made, and leave one that is there as it is.
+    """Make a folder that `output_folder` has found can be made, and those above it that are missing.
 
-    Raises OscopeError where it cannot be made.
+    One that is there stays as it is. Only its owner may write into one that is made. Raises OscopeError where
+    it cannot be made.
     """
     try:
-        path.mkdir(exist_ok=True)
+        for folder in [*reversed(_missing(path)), path]:
+            folder.mkdir(mode=0o755, exist_ok=True)
     except OSError as error:
         raise OscopeError(f"{path} cannot be made ({error.strerror})", remedy="name another folder") from None
 
@@ -173,6 +180,21 @@ def _output(text: str) -> Output:
 def _folder(text: str) -> Path:
     resolve_folder(Path(text))
     return Path(text)
+
+
+def _deep_folder(text: str) -> Path:
+    path = Path(text)
+    resolve_folder((_missing(path) or [path])[-1])
+    return path
+
+
+def _missing(path: Path) -> list[Path]:
+    """Return the folder, and those above it, as far as nothing has their names; the highest last."""
+    try:
+        return list(takewhile(lambda one: not os.path.lexists(one), [path, *path.parents]))
+    except ValueError:
+        # A NUL byte, which is told where the path is looked at.
+        return []
 
 
 def _file(text: str) -> Path:

@@ -72,7 +72,10 @@ def _begin(context: typer.Context) -> None:
 @app.command("receive", short_help="Receive files into a folder.", epilog=EVERYWHERE)
 def receive(
     into: Annotated[
-        Path, output_folder("--into", help="The folder that files go into; it is made if need be.")
+        Path,
+        output_folder(
+            "--into", parents=True, help="The folder that files go into, made with those above it if need be."
+        ),
     ],
     listen: Annotated[
         str,
@@ -191,10 +194,10 @@ def send(
 ) -> int:
     """Send files over one connection and print the time that it took on both sides.
 
-    Names, sizes, modes and times are kept. A folder's files go below its name. What cannot be sent, such as
-    a socket, is named and left out, and the exit code is 1 unless --skip names it. To resume an interrupted
-    transfer, send the same files again. With --device it starts again, nothing is encrypted, and the
-    receiver's counts are not printed here.
+    Names, sizes, modes, times, holes and hard links are kept. A folder's files go below its name. What
+    cannot be sent, such as a socket, is named and left out, and the exit code is 1 unless --skip names it.
+    To resume an interrupted transfer, send the same files again. With --device it starts again, nothing is
+    encrypted, and the receiver's counts are not printed here.
     """
     if no_verify and digest is not None:
         raise UsageError(f"--no-verify and --digest {digest} exclude each other", remedy="leave one out")

@@ -82,20 +82,26 @@ impl Link {
                 self.fill(want, false)?;
                 continue;
             };
-            let said = match self.decoded(range.clone())? {
-                Frame::Refusal {
-                    file,
-                    reason,
-                    remedy,
-                    useless,
-                } => return Err(refused(file, reason, remedy, useless)),
-                frame => Said::by(&frame),
-            };
-            self.named(said, range.len());
-            if said != Said::Working {
+            if self.said(range.clone())? != Said::Working {
                 return Ok(range);
             }
         }
+    }
+
+    /// What a frame that is here whole says, unless it is a refusal.
+    fn said(&mut self, range: Range<usize>) -> Result<Said, Stop> {
+        let length = range.len();
+        let said = match self.decoded(range)? {
+            Frame::Refusal {
+                file,
+                reason,
+                remedy,
+                useless,
+            } => return Err(refused(file, reason, remedy, useless)),
+            frame => Said::by(&frame),
+        };
+        self.named(said, length);
+        Ok(said)
     }
 
     pub(super) fn announced(&self) -> Result<usize, Stop> {
@@ -178,14 +184,26 @@ impl Link {
     /// # Errors
     /// As for [`Self::next`].
     pub fn whole_and_end(&mut self, count: usize) -> Result<(&[u8], &[u8]), Stop> {
-        self.fill(count + HEAD, true)?;
-        self.start += count;
-        let announced = self.announced();
-        self.start -= count;
-        self.fill(count + announced?, true)?;
-        let raw = self.start..self.start + count;
-        self.start = raw.end;
-        let end = self.frame()?;
+        let end = loop {
+            // The frame is taken only when it is here whole, with the bytes before it: making room moves what was taken.
+            self.fill(count + HEAD, true)?;
+            self.start += count;
+            let announced = self.announced();
+            self.start -= count;
+            let length = announced?;
+            self.fill(count + length, true)?;
+            let from = self.start + count;
+            let frame = from..from + length;
+            let said = self.said(frame.clone())?;
+            if said != Said::Working {
+                break frame;
+            }
+            // Nothing of it stays between: there may be any number of them.
+            self.input.copy_within(frame.end..self.end, frame.start);
+            self.end -= frame.len();
+        };
+        let raw = self.start..end.start;
+        self.start = end.end;
         match self.decoded(end)? {
             Frame::End(digest) => Ok((&self.input[raw], digest)),
             _ => Err(self.damaged()),

@@ -13,7 +13,10 @@ use crate::transfer::wire::{Entry, Frame};
 pub enum Kind {
     File,
     Folder,
+    /// A symbolic one.
     Link,
+    /// Another name of a file.
+    Hard,
 }
 
 /// One file of the manifest, kept, and what is wanted of it.
@@ -23,6 +26,8 @@ pub struct Item {
     pub size: u64,
     pub mode: u32,
     pub mtime_ns: i64,
+    /// It is a file with holes.
+    pub sparse: bool,
     pub wanted: Wanted,
     /// Nothing has its name, and no earlier transfer began it.
     pub clear: bool,
@@ -53,7 +58,8 @@ impl Item {
         FileDone {
             name: names::shown(&self.name),
             bytes: self.size,
-            digest: digest::hex(digest),
+            // That of a sparse file is none that other programs print.
+            digest: digest::hex(digest).filter(|_| !self.sparse),
             skipped,
         }
     }

@@ -8,7 +8,7 @@ use crate::transfer::names;
 use crate::transfer::options::DigestKind;
 use crate::transfer::partial::{self, There};
 use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, FOLDER, Frame, KIND, LINK, PART, Step};
+use crate::transfer::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
 
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;
@@ -42,6 +42,7 @@ impl Receiver<'_, '_> {
                             size: entry.size,
                             mode: entry.mode & 0o7777,
                             mtime_ns: entry.mtime_ns,
+                            sparse: entry.mode & KIND == SPARSE,
                             wanted: Wanted::Whole,
                             clear: false,
                         });
@@ -99,20 +100,22 @@ impl Receiver<'_, '_> {
         self.shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
-        if item.kind != Kind::File {
+        // A folder made just now has nothing in it.
+        if item.kind == Kind::Folder || self.shelf.is_fresh(folder) {
             return Ok((Wanted::Whole, true));
         }
-        if self.shelf.is_fresh(folder) {
-            // Made just now: nothing is in it.
-            return Ok((Wanted::Whole, true));
-        }
-        self.shelf.calls += 1 + u64::from(self.digest != DigestKind::None);
+        let looks_for_partial = item.kind == Kind::File && self.digest != DigestKind::None;
+        self.shelf.calls += 1 + u64::from(looks_for_partial);
         let parent = self
             .shelf
             .folder(folder)
             .map_err(|reason| item.refused(reason))?;
         let there =
             partial::at_place(parent, &item.entry()).map_err(|reason| item.refused(reason))?;
+        if item.kind != Kind::File {
+            // It replaces what is there, but for a folder.
+            return Ok((Wanted::Whole, true));
+        }
         if self.digest == DigestKind::None {
             return Ok((Wanted::Whole, matches!(there, There::Nothing)));
         }
@@ -134,7 +137,8 @@ impl Receiver<'_, '_> {
     fn digest_of(&mut self, item: &Item, file: &File) -> Result<Vec<u8>, Stop> {
         let unread =
             |error: std::io::Error| Stop::system(&item.name, "reading what is there", &error);
-        let mut follower = Follower::start(self.digest, file, item.size).map_err(unread)?;
+        let mut follower =
+            Follower::start(self.digest, file, item.size, item.sparse).map_err(unread)?;
         follower.reach(item.size).map_err(unread)?;
         let link = &mut *self.link;
         follower.finish(|| link.alive())?.map_err(unread)
@@ -143,10 +147,13 @@ impl Receiver<'_, '_> {
 
 /// What an entry is; `None` if nothing that is sent.
 fn kind(entry: &Entry) -> Option<Kind> {
+    let is_path = (1..=names::LONGEST as u64).contains(&entry.size);
     match entry.mode & KIND {
         0 => Some(Kind::File),
+        SPARSE if entry.size > 0 => Some(Kind::File),
         FOLDER if entry.size == 0 => Some(Kind::Folder),
-        LINK if (1..=names::LONGEST as u64).contains(&entry.size) => Some(Kind::Link),
+        LINK if is_path => Some(Kind::Link),
+        HARD if is_path => Some(Kind::Hard),
         _ => None,
     }
 }

@@ -5,7 +5,7 @@ use crate::transfer::names;
 use crate::transfer::options::DigestKind;
 use crate::transfer::source::Source;
 use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, Frame, PART, Step};
+use crate::transfer::wire::{Entry, Frame, PART, SPARSE, Step};
 
 /// What the receiver wants of a file, kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Source {
         Entry {
             name: &self.name,
             size: self.size,
-            mode: self.mode,
+            mode: self.mode | if self.sparse { SPARSE } else { 0 },
             mtime_ns: self.mtime_ns,
         }
     }

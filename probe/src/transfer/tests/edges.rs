@@ -38,7 +38,7 @@ fn as_many_files_as_fill_a_frame_of_the_plan_arrive_and_so_do_none() {
 }
 
 /// What a receiver answers to a peer that sends these bytes.
-fn answered(bytes: &[u8]) -> (TransferError, Vec<u8>) {
+pub(super) fn answered(bytes: &[u8]) -> (TransferError, Vec<u8>) {
     let place = Place::new();
     let folder = Folder::open(&place.root.join("into")).expect("a folder");
     let (listener, address) = bound();
@@ -390,7 +390,7 @@ fn what_auto_chose_is_reported_for_both_sides() {
     fs::File::create(place.here("big"))
         .and_then(|file| file.set_len(size))
         .expect("a sparse file");
-    let files = place.sources(&["big"]);
+    let files = place.dense_sources(&["big"]);
     let how = SendOptions {
         digest: DigestKind::None,
         ..sending(SendMethod::Auto)

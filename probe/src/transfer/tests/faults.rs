@@ -292,6 +292,27 @@ fn a_folder_in_a_files_place_is_refused() {
 }
 
 #[test]
+fn a_folder_in_a_links_place_is_refused_before_any_contents_move() {
+    let place = Place::new();
+    fs::create_dir(place.here("a")).expect("a folder");
+    place.make("a/file", 100);
+    symlink("file", place.here("a/link")).expect("a link");
+    fs::create_dir_all(place.there("a/link")).expect("a folder");
+    let (sent, received) = transfer(
+        &place,
+        &place.sources(&["a"]),
+        &SendOptions::default(),
+        &ReceiveOptions::default(),
+    );
+    sent.expect_err("refused");
+    assert_eq!(
+        received.expect_err("refused").message,
+        "a/link: a folder has its name there"
+    );
+    assert!(!place.there("a/file").exists());
+}
+
+#[test]
 fn a_partial_that_another_transfer_has_is_refused() {
     let place = Place::new();
     place.make("big", BIG);

@@ -174,7 +174,7 @@ fn a_receiver_that_sips_is_given_up_by_whatever_call_it_is_sent_to() {
     let file = fs::File::create(place.here("file")).expect("a file");
     // A hole: longer to sip than anybody waits, and of no room.
     file.set_len(1 << 30).expect("it is longer");
-    let files = &place.sources(&["file"])[..];
+    let files = &place.dense_sources(&["file"])[..];
     thread::scope(|scope| {
         for method in methods {
             scope.spawn(move || {

@@ -116,6 +116,8 @@ pub fn sources(folder: &Folder) -> Vec<Source> {
         mode: one.mode,
         mtime_ns: one.modified_ns,
         leads_to: None,
+        sparse: false,
+        inode: None,
     };
     folder.files().iter().map(of).collect()
 }
