@@ -20,7 +20,8 @@ from oscope.statistics.fleet import (
     judge,
 )
 from oscope.statistics.multiplicity import quantity
-from oscope.storage.store import FleetEntry, Store
+from oscope.storage.fleets import FleetEntry
+from oscope.storage.store import Store
 
 _VOLATILE = frozenset(
     {

@@ -22,7 +22,8 @@ from oscope.model.host import Host
 from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, on_host
 from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
-from oscope.storage.store import FLEET, FleetEntry, FleetRun, Happening, Store
+from oscope.storage.fleets import FLEET, FleetEntry, FleetRun
+from oscope.storage.store import Happening, Store
 
 _LOOK_S = 0.5
 _FIRST_PAUSE_S = 2.0

@@ -12,7 +12,8 @@ from oscope.model.errors import OscopeError, StoreError, UsageError
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
 from oscope.runner.point_runner import PointRunner
-from oscope.storage.store import FLEET_ROUND, Happening, Store
+from oscope.storage.fleets import FLEET_ROUND
+from oscope.storage.store import Happening, Store
 
 _LOOK_S = 1.0
 
