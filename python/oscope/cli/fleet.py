@@ -194,10 +194,9 @@ def run(
     """
     call: Settings = context.obj
     from oscope.cli.views.fleet import print_outcome  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.engine import Engine, carry_out, create  # noqa: PLC0415 - start-up
-    from oscope.storage.store import Store  # noqa: PLC0415 - start-up
+    from oscope.runner.fleet.engine import Engine  # noqa: PLC0415 - start-up
+    from oscope.runner.fleet.measuring import NewFleet, measure_fleet  # noqa: PLC0415 - start-up
 
-    plan = None
     if resume is not None:
         given = {"a name": names, "--set": settings, "--reps": reps, "--quick": quick, "--seed": seed}
         for option, value in {**given, "--hosts": hosts}.items():
@@ -206,19 +205,13 @@ def run(
                     f"--resume and {option} contradict each other: the plan is in the store",
                     remedy=f"leave out {option}",
                 )
-        with Store.read(call.store) as store:
-            fleet = store.fleet(resume).id
+        what: NewFleet | str = resume
     elif not names:
         raise UsageError("nothing is named to measure", remedy="name an experiment or a lab: see oscope list")
     else:
         plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
-        chosen = fleet_file.read(file).choose(hosts)
-    with Store.open(call.store) as store:
-        if plan is not None:
-            fleet = create(plan, chosen, rounds, store)
-        entry = store.fleet(fleet)
-        note(f"{fleet}: {len(entry.runs)} hosts, {entry.rounds} round{'' if entry.rounds == 1 else 's'}")
-        outcome = carry_out(entry, store, _place(call.store), Engine(parallel, retries, scheduler), note)
+        what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
+    outcome = measure_fleet(what, _place(call.store), Engine(parallel, retries, scheduler), note)
     print_outcome(outcome)
     _judge(outcome)
     return DONE
@@ -284,7 +277,18 @@ def _examined(context: typer.Context, fleet: str, threshold: str) -> FleetFindin
 
     share = parse_option("--threshold", units.parse_share, threshold)
     with Store.read(context.obj.store) as store:
-        return examine(store.fleet(fleet), store, share)
+        entry = store.fleet(fleet)
+        _note_waiting(context, entry.id)
+        return examine(entry, store, share)
+
+
+def _note_waiting(context: typer.Context, fleet: str) -> None:
+    """Say so where the store has not all of a fleet."""
+    from oscope.runner.fleet import spool  # noqa: PLC0415 - start-up
+
+    path = spool.waiting_in(_place(context.obj.store), fleet)
+    if path is not None:
+        note(f"{fleet} is not delivered whole: {path} has the rest. See oscope fleet run --resume {fleet}")
 
 
 def _read(name: str, option: str) -> str:
@@ -305,6 +309,13 @@ def _place(named: str | None) -> str:
 def _judge(outcome: FleetOutcome) -> None:
     """Raise the error that the fleet's measurement ended with, if it did."""
     remedy = f"continue with oscope fleet run --resume {outcome.fleet}"
+    left = outcome.undelivered
+    if left is not None:
+        raise OscopeError(
+            f"up to {left.samples} samples of {outcome.fleet} are in {left.spool} alone, and not delivered "
+            f"({left.why})",
+            remedy=f"deliver them with oscope fleet run --resume {outcome.fleet}",
+        )
     if outcome.interrupted:
         raise OscopeError(f"interrupted: {outcome.fleet} keeps what was measured", remedy=remedy)
     failed = [host for host in outcome.hosts if host.rounds < outcome.rounds]
