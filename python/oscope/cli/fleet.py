@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ import typer
 from oscope import labs
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE, note
+from oscope.cli.fleet_changes import compare, drift
+from oscope.cli.fleet_store import note_waiting, place_of
 from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
@@ -211,7 +212,7 @@ def run(
     else:
         plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
         what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
-    outcome = measure_fleet(what, _place(call.store), Engine(parallel, retries, scheduler), note)
+    outcome = measure_fleet(what, place_of(call.store), Engine(parallel, retries, scheduler), note)
     print_outcome(outcome)
     _judge(outcome)
     return DONE
@@ -252,6 +253,10 @@ def outliers(
     return DONE
 
 
+app.command("compare", short_help="Compare two fleets, or two groups of hosts.", epilog=EVERYWHERE)(compare)
+app.command("drift", short_help="Name the hosts that changed since a baseline.", epilog=EVERYWHERE)(drift)
+
+
 @app.command("report", short_help="Write the fleet's page.", epilog=EVERYWHERE)
 def report(
     context: typer.Context,
@@ -278,17 +283,8 @@ def _examined(context: typer.Context, fleet: str, threshold: str) -> FleetFindin
     share = parse_option("--threshold", units.parse_share, threshold)
     with Store.read(context.obj.store) as store:
         entry = store.fleet(fleet)
-        _note_waiting(context, entry.id)
+        note_waiting(context.obj.store, entry.id)
         return examine(entry, store, share)
-
-
-def _note_waiting(context: typer.Context, fleet: str) -> None:
-    """Say so where the store has not all of a fleet."""
-    from oscope.runner.fleet import spool  # noqa: PLC0415 - start-up
-
-    path = spool.waiting_in(_place(context.obj.store), fleet)
-    if path is not None:
-        note(f"{fleet} is not delivered whole: {path} has the rest. See oscope fleet run --resume {fleet}")
 
 
 def _read(name: str, option: str) -> str:
@@ -296,14 +292,6 @@ def _read(name: str, option: str) -> str:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{option} {name} cannot be read ({error})", remedy="name a file of text") from None
-
-
-def _place(named: str | None) -> str:
-    """Return where a worker finds the store."""
-    from oscope.storage.database import locate  # noqa: PLC0415 - start-up
-
-    url, file = locate(named or os.environ.get("OSCOPE_STORE") or None)
-    return str(file) if file is not None else url.render_as_string(hide_password=False)
 
 
 def _judge(outcome: FleetOutcome) -> None:

@@ -87,7 +87,7 @@ class _Delivery:
 
     def _add_run(self) -> None:
         run = schema.run
-        # Locked: two programs that deliver the same run do it one after the other.
+        # Locked: of two programs that deliver the same run the second waits.
         query = sa.select(run.c.id).where(run.c.id == self._run_id).with_for_update()
         if self._there.scalar(query) is None:
             (row,) = self._read(sa.select(run).where(run.c.id == self._run_id))
