@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import invented_runs
+import oscope
 from cli_driver import CommandLine
 from oscope.analysis.fleet_compare import Sides, compare_sides
 from oscope.analysis.fleet_drift import Drift, compare_with_baseline
@@ -297,3 +298,52 @@ def test_a_wrong_request_is_one_line(stored: CommandLine, words: tuple[str, ...]
     assert answer.code == 2, answer
     (line,) = answer.err.splitlines()
     assert said in line
+
+
+# ---- The Python interface.
+
+
+def test_a_fleet_in_python_has_what_the_commands_print(stored: CommandLine, tmp_path: Path) -> None:
+    place = stored.environment["OSCOPE_STORE"]
+    one, two, three = (oscope.load_fleet(f"fleet-{number}", store=place) for number in (1, 2, 3))
+    assert repr(oscope.load_fleet(store=place)) == repr(three)
+    assert repr(one) == "<Fleet fleet-1: n0, n1, n2, n3, n4, n5, n6, n7>"
+    assert list(two.results) == [f"n{index}" for index in range(8)]
+    assert len(two.results["n3"].frame()) == 120
+    assert two.results["n3"].compare(one.results["n3"]).rows
+
+    outliers = two.outliers()
+    assert outliers.odd == ("n3",)
+    shown = two._repr_html_()
+    assert shown == outliers._repr_html_()
+    assert "<strong>n3 is odd among 8 hosts" in shown
+    assert shown.count("<table>") == 4
+    assert "powersave" in shown
+
+    changes = two.drift(one)
+    assert changes.changed == ("n3",)
+    assert "n3 changed since fleet-1" in changes._repr_html_()
+    assert "n3 changed since fleet-1" in repr(changes)
+
+    compared = one.compare(two)
+    assert {row.different for row in compared["syscall.cost"].rows} <= {"no", "cannot tell"}
+    racks = three.compare_groups(["n0", "n1", "n2", "n3"], ["n4", "n5", "n6", "n7"])
+    assert {row.different for row in racks["syscall.cost"].rows} == {"yes"}
+    assert racks._repr_html_().count("<tr>") == 3
+
+    page = two.report(tmp_path / "page.html")
+    assert "n3 is odd among 8 hosts" in page.read_text()
+
+
+def test_what_is_wrong_in_python_is_a_sentence(stored: CommandLine) -> None:
+    fleet = oscope.load_fleet("fleet-1", store=stored.environment["OSCOPE_STORE"])
+    with pytest.raises(TypeError, match="a fleet is compared with a fleet, and not with 'last'"):
+        fleet.compare("last")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="fleet is the id of a fleet's measurement"):
+        oscope.load_fleet(3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="fleet-1 has no host 'x'"):
+        fleet.compare_groups(["n1", "n2"], ["n3", "x"])
+    with pytest.raises(UsageError, match=r"there is no missing\.toml"):
+        oscope.fleet("syscall.cost", file="missing.toml", call="getppid", style="loop")
+    with pytest.raises(UsageError, match="cannot be compared with itself"):
+        fleet.drift(fleet)

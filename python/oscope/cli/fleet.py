@@ -14,7 +14,7 @@ from oscope import labs
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE, note
 from oscope.cli.fleet_changes import compare, drift
-from oscope.cli.fleet_store import note_waiting, place_of
+from oscope.cli.fleet_store import note_waiting
 from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
@@ -28,7 +28,6 @@ from oscope.runner.fleet import hosts as fleet_file
 
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
-    from oscope.runner.fleet.engine import FleetOutcome
 
 MOST_PARALLEL = 1000
 MOST_ROUNDS = 1000
@@ -196,7 +195,7 @@ def run(
     call: Settings = context.obj
     from oscope.cli.views.fleet import print_outcome  # noqa: PLC0415 - start-up
     from oscope.runner.fleet.engine import Engine  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.measuring import NewFleet, measure_fleet  # noqa: PLC0415 - start-up
+    from oscope.runner.fleet.measuring import NewFleet, measure_fleet, place_of  # noqa: PLC0415 - start-up
 
     if resume is not None:
         given = {"a name": names, "--set": settings, "--reps": reps, "--quick": quick, "--seed": seed}
@@ -214,7 +213,9 @@ def run(
         what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
     outcome = measure_fleet(what, place_of(call.store), Engine(parallel, retries, scheduler), note)
     print_outcome(outcome)
-    _judge(outcome)
+    failure = outcome.failure()
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -292,21 +293,3 @@ def _read(name: str, option: str) -> str:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{option} {name} cannot be read ({error})", remedy="name a file of text") from None
-
-
-def _judge(outcome: FleetOutcome) -> None:
-    """Raise the error that the fleet's measurement ended with, if it did."""
-    remedy = f"continue with oscope fleet run --resume {outcome.fleet}"
-    left = outcome.undelivered
-    if left is not None:
-        raise OscopeError(
-            f"up to {left.samples} samples of {outcome.fleet} are in {left.spool} alone, and not delivered "
-            f"({left.why})",
-            remedy=f"deliver them with oscope fleet run --resume {outcome.fleet}",
-        )
-    if outcome.interrupted:
-        raise OscopeError(f"interrupted: {outcome.fleet} keeps what was measured", remedy=remedy)
-    failed = [host for host in outcome.hosts if host.rounds < outcome.rounds]
-    if failed:
-        names = ", ".join(host.host for host in failed)
-        raise OscopeError(f"not all was measured of {names}: {failed[0].error}", remedy=remedy)

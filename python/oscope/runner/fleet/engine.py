@@ -74,6 +74,25 @@ class FleetOutcome:
     undelivered: Undelivered | None = None
     """What the store has not yet."""
 
+    def failure(self) -> OscopeError | None:
+        """Return the error that the measurement ended with; None where all is measured and stored."""
+        again = f"oscope fleet run --resume {self.fleet}"
+        left = self.undelivered
+        if left is not None:
+            return OscopeError(
+                f"up to {left.samples} samples of {self.fleet} are in {left.spool} alone, and not delivered "
+                f"({left.why})",
+                remedy=f"deliver them with {again}",
+            )
+        remedy = f"continue with {again}"
+        if self.interrupted:
+            return OscopeError(f"interrupted: {self.fleet} keeps what was measured", remedy=remedy)
+        failed = [host for host in self.hosts if host.rounds < self.rounds]
+        if not failed:
+            return None
+        names = ", ".join(host.host for host in failed)
+        return OscopeError(f"not all was measured of {names}: {failed[0].error}", remedy=remedy)
+
 
 Tell = Callable[[str], None]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,6 +12,7 @@ from oscope.planning.plan import Plan
 from oscope.runner.fleet import spool
 from oscope.runner.fleet.delivering import Delivering
 from oscope.runner.fleet.engine import Engine, FleetOutcome, Tell, carry_out, create, new_name
+from oscope.storage.database import locate
 from oscope.storage.delivery import deliver
 from oscope.storage.fleets import FleetEntry
 from oscope.storage.store import Store
@@ -27,6 +29,12 @@ class NewFleet:
     plan: Plan
     hosts: Sequence[Host]
     rounds: int
+
+
+def place_of(named: str | None) -> str:
+    """Return where a worker finds the store: its file or URL. None: the store of the user."""
+    url, file = locate(named or os.environ.get("OSCOPE_STORE") or None)
+    return str(file) if file is not None else url.render_as_string(hide_password=False)
 
 
 def measure_fleet(what: NewFleet | str, place: str, engine: Engine, tell: Tell) -> FleetOutcome:
