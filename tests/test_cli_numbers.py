@@ -22,7 +22,9 @@ LINES = {
     "disk read": "disk read file --block-size 4K",
     "disk size": "disk size new --block-size 4K",
     "disk write": "disk write new --block-size 4K --count 1",
+    "fleet compare": "fleet compare last last",
     "fleet doctor": "fleet doctor",
+    "fleet drift": "fleet drift last",
     "fleet outliers": "fleet outliers",
     "fleet report": "fleet report",
     "fleet run": "fleet run syscall.cost",
@@ -44,7 +46,7 @@ LINES = {
 BEHIND = {"kernel boot": ["--", "true"]}
 METAVARS = ("N", "T", "TID", "P", "P,P", "B", "SIZE", "LOW,HIGH", "CxR", "ADDR:PORT")
 """Values that are or hold a number."""
-OTHERS = {"session clean --timing", "compare B"}
+OTHERS = {"session clean --timing", "compare B", "fleet compare B"}
 HOSTILE = (
     "99999999999999999999",
     "-99999999999999999999",

@@ -30,6 +30,7 @@ INPUTS = {
     "disk fast FILE",
     "disk read FILE",
     "explain --strace",
+    "fleet compare --file",
     "fleet doctor --file",
     "fleet init --inventory",
     "fleet init --ssh-config",

@@ -105,6 +105,32 @@ class TestMeasured:
         assert f"{ODD} is odd among 5 hosts" in text
         assert "limits.open_files" in text
 
+    def test_a_fleet_is_measured_in_python(self, network: Fleet, oscope: CommandLine) -> None:
+        script = (
+            "import oscope\n"
+            "fleet = oscope.fleet('syscall.cost', hosts='n1,n2', parallel=1, reps=24, call='getppid',"
+            " style='loop')\n"
+            "print(fleet.missing, *(len(run.results.experiments[0].points[0]) for run in"
+            " fleet.results.values()))\n"
+        )
+        done = subprocess.run(
+            [*oscope.prefix, sys.executable, "-c", script],
+            cwd=oscope.folder,
+            env=oscope.all_variables({}),
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done
+        missing, *counts = done.stdout.split()
+        assert missing == "{}"
+        assert len(counts) == 2
+        assert all(int(count) >= 24 for count in counts)
+        assert rounds_done(oscope) == {"n1": 2, "n2": 2}
+        for host in network.hosts:
+            host.is_quiet()
+
     def test_a_host_that_is_away_is_given_up_and_the_rest_goes_on(
         self, network: Fleet, oscope: CommandLine
     ) -> None:

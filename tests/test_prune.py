@@ -16,7 +16,8 @@ from oscope.probe.wire import Sample
 from oscope.runner.events import ProcessBegan, SamplesTaken
 from oscope.runner.recorder import Recorder
 from oscope.storage import retention, schema
-from oscope.storage.store import FLEET, Happening, Store
+from oscope.storage.fleets import FLEET
+from oscope.storage.store import Happening, Store
 
 DAY_S = 86400
 ENVIRONMENT = {"boot_id": "b", "machine": "m", "clock": {"kind": "tsc"}}

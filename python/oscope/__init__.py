@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from oscope.api import Bench, Run
+    from oscope.fleet_api import Fleet
     from oscope.model.clocks import Clock
     from oscope.model.experiment import Experiment
     from oscope.model.factors import Level, Profile
@@ -33,7 +34,9 @@ __all__ = [
     "__version__",
     "bench",
     "experiments",
+    "fleet",
     "load",
+    "load_fleet",
     "run",
     "runs",
 ]
@@ -211,6 +214,43 @@ def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
     from oscope.api import load_run  # noqa: PLC0415 - importing oscope is cheap
 
     return load_run(run_id, store)
+
+
+def fleet(
+    name: str,
+    *,
+    hosts: str | Sequence[str] | None = None,
+    file: str | Path = "fleet.toml",
+    rounds: int = 2,
+    parallel: int = 4,
+    retries: int = 2,
+    profile: Profile = "full",
+    reps: int | None = None,
+    seed: int | None = None,
+    scheduler: str | None = None,
+    store: str | Path | None = None,
+    **factors: Level | Sequence[Level],
+) -> Fleet:
+    """Measure the experiment or lab called `name` on many hosts over ssh, and return the fleet's measurement.
+
+    `hosts` is a list of hosts as ssh names them; or a text as of `oscope fleet run --hosts`, which chooses of
+    those in `file`; or None for all of these. They are measured in so many `rounds`, so many at a time
+    (`parallel`), and a host that fails is tried again (`retries`). `scheduler` is the address of a Dask
+    scheduler. `factors`, `reps`, `seed` and `store` are as of `run`. Hosts that were given up are in the
+    `missing` of the result. Raises UsageError for a request that cannot be, OscopeError without Dask and
+    where it was interrupted, StoreError where the store fails.
+    """
+    from oscope.fleet_api import FleetRequest, measure  # noqa: PLC0415 - importing oscope is cheap
+
+    request = FleetRequest(hosts, file, rounds, parallel, retries, scheduler, profile, reps, seed)
+    return measure(name, request, store, factors)
+
+
+def load_fleet(fleet: str = "last", *, store: str | Path | None = None) -> Fleet:
+    """Return a stored fleet's measurement by its id, the start of it, or `last`. Raises UsageError."""
+    from oscope.fleet_api import load as load_stored  # noqa: PLC0415 - importing oscope is cheap
+
+    return load_stored(fleet, store)
 
 
 def runs(*, store: str | Path | None = None) -> tuple[RunEntry, ...]:

@@ -87,6 +87,7 @@ _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "again": ((bool,), "True or False"),
     "store": ((str, Path, NoneType), "a path or URL"),
     "run_id": ((str,), "the id of a run, the start of it, or 'last'"),
+    "fleet": ((str,), "the id of a fleet's measurement, the start of it, or 'last'"),
 }
 """What each argument may be, and how an error names it."""
 
@@ -101,7 +102,8 @@ def check_types(**given: object) -> None:
             raise TypeError(f"{name} is {what}, and not {value!r} ({type(value).__name__})")
 
 
-def _check_levels(factors: Mapping[str, Any]) -> None:
+def check_levels(factors: Mapping[str, Any]) -> dict[str, list[Level]]:
+    """Return lists of levels; TypeError with a sentence for what is none."""
     for name, levels in factors.items():
         is_one = isinstance(levels, str | int | float | bool)
         if not is_one and not isinstance(levels, Sequence | range):
@@ -111,6 +113,10 @@ def _check_levels(factors: Mapping[str, Any]) -> None:
         for level in () if isinstance(levels, str | int | float | bool) else levels:
             if not isinstance(level, str | int | float | bool):
                 raise TypeError(f"a level of {name} is a text or a number, and not {level!r}")
+    return {
+        factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
+        for factor, levels in factors.items()
+    }
 
 
 class RunComparison(Comparison):
@@ -263,13 +269,9 @@ def measure(
 ) -> Run:
     """Do what `oscope.run` says."""
     check_types(name=name, store=place, **{each: getattr(request, each) for each in _CHECKED})
-    _check_levels(factors)
+    settings = check_levels(factors)
     recovery.restore_once(tell)
-    settings = {
-        factor: [levels] if isinstance(levels, str | int | float | bool) else list(levels)
-        for factor, levels in factors.items()
-    }
-    experiments, inspections = _parts(name)
+    experiments, inspections = parts_named(name)
     placed = place_experiments(experiments, (name,), request.where(), request.profile)
     for text in placed.left_out:
         tell(text)
@@ -314,7 +316,8 @@ def list_experiments() -> tuple[Experiment, ...]:
     return tuple({each.name: each for lab in labs.LABS for each in lab.experiments}.values())
 
 
-def _parts(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
+def parts_named(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:
+    """Return the experiments and inspections of a lab, or the one that is named."""
     if any(lab.name == name for lab in labs.LABS):
         lab = labs.lab(name)
         return lab.experiments, lab.inspections

@@ -20,7 +20,8 @@ from oscope.statistics.fleet import (
     judge,
 )
 from oscope.statistics.multiplicity import quantity
-from oscope.storage.store import FleetEntry, Store
+from oscope.storage.fleets import FleetEntry
+from oscope.storage.store import Store
 
 _VOLATILE = frozenset(
     {
@@ -128,14 +129,18 @@ class FleetFindings:
 
 def examine(entry: FleetEntry, store: Store, threshold: float = THRESHOLD) -> FleetFindings:
     """Compare the hosts of a fleet's measurement; `threshold` is the minimum effect that matters, a share."""
-    results = {run.host: store.results(run.run_id, columns="metrics") for run in entry.runs}
-    return compare_hosts(entry.id, results, threshold)
+    return compare_hosts(entry.id, results_of(entry, store), threshold)
+
+
+def results_of(entry: FleetEntry, store: Store) -> dict[str, Results]:
+    """Return what was measured on each host of a fleet."""
+    return {run.host: store.results(run.run_id, columns="metrics") for run in entry.runs}
 
 
 def compare_hosts(fleet: str, results: Mapping[str, Results], threshold: float = THRESHOLD) -> FleetFindings:
     """Compare hosts by their results of the same experiments."""
     metrics = judge(collect(results), threshold)
-    settings = {host: _settings(found) for host, found in results.items()}
+    settings = {host: settings_of(found) for host, found in results.items()}
     cells: dict[str, list[tuple[MetricKey, Cell]]] = {host: [] for host in results}
     for metric in metrics:
         for cell in metric.cells:
@@ -174,14 +179,15 @@ def collect(results: Mapping[str, Results]) -> list[Series]:
         for experiment in own.experiments:
             varied = experiment.varied()
             for point in experiment.points:
-                for key in _keys(experiment, point, varied):
+                for key in keys_of(experiment, point, varied):
                     samples = HostSamples(point.metrics[key.metric], point.block)
                     if len(point):
                         found.setdefault(key, {})[host] = samples
     return [Series(key, hosts) for key, hosts in found.items()]
 
 
-def _keys(experiment: ExperimentResults, point: PointSamples, varied: Sequence[str]) -> Iterable[MetricKey]:
+def keys_of(experiment: ExperimentResults, point: PointSamples, varied: Sequence[str]) -> Iterable[MetricKey]:
+    """Yield what is judged of a point: a metric for each quantity of which less or more is better."""
     label = ", ".join(f"{name}={point.factors[name]}" for name in varied if name in point.factors)
     quantities: set[str] = set()
     for column in experiment.metrics.values():
@@ -206,7 +212,7 @@ def _verdict(cells: Sequence[Cell]) -> tuple[Verdict, str]:
     return "ordinary", ""
 
 
-def _settings(results: Results) -> dict[str, Any]:
+def settings_of(results: Results) -> dict[str, Any]:
     """Return the settings of a host by their names: the environment's, and the labels of the fleet's file."""
     if not results.experiments:
         return {}
@@ -239,24 +245,25 @@ def find_suspects(
     names = dict.fromkeys(name for host in (odd, *ordinary) for name in settings[host])
     found = []
     for name in names:
-        values = _grouped([settings[host].get(name) for host in (odd, *ordinary)])
+        values = grouped([settings[host].get(name) for host in (odd, *ordinary)])
         others = values[1:]
         if not others or values[0] in others:
             continue
         score = _symmetric_uncertainty(values, [True, *[False] * len(others)])
         if score >= _LEAST_SCORE:
-            each_other = [f"{_shown(value)} ({others.count(value)})" for value in dict.fromkeys(others)]
-            value = _shown(values[0])
-            found.append(Suspect(name, value, ", ".join(each_other[:4]), score, _command(name)))
+            each_other = [f"{show(value)} ({others.count(value)})" for value in dict.fromkeys(others)]
+            value = show(values[0])
+            found.append(Suspect(name, value, ", ".join(each_other[:4]), score, command_of(name)))
     return tuple(sorted(found, key=lambda each: -each.score)[:_MOST_SUSPECTS])
 
 
-def _shown(value: Any) -> str:
+def show(value: Any) -> str:
+    """Write a setting in a few letters."""
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _grouped(values: Sequence[Any]) -> list[Any]:
+def grouped(values: Sequence[Any]) -> list[Any]:
     """Return the values, numbers that hardly differ as one."""
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return list(values)
@@ -283,7 +290,8 @@ def _entropy(labels: Sequence[Any]) -> float:
     return float(-(shares * np.log2(shares)).sum())
 
 
-def _command(setting: str) -> str | None:
+def command_of(setting: str) -> str | None:
+    """Return the command that shows a setting on a host; None where none is known."""
     name = setting
     while name:
         if name in _COMMANDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json as json_module
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,8 @@ import typer
 from oscope import labs
 from oscope.cli.completing import part_names
 from oscope.cli.errors import DONE, note
+from oscope.cli.fleet_changes import compare, drift
+from oscope.cli.fleet_store import note_waiting
 from oscope.cli.options import EVERYWHERE, FormOption, Settings, parse_option, whole_number
 from oscope.cli.request import parse_settings, select, without_inspections
 from oscope.cli.seed import SeedOption
@@ -27,7 +28,6 @@ from oscope.runner.fleet import hosts as fleet_file
 
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
-    from oscope.runner.fleet.engine import FleetOutcome
 
 MOST_PARALLEL = 1000
 MOST_ROUNDS = 1000
@@ -194,10 +194,9 @@ def run(
     """
     call: Settings = context.obj
     from oscope.cli.views.fleet import print_outcome  # noqa: PLC0415 - start-up
-    from oscope.runner.fleet.engine import Engine, carry_out, create  # noqa: PLC0415 - start-up
-    from oscope.storage.store import Store  # noqa: PLC0415 - start-up
+    from oscope.runner.fleet.engine import Engine  # noqa: PLC0415 - start-up
+    from oscope.runner.fleet.measuring import NewFleet, measure_fleet, place_of  # noqa: PLC0415 - start-up
 
-    plan = None
     if resume is not None:
         given = {"a name": names, "--set": settings, "--reps": reps, "--quick": quick, "--seed": seed}
         for option, value in {**given, "--hosts": hosts}.items():
@@ -206,21 +205,17 @@ def run(
                     f"--resume and {option} contradict each other: the plan is in the store",
                     remedy=f"leave out {option}",
                 )
-        with Store.read(call.store) as store:
-            fleet = store.fleet(resume).id
+        what: NewFleet | str = resume
     elif not names:
         raise UsageError("nothing is named to measure", remedy="name an experiment or a lab: see oscope list")
     else:
         plan = _plan(names, settings or (), reps, seed, "quick" if quick else "full")
-        chosen = fleet_file.read(file).choose(hosts)
-    with Store.open(call.store) as store:
-        if plan is not None:
-            fleet = create(plan, chosen, rounds, store)
-        entry = store.fleet(fleet)
-        note(f"{fleet}: {len(entry.runs)} hosts, {entry.rounds} round{'' if entry.rounds == 1 else 's'}")
-        outcome = carry_out(entry, store, _place(call.store), Engine(parallel, retries, scheduler), note)
+        what = NewFleet(plan, fleet_file.read(file).choose(hosts), rounds)
+    outcome = measure_fleet(what, place_of(call.store), Engine(parallel, retries, scheduler), note)
     print_outcome(outcome)
-    _judge(outcome)
+    failure = outcome.failure()
+    if failure is not None:
+        raise failure
     return DONE
 
 
@@ -259,6 +254,10 @@ def outliers(
     return DONE
 
 
+app.command("compare", short_help="Compare two fleets, or two groups of hosts.", epilog=EVERYWHERE)(compare)
+app.command("drift", short_help="Name the hosts that changed since a baseline.", epilog=EVERYWHERE)(drift)
+
+
 @app.command("report", short_help="Write the fleet's page.", epilog=EVERYWHERE)
 def report(
     context: typer.Context,
@@ -284,7 +283,9 @@ def _examined(context: typer.Context, fleet: str, threshold: str) -> FleetFindin
 
     share = parse_option("--threshold", units.parse_share, threshold)
     with Store.read(context.obj.store) as store:
-        return examine(store.fleet(fleet), store, share)
+        entry = store.fleet(fleet)
+        note_waiting(context.obj.store, entry.id)
+        return examine(entry, store, share)
 
 
 def _read(name: str, option: str) -> str:
@@ -292,22 +293,3 @@ def _read(name: str, option: str) -> str:
         return sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{option} {name} cannot be read ({error})", remedy="name a file of text") from None
-
-
-def _place(named: str | None) -> str:
-    """Return where a worker finds the store."""
-    from oscope.storage.database import locate  # noqa: PLC0415 - start-up
-
-    url, file = locate(named or os.environ.get("OSCOPE_STORE") or None)
-    return str(file) if file is not None else url.render_as_string(hide_password=False)
-
-
-def _judge(outcome: FleetOutcome) -> None:
-    """Raise the error that the fleet's measurement ended with, if it did."""
-    remedy = f"continue with oscope fleet run --resume {outcome.fleet}"
-    if outcome.interrupted:
-        raise OscopeError(f"interrupted: {outcome.fleet} keeps what was measured", remedy=remedy)
-    failed = [host for host in outcome.hosts if host.rounds < outcome.rounds]
-    if failed:
-        names = ", ".join(host.host for host in failed)
-        raise OscopeError(f"not all was measured of {names}: {failed[0].error}", remedy=remedy)

@@ -34,3 +34,7 @@ class BrokenProtocolError(ProbeError):
 
 class StoreError(OscopeError):
     """The store cannot be opened, read or written."""
+
+
+class StoreAwayError(StoreError):
+    """The store's database cannot be reached now; later it may be."""

@@ -17,8 +17,15 @@ _COLOURS = "RdBu"
 
 def encode(findings: FleetFindings) -> bytes:
     """Return the fleet's page, one HTML file without links."""
+    title = f"Fleet {findings.fleet}"
+    part = LabPart("fleet", title, "", sections(findings))
+    return page.render(Report(title, headline(findings), (), (part,), (), (), ())).encode()
+
+
+def sections(findings: FleetFindings) -> list[Section]:
+    """Return what the page is made of: the odd hosts with their settings, and how the hosts spread."""
     metrics = sorted(findings.metrics, key=_oddness)
-    sections = [
+    return [
         Section(
             "Which host is odd, and which settings go with that?",
             " ".join([headline(findings), *(line for host in findings.odd for line in describe(host)[:2])]),
@@ -33,9 +40,6 @@ def encode(findings: FleetFindings) -> bytes:
             figures=tuple(_strip(metric) for metric in metrics[:MOST_STRIPS]),
         ),
     ]
-    title = f"Fleet {findings.fleet}"
-    part = LabPart("fleet", title, "", sections)
-    return page.render(Report(title, headline(findings), (), (part,), (), (), ())).encode()
 
 
 def headline(findings: FleetFindings) -> str:

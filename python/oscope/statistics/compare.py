@@ -166,6 +166,27 @@ def compare_points(
     return _compare([match], [metric], sides, threshold, [], same_run=same_run, headline=metric.name).rows[0]
 
 
+def compare_hosts(
+    a: ExperimentResults,
+    b: ExperimentResults,
+    labels: tuple[str, str],
+    caveats: Iterable[str],
+    *,
+    paired: bool,
+    threshold: float = THRESHOLD,
+) -> Comparison:
+    """Compare two sets of hosts, given as results with one sample a host, which is its block (`over_hosts`).
+
+    `paired`: equal blocks are one host. Raises UsageError where there is nothing in common.
+    """
+    matches, missing = match_points(a, b)
+    metrics = [column for column in _comparable(a) if column.name in b.metrics]
+    notes = [*caveats, *missing]
+    return _compare(
+        matches, metrics, labels, threshold, notes, same_run=paired, headline=a.headline, hosts=True
+    )
+
+
 def _interleaved_command(a: ExperimentResults) -> str:
     """Return the command that measures such sides interleaved."""
     if a.environment.get("guest"):
@@ -190,7 +211,9 @@ def _compare(
     known: Known = _nothing_known,
     beside: int = 0,
     command: str = "oscope ab",
+    hosts: bool = False,
 ) -> Comparison:
+    """Compare matched points; with `hosts` a block is a host, and how much runs differ is part of hosts."""
     if not threshold > 0:
         raise UsageError(f"threshold {threshold:g}", remedy="give a share above 0, such as 1%")
     results, tests, notes, tallies = [], [], dict.fromkeys(caveats), Tallies()
@@ -202,8 +225,10 @@ def _compare(
             if sides is None:
                 notes[f"{_name(match.factors, metric.name)}: not compared, a side has no value"] = None
                 continue
+            if hosts:
+                sides = (replace(sides[0], level="host"), replace(sides[1], level="host"), sides[2])
             kept = replace(match, a=a, b=b)
-            earlier = known(match.a, metric)
+            earlier = None if hosts else known(match.a, metric)
             result, said = estimate_difference(kept, metric, sides, earlier, same_run=same_run)
             results.append(result)
             known_points.append(earlier)
@@ -231,14 +256,14 @@ def _tails(
     results: Sequence[Result],
     rows: Sequence[ComparedMetric],
     headline: str,
-    known: Sequence[EarlierPoints],
+    known: Sequence[EarlierPoints | None],
 ) -> tuple[TailDifference, ...]:
     """Judge the slow tail of the headline at every point."""
     return correct_tails(
         [
             tail
             for result, row, earlier in zip(results, rows, known, strict=True)
-            if row.metric == headline
+            if row.metric == headline and earlier is not None
             for tail in tail_differences(result, earlier.quantile, medians_differ=row.different == "yes")
         ]
     )

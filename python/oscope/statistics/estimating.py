@@ -71,11 +71,14 @@ def estimate_difference(
     match: Match,
     metric: Column,
     sides: tuple[Measured, Measured, bool],
-    earlier: EarlierPoints,
+    earlier: EarlierPoints | None,
     *,
     same_run: bool,
 ) -> tuple[Result, list[str]]:
-    """Estimate a row's difference by the method that its replication allows, with its caveats."""
+    """Estimate a row's difference by the method that its replication allows, with its caveats.
+
+    `earlier` is None where the sides are no runs, so that it does not matter how much runs differ.
+    """
     a, b, logarithmic = sides
     alone = [side for side in (a, b) if side.level == "repetition"]
     caveats, between = [*_caveats(a, b)], between_runs.NONE
@@ -95,10 +98,11 @@ def estimate_difference(
     elif paired:
         first, second = _pairs(a, b)
         found, base = effect.paired(second - first), first
-        method = f"paired by {'boot' if a.level == 'boot' else 'block'}"
+        method = f"paired by {replication.UNITS[a.level]}"
     else:
         found, between, explained = _separate(match, metric, sides, earlier)
-        method = f"unpaired over {'boots' if a.level == 'boot' else 'processes'}"
+        units = "processes" if a.level == "process" else f"{replication.UNITS[a.level]}s"
+        method = f"unpaired over {units}"
         if explained is not None:
             method += AT_ONE_SPEED
     centre = a.centre if logarithmic else float(np.median(base))
@@ -172,7 +176,6 @@ def _caveats(a: Measured, b: Measured) -> Iterator[str]:
             f"{ASSUMED_PROCESS_SPREAD:.0%} was assumed: take 5 blocks or more"
         )
     elif min(len(a.value), len(b.value)) < FEWEST_CLUSTERS:
-        units = "boots" if a.level == "boot" else "blocks"
-        yield f"fewer than {FEWEST_CLUSTERS} {units} on a side: weak evidence"
+        yield f"fewer than {FEWEST_CLUSTERS} {replication.UNITS[a.level]}s on a side: weak evidence"
     if a.boots != b.boots and 1 in (a.boots, b.boots):
         yield "one side has one boot: how boots differ was not seen on it"

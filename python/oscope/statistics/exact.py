@@ -9,6 +9,7 @@ import numpy as np
 from oscope.model import clocks
 from oscope.model.samples import Column, Floats
 from oscope.statistics.pairing import Match
+from oscope.statistics.replication import UNITS
 from oscope.statistics.sides import ROUNDING, Measured
 
 ONE_COURSE = (
@@ -36,7 +37,7 @@ def find_constant(a: Measured, b: Measured, metric: Column, *, paired: bool) -> 
     """
     if min(len(a.value), len(b.value)) < 2 or "repetition" in (a.level, b.level) or coarse(metric):
         return None
-    words = "boots" if a.level == "boot" else "blocks"
+    words = f"{UNITS[a.level]}s"
     change = 0.0 if _equal(np.array([a.value[0], b.value[0]])) else float(b.value[0] - a.value[0])
     if _equal(a.value) and _equal(b.value) and (change == 0 or clocks.counted(metric.unit)):
         counts = dict.fromkeys((len(a.value), len(b.value)))

@@ -2,11 +2,13 @@
 
 Repetitions of one process share its memory layout, and processes of one boot share the kernel's; so the unit
 that may be resampled is the highest level that varied: boot, else process, else the repetition (Kalibera and
-Jones, "Rigorous benchmarking in reasonable time", ISMM 2013).
+Jones, "Rigorous benchmarking in reasonable time", ISMM 2013). Above the boot is the host, where fleets are
+compared (see `over_hosts`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,7 +17,15 @@ import numpy.typing as npt
 
 from oscope.model.samples import Floats, Ints
 
-Level = Literal["boot", "process", "repetition"]
+Level = Literal["host", "boot", "process", "repetition"]
+
+UNITS: Mapping[Level, str] = {
+    "host": "host",
+    "boot": "boot",
+    "process": "block",
+    "repetition": "repetition",
+}
+"""What is counted at each level, as comparisons name it."""
 
 MOST_CLUSTERS = 200
 """More clusters than this are joined with their neighbours in time: it costs no validity and bounds time

@@ -12,13 +12,14 @@ from typing import Any
 import platformdirs
 import sqlalchemy as sa
 
-from oscope.model.errors import StoreError, UsageError
+from oscope.model.errors import StoreAwayError, StoreError, UsageError
 
 _FULL = (
     "is on a full disk",
     "free some space; what was committed is kept, and `oscope run --resume` goes on",
 )
 _READ_ONLY = ("cannot be written", "check the permissions, or name another --store")
+_AWAY = ("is not reachable", "")
 _MEANINGS = (
     (
         r"not a database|malformed|unsupported file format",
@@ -33,11 +34,11 @@ _MEANINGS = (
     (r"database is locked", ("is locked by another program", "wait for it to end, or name another --store")),
     (
         r"refused|could not translate host|timeout expired|does not exist|authentication failed",
-        ("is not reachable", ""),
+        _AWAY,
     ),
     (
         r"connection (failed|is (lost|bad|closed))|closed the connection|administrator|starting up|shutting",
-        ("is not reachable", ""),
+        _AWAY,
     ),
 )
 
@@ -158,7 +159,8 @@ def explain(error: Exception, where: str, file: Path | None) -> StoreError:
     for pattern, (meaning, remedy) in _MEANINGS:
         if re.search(pattern, text, re.IGNORECASE):
             detail = "" if remedy else f" ({text})"
-            return StoreError(f"the store {where} {meaning}{detail}", remedy=remedy or None)
+            kind = StoreAwayError if (meaning, remedy) == _AWAY else StoreError
+            return kind(f"the store {where} {meaning}{detail}", remedy=remedy or None)
     # SQLite says only "disk I/O error" where it could not lengthen its shared-memory file.
     if file is not None and shutil.disk_usage(file.parent).free < 2**20:
         return StoreError(f"the store {where} {_FULL[0]}", remedy=_FULL[1])

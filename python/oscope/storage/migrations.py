@@ -1,10 +1,14 @@
-"""Brings the tables of an older store to the layout of today: a sequence of statements for each database."""
+"""Makes the tables of a store, and brings those of an older one to the layout of today.
+
+What leads from a layout to the next is a sequence of statements for each database.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from oscope.storage import schema
 
@@ -35,6 +39,20 @@ def lock(connection: sa.Connection) -> None:
     """
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+def make_tables(connection: sa.Connection) -> None:
+    """Make the tables in an empty database, in the transaction of `connection`."""
+    lock(connection)
+    for table in (schema.layout, *schema.metadata.sorted_tables):
+        connection.execute(CreateTable(table, if_not_exists=True))
+        for index in table.indexes:
+            connection.execute(CreateIndex(index, if_not_exists=True))
+    if connection.scalar(sa.select(schema.layout.c.version)) is not None:
+        # Another program made them meanwhile.
+        return
+    connection.execute(sa.insert(schema.layout), {"version": FIRST})
+    migrate(connection, FIRST)
 
 
 def migrate(connection: sa.Connection, version: int) -> None:

@@ -16,7 +16,8 @@ import orjson
 import sqlalchemy as sa
 
 from oscope.storage import schema
-from oscope.storage.store import FLEET, RunEntry, Store
+from oscope.storage.fleets import FLEET
+from oscope.storage.store import RunEntry, Store
 
 IDLE_S = timedelta(days=7).total_seconds()
 """An unfinished run into which nothing was stored for so long, beyond its own pauses, is not under way."""

@@ -36,7 +36,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -44,20 +44,16 @@ from typing import Any
 
 import orjson
 import sqlalchemy as sa
-from sqlalchemy.schema import CreateIndex, CreateTable
 
 from oscope.model.errors import StoreError, UsageError
 from oscope.model.samples import Columns, Results
 from oscope.planning.plan import Plan
-from oscope.storage import bulk, migrations, schema
+from oscope.storage import bulk, fleets, migrations, schema
 from oscope.storage.database import check_folder, connect, explain, locate, make_default_folder
+from oscope.storage.fleets import FleetEntry
 from oscope.storage.reader import load_results
 
 _LOCK_LIMIT_S = 10.0
-FLEET = "fleet"
-"""Kind of the event by which a run belongs to a fleet's."""
-FLEET_ROUND = "fleet_round"
-"""Kind of the event by which a round of it is measured whole."""
 
 
 @dataclass(frozen=True)
@@ -72,24 +68,6 @@ class RunEntry:
     experiments: tuple[str, ...]
     """Their names, then those of the inspections."""
     samples: int
-
-
-@dataclass(frozen=True)
-class FleetRun:
-    """The run of one host of a fleet."""
-
-    run_id: str
-    host: str
-    rounds_done: int
-
-
-@dataclass(frozen=True)
-class FleetEntry:
-    """A fleet's measurement: a run for each host."""
-
-    id: str
-    rounds: int
-    runs: tuple[FleetRun, ...]
 
 
 @dataclass(frozen=True)
@@ -284,41 +262,12 @@ class Store:
 
     def fleets(self) -> tuple[FleetEntry, ...]:
         """Return the measurements of fleets, the oldest first."""
-        table = schema.event
-        query = (
-            sa.select(table.c.run_id, table.c.kind, table.c.data)
-            .where(table.c.kind.in_((FLEET, FLEET_ROUND)))
-            .order_by(table.c.id)
-        )
-        members: dict[str, dict[str, Any]] = {}
-        rounds: dict[str, int] = {}
         with self.reading() as connection:
-            for run_id, kind, data in connection.execute(query):
-                if kind == FLEET:
-                    members[run_id] = orjson.loads(data)
-                else:
-                    rounds[run_id] = max(rounds.get(run_id, 0), orjson.loads(data))
-        found: dict[str, FleetEntry] = {}
-        for run_id, member in members.items():
-            run = FleetRun(run_id, member["host"]["name"], rounds.get(run_id, 0))
-            entry = found.get(member["fleet"], FleetEntry(member["fleet"], member["rounds"], ()))
-            found[entry.id] = replace(entry, runs=(*entry.runs, run))
-        return tuple(found.values())
+            return fleets.load(connection)
 
     def fleet(self, text: str) -> FleetEntry:
         """Return the fleet's measurement that `text` means: an id, the start of one, or `last`."""
-        entries = self.fleets()
-        if text == "last":
-            matches = list(entries[-1:])
-        else:
-            matches = [entry for entry in entries if entry.id.startswith(text)]
-        if len(matches) == 1:
-            return matches[0]
-        if matches:
-            raise UsageError(f"{len(matches)} fleets begin with {text!r}", remedy="give more of the id")
-        what = f"the store has no fleet {text!r}" if entries else "the store has no fleet's measurement yet"
-        known = ", ".join(entry.id for entry in entries[-3:])
-        raise UsageError(what, remedy=f"there is {known}" if known else "make one with oscope fleet run")
+        return fleets.choose(self.fleets(), text)
 
     def plan(self, run_id: str) -> Plan:
         """Return the plan of a run."""
@@ -354,7 +303,7 @@ class Store:
         if version is None:
             # Two programs may make them at the same moment; the one that comes second finds the work done.
             with contextlib.suppress(sa.exc.IntegrityError), self._connection.begin():
-                self._make_tables()
+                migrations.make_tables(self._connection)
             version = self._version()
         latest = migrations.latest(self._connection)
         if version is not None and migrations.FIRST <= version < latest:
@@ -384,18 +333,6 @@ class Store:
     def _tables(self) -> set[str]:
         with self._connection.begin():
             return set(sa.inspect(self._connection).get_table_names())
-
-    def _make_tables(self) -> None:
-        migrations.lock(self._connection)
-        for table in (schema.layout, *schema.metadata.sorted_tables):
-            self._connection.execute(CreateTable(table, if_not_exists=True))
-            for index in table.indexes:
-                self._connection.execute(CreateIndex(index, if_not_exists=True))
-        if self._connection.scalar(sa.select(schema.layout.c.version)) is not None:
-            # Another program made them meanwhile.
-            return
-        self._connection.execute(sa.insert(schema.layout), {"version": migrations.FIRST})
-        migrations.migrate(self._connection, migrations.FIRST)
 
     def _add_events(self, run_id: str, happenings: Sequence[Happening]) -> None:
         rows = [

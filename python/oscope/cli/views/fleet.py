@@ -10,9 +10,12 @@ from oscope.report import forms, terminal
 
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
+    from oscope.analysis.fleet_drift import Drift
+    from oscope.model.samples import ExperimentResults
     from oscope.report.forms import Form
     from oscope.runner.fleet.engine import FleetOutcome
     from oscope.runner.fleet.examination import Examined
+    from oscope.statistics import Comparison
 
 
 def _print_tables(tables: Sequence[Table], form: Form) -> None:
@@ -55,6 +58,31 @@ def print_findings(findings: FleetFindings, form: Form) -> None:
             for line in describe(host):
                 terminal.print_prose(line, out)
     _print_tables([*tables(findings), spread_table(findings)], form)
+
+
+def print_comparisons(compared: Sequence[tuple[ExperimentResults, Comparison]], form: Form) -> None:
+    """Print each experiment of two sides as `oscope compare` does."""
+    from oscope.report.comparison import comparison_table, print_comparison  # noqa: PLC0415 - start-up
+
+    if form != "text":
+        print(forms.encode([comparison_table(*each) for each in compared], form), end="")
+        return
+    out = terminal.console()
+    for experiment, comparison in compared:
+        print_comparison(experiment, comparison, out)
+
+
+def print_drift(drift: Drift, form: Form) -> None:
+    """Print which hosts changed, by what, and the settings that changed with them."""
+    from oscope.report.fleet_drift import describe, headline, tables  # noqa: PLC0415 - start-up
+
+    if form == "text":
+        out = terminal.console()
+        terminal.print_prose(headline(drift), out, style="bold")
+        for host in drift.changed:
+            for line in describe(host):
+                terminal.print_prose(line, out)
+    _print_tables(tables(drift), form)
 
 
 def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> None:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Re
 from starlette.routing import Route
 
 from oscope.model.errors import OscopeError, UsageError
+from oscope.report.view import fleets
 from oscope.report.view.pages import Pages, static_files
 from oscope.storage.store import Store
 
@@ -54,6 +55,19 @@ def application(pages: Pages) -> Starlette:
     def experiment(store: Store, run: str, request: Request) -> Response:
         return HTMLResponse(pages.experiment(store, run, request.path_params["name"]))
 
+    def fleet(request: Request) -> Response:
+        given = request.path_params["fleet"]
+        with pages.open() as store:
+            found = store.fleet(given).id
+            if found != given:
+                return RedirectResponse(f"/fleets/{found}", 303)
+            return HTMLResponse(fleets.show(pages, store, found, request.query_params))
+
+    def fleet_report(request: Request) -> Response:
+        with pages.open() as store:
+            text = fleets.whole_report(pages, store, request.path_params["fleet"])
+        return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
+
     routes = [
         Route("/", lambda request: HTMLResponse(pages.runs(request.query_params))),
         Route("/newest", lambda _: JSONResponse({"run": pages.newest()})),
@@ -63,6 +77,9 @@ def application(pages: Pages) -> Starlette:
         Route("/runs/{run}/live", live),
         Route("/runs/{run}/report", of_run(report)),
         Route("/runs/{run}/experiments/{name}", of_run(experiment)),
+        Route("/fleets", lambda _: HTMLResponse(fleets.show_all(pages))),
+        Route("/fleets/{fleet}", fleet),
+        Route("/fleets/{fleet}/report", fleet_report),
         Route("/static/{name}", _static),
     ]
 

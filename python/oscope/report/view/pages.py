@@ -46,7 +46,7 @@ class Pages:
         self._templates = _environment()
         self._reports: OrderedDict[tuple[str, str | None, int], build.Report] = OrderedDict()
         # Analysing takes a core for seconds: never two at a time, nor the same one twice.
-        self._analysing = threading.Lock()
+        self.analysing = threading.Lock()
 
     def open(self) -> Store:
         """Open the store, whose database refuses every write."""
@@ -154,7 +154,7 @@ class Pages:
 
     def report(self, store: Store, run: Run, name: str | None) -> build.Report:
         """Return the report on one experiment or inspection of a run, or on all of it."""
-        with self._analysing:
+        with self.analysing:
             key = (run.entry.id, name, _newest_event(store, run.entry.id))
             if key not in self._reports or run.is_unfinished:
                 self._reports[key] = build.build(_only(_load(store, run, name), name), self._labs)

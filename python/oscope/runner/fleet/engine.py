@@ -21,12 +21,17 @@ from oscope.model.errors import OscopeError, UsageError
 from oscope.model.host import Host
 from oscope.model.interruption import Interruption
 from oscope.planning.plan import Plan, on_host
+from oscope.runner.fleet.delivering import Undelivered
 from oscope.runner.fleet.turn import Turn, TurnOutcome, load_engine, take
-from oscope.storage.store import FLEET, FleetEntry, FleetRun, Happening, Store
+from oscope.storage.fleets import FLEET, FleetEntry, FleetRun
+from oscope.storage.store import Happening, Store
 
 _LOOK_S = 0.5
 _FIRST_PAUSE_S = 2.0
 """Before a host is tried again; doubled each time."""
+_MOST_PAUSE_S = 30.0
+_STORE_LIMIT_S = 600.0
+"""For so long a store that workers cannot reach is waited for, without counting it as a try."""
 _END_LIMIT_S = 60.0
 """A turn that is to end finishes the sample under way."""
 
@@ -66,13 +71,39 @@ class FleetOutcome:
     rounds: int
     hosts: tuple[HostOutcome, ...]
     interrupted: bool
+    undelivered: Undelivered | None = None
+    """What the store has not yet."""
+
+    def failure(self) -> OscopeError | None:
+        """Return the error that the measurement ended with; None where all is measured and stored."""
+        again = f"oscope fleet run --resume {self.fleet}"
+        left = self.undelivered
+        if left is not None:
+            return OscopeError(
+                f"up to {left.samples} samples of {self.fleet} are in {left.spool} alone, and not delivered "
+                f"({left.why})",
+                remedy=f"deliver them with {again}",
+            )
+        remedy = f"continue with {again}"
+        if self.interrupted:
+            return OscopeError(f"interrupted: {self.fleet} keeps what was measured", remedy=remedy)
+        failed = [host for host in self.hosts if host.rounds < self.rounds]
+        if not failed:
+            return None
+        names = ", ".join(host.host for host in failed)
+        return OscopeError(f"not all was measured of {names}: {failed[0].error}", remedy=remedy)
 
 
 Tell = Callable[[str], None]
 
 
-def create(plan: Plan, hosts: Sequence[Host], rounds: int, store: Store) -> str:
-    """Make the runs of a fleet in the store, one for each host, and return the fleet's id.
+def new_name() -> str:
+    """Return an id for a fleet's measurement: sortable by time, unique."""
+    return f"fleet-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def create(fleet: str, plan: Plan, hosts: Sequence[Host], rounds: int, store: Store) -> None:
+    """Make the runs of a fleet in the store, one for each host.
 
     Raises UsageError where the plan cannot be carried out on another host, or has fewer blocks than rounds.
     """
@@ -85,12 +116,10 @@ def create(plan: Plan, hosts: Sequence[Host], rounds: int, store: Store) -> str:
                 f"{experiment.name} has {experiment.blocks} blocks for {rounds} rounds",
                 remedy=f"give --rounds {experiment.blocks} or fewer, or more --reps",
             )
-    fleet = f"fleet-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
     plans = [on_host(plan, host) for host in hosts]
     for own in plans:
         member = {"fleet": fleet, "host": own.host.to_object() if own.host else {}, "rounds": rounds}
         store.create_run(own, [Happening(FLEET, member)])
-    return fleet
 
 
 def carry_out(entry: FleetEntry, store: Store, place: str, engine: Engine, tell: Tell) -> FleetOutcome:
@@ -134,7 +163,7 @@ class _Queue:
         if number > self._entry.rounds:
             return
         place = int(self._order[number - 1][self._entry.runs.index(run)])
-        pause = _FIRST_PAUSE_S * 2 ** (tries - 1) if tries else 0.0
+        pause = min(_MOST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (tries - 1)) if tries else 0.0
         at = time.monotonic() + pause
         self._waiting.append((number, place + tries * len(self._entry.runs), at, run))
 
@@ -168,6 +197,8 @@ class _Loop:
     turns: dict[Any, Turn] = field(default_factory=dict)
     tries: dict[str, int] = field(default_factory=dict)
     ending_at: float | None = None
+    store_away_since: dict[str, float] = field(default_factory=dict)
+    """Of hosts whose last turn did not reach the store."""
 
     def run(self) -> None:
         """Go on until no turn is left, or all are to end."""
@@ -215,6 +246,7 @@ class _Loop:
         if found.error is None:
             host.rounds = turn.number
             self.tries[run.run_id] = 0
+            self.store_away_since.pop(run.run_id, None)
             self.tell(
                 f"{run.host}: round {turn.number} of {turn.rounds} is measured, {found.samples} samples"
             )
@@ -222,7 +254,7 @@ class _Loop:
             return
         tries = self.tries.get(run.run_id, 0) + 1
         self.tries[run.run_id] = tries
-        again = found.retry and tries <= self.engine.retries and not self.asked
+        again = (self._waits(run, found) or (found.retry and tries <= self.engine.retries)) and not self.asked
         self.tell(
             f"{run.host}: round {turn.number} failed: {found.error}{'; it is tried again' if again else ''}"
         )
@@ -230,6 +262,14 @@ class _Loop:
             self.queue.add(run, turn.number, tries)
         else:
             host.error = found.error
+
+    def _waits(self, run: FleetRun, found: TurnOutcome) -> bool:
+        """Say whether a turn failed for want of the store, and is to wait for it."""
+        if not found.store_away:
+            self.store_away_since.pop(run.run_id, None)
+            return False
+        since = self.store_away_since.setdefault(run.run_id, time.monotonic())
+        return time.monotonic() - since < _STORE_LIMIT_S
 
     def _stop(self) -> None:
         self.tell("ending: each host finishes the sample under way")
@@ -269,4 +309,4 @@ def _client(engine: Engine) -> Iterator[Any]:
         yield stack.enter_context(distributed.Client(cluster))
 
 
-__all__ = ["Engine", "FleetOutcome", "HostOutcome", "carry_out", "create"]
+__all__ = ["Engine", "FleetOutcome", "HostOutcome", "Tell", "carry_out", "create", "new_name"]

@@ -50,10 +50,10 @@ class FleetFile:
         """All hosts."""
         return tuple(member.host for member in self.members)
 
-    def choose(self, expression: str | None) -> tuple[Host, ...]:
+    def choose(self, expression: str | None, option: str = "--hosts ") -> tuple[Host, ...]:
         """Return the hosts that any word of `expression` means, without those that a word after `!` means.
 
-        Raises UsageError for a word that means no host.
+        Raises UsageError for a word that means no host; `option` is where it was given.
         """
         if expression is None:
             return self.hosts
@@ -61,7 +61,7 @@ class FleetFile:
         for word in words:
             if not any(member.matches(word.removeprefix("!")) for member in self.members):
                 raise UsageError(
-                    f"--hosts {word}: no host of the fleet is meant",
+                    f"{option}{word}: no host of the fleet is meant",
                     remedy="give names, patterns such as n1*, @GROUP or LABEL=VALUE, parted by commas",
                 )
         wanted = [word for word in words if not word.startswith("!")] or ["*"]
@@ -72,7 +72,7 @@ class FleetFile:
             if any(map(member.matches, wanted)) and not any(map(member.matches, without))
         )
         if not chosen:
-            raise UsageError(f"--hosts {expression}: no host is left", remedy="leave out fewer of them")
+            raise UsageError(f"{option}{expression}: no host is left", remedy="leave out fewer of them")
         return chosen
 
 

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from oscope.model.errors import OscopeError, StoreError, UsageError
+from oscope.model.errors import OscopeError, StoreAwayError, StoreError, UsageError
 from oscope.planning.schedule import Share
 from oscope.runner.execution import execute
 from oscope.runner.point_runner import PointRunner
-from oscope.storage.store import FLEET_ROUND, Happening, Store
+from oscope.storage.fleets import FLEET_ROUND
+from oscope.storage.store import Happening, Store
 
 _LOOK_S = 1.0
 
@@ -46,6 +47,8 @@ class TurnOutcome:
     retry: bool = False
     """Whether another try may do better."""
     interrupted: bool = False
+    store_away: bool = False
+    """Whether it ended since the store was not reached."""
 
 
 def take(turn: Turn) -> TurnOutcome:
@@ -69,7 +72,8 @@ def take(turn: Turn) -> TurnOutcome:
             return TurnOutcome(turn, outcome.samples, outcome.failures)
     except OscopeError as error:
         final = isinstance(error, UsageError | StoreError)
-        return TurnOutcome(turn, 0, error=str(error), retry=not final)
+        away = isinstance(error, StoreAwayError)
+        return TurnOutcome(turn, 0, error=str(error), retry=not final, store_away=away)
 
 
 class _Stopping:
