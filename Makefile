@@ -40,7 +40,7 @@ coverage: setup
 	$(PYTHON) tools/measure_coverage.py
 
 lint:
-	$(PYTHON) tools/run_tests.py lint
+	$(PYTHON) tools/run_tests.py lint clippy
 
 rust-test:
 	$(PYTHON) tools/rust_tests.py

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
@@ -20,6 +21,12 @@ pytest_plugins = [
     "browsers", "dhcp_played", "fs_desk", "fs_scene", "git_scene", "kernels", "postgresql_server",
     "toy_kernel", "viewed",
 ]  # fmt: skip
+
+# An example that waits for a CPU, or for a module that is loaded, is no failure.
+hypothesis.settings.register_profile(
+    "oscope", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("oscope")
 
 TESTS = Path(__file__).parent
 LONGEST = (
@@ -74,6 +81,19 @@ def real_probe() -> Path:
         if os.access(candidate, os.X_OK):
             return candidate
     pytest.fail("oscope-probe is not built: run `make setup`")
+
+
+@pytest.fixture(scope="session")
+def copied_probe(real_probe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a copy of the built probe for this worker: a tracer sees all processes of its file."""
+    return Path(shutil.copy2(real_probe, tmp_path_factory.mktemp("copy")))
+
+
+@pytest.fixture
+def traced_probe(copied_probe: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have the laboratory use that copy."""
+    monkeypatch.setenv("OSCOPE_PROBE", str(copied_probe))
+    return copied_probe
 
 
 @pytest.fixture

@@ -45,10 +45,10 @@ def test_what_contradicts_itself_is_one_line(bench: CommandLine, words: Sequence
     assert bench.runs() == []
 
 
-@pytest.mark.alone
-def test_commands_are_measured_with_a_tracer_and_without(bench: CommandLine) -> None:
+def test_commands_are_measured_with_a_tracer_and_without(bench: CommandLine, copied_probe: Path) -> None:
     words = ("--trace", "syscalls", "--reps", "4", "--json", "record.json")
-    done = bench("bench", *words, "--", "true", "--vs", "sh", "-c", "exit 0")
+    both = ("true", "--vs", "sh", "-c", "exit 0")
+    done = bench("bench", *words, "--", *both, OSCOPE_PROBE=str(copied_probe))
     assert done.code == 0, done.err
     found = json.loads((bench.folder / "record.json").read_text())
     points = {(point["factors"]["command"], point["factors"]["tracer"]): point for point in found["points"]}
@@ -84,9 +84,8 @@ def test_the_calls_of_a_traced_command_are_its_own(bench: CommandLine, words: Se
     assert seen == Counter({name: 3 * count for name, count in calls.items() if count})
 
 
-@pytest.mark.alone
-def test_python_takes_a_tracer_too(probe: Path, store_path: Path) -> None:
-    del probe
+@pytest.mark.usefixtures("traced_probe")
+def test_python_takes_a_tracer_too(store_path: Path) -> None:
     found = oscope.bench("true", trace=["counts"], reps=2, store=store_path)
     assert [row.get("tracer") for row in found.rows()] == ["none", "counts"]
     assert len(found.sentences) == 1

@@ -326,12 +326,12 @@ def test_conditions_that_revisions_cannot_have_are_refused_before_a_build(
     assert left() == []
 
 
-@pytest.mark.alone
 def test_revisions_are_compared_untraced_and_each_with_itself_traced(
-    bench_git: CommandLine, repository: Repository
+    bench_git: CommandLine, repository: Repository, copied_probe: Path
 ) -> None:
     del repository
-    done = bench_git("bench", "--git", "c0..c8", "--trace", "counts", *BYTES, *SHOW)
+    words = ("--git", "c0..c8", "--trace", "counts", *BYTES, *SHOW)
+    done = bench_git("bench", *words, OSCOPE_PROBE=str(copied_probe))
     assert done.code == 0, done.err
     first, *_ = done.out.splitlines()
     assert re.match(r"c8 \([0-9a-f]{12}\) uses 50.* more than c0 \([0-9a-f]{12}\)", first)

@@ -217,7 +217,7 @@ def test_options_overflow_into_file_and_name() -> None:
     assert message.problems == ()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_are_read_without_an_error(payload: bytes, is_cut: bool) -> None:
     parse(payload, is_cut=is_cut)

@@ -207,11 +207,11 @@ def test_a_panic_is_told_with_the_consoles_last_lines(patched_kernel: Kernel, co
 
 
 def test_a_command_that_hangs_is_ended(patched_kernel: Kernel, command: CommandLine) -> None:
-    options = ("--cpus", "1", "--time-limit", "20s")
+    options = ("--cpus", "1", "--time-limit", "12s")
     answer = command("kernel", "boot", str(patched_kernel.image), *options, "--", "sleep", "1000")
     (line,) = answer.errors
     assert answer.code == 1
-    assert "within 20 s" in line
+    assert "within 12 s" in line
 
 
 def test_a_dry_run_boots_nothing(patched_kernel: Kernel, command: CommandLine) -> None:

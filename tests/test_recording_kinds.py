@@ -253,7 +253,7 @@ def test_a_recording_that_is_cut_gives_what_there_is(recording: str, session: Co
     assert whole.out.startswith("$ ls\n")
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(recording=st.sampled_from([SCRIPT, CAST1, CAST2, CAST3]), data=st.data())
 def test_no_damage_makes_reading_fail_in_another_way(recording: str, data: st.DataObject) -> None:
     content = bytearray(recording.encode())
@@ -269,7 +269,7 @@ def test_no_damage_makes_reading_fail_in_another_way(recording: str, data: st.Da
     assert all("\n" not in reported for reported in (*findings.notes, *findings.troubles))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     pieces=st.lists(st.integers(1, 40), min_size=1), text=st.text(st.sampled_from("ab\r\nScript done on "))
 )

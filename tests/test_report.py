@@ -226,7 +226,7 @@ VALUES = hnp.arrays(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(VALUES, VALUES, hnp.arrays(np.int64, 12, elements=st.integers(-(2**62), 2**62)))
 def test_any_values_are_packed_bit_for_bit(
     time: np.ndarray, covariate: np.ndarray, started: np.ndarray

@@ -189,7 +189,7 @@ def test_representative_follows_the_shape() -> None:
     assert summarise(100 + random.exponential(5, 1000), block).representative == "median"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(min_value=-1e6, max_value=1e6), min_size=1, max_size=60),
     st.integers(min_value=1, max_value=30),

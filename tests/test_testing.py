@@ -59,6 +59,11 @@ def test_every_test_is_in_one_stage(full: bool) -> None:
     assert "tests/test_testing.py" not in modules, "none of its tests has the mark"
 
 
+def test_what_comes_first_is_what_nothing_else_runs_without() -> None:
+    first, *_ = run_tests.stages(full=False)
+    assert tuple(stage.name for stage in first) == run_tests.CHECKS
+
+
 def test_of_stages_beside_each_other_only_the_first_writes_as_it_runs(
     capfd: pytest.CaptureFixture[str],
 ) -> None:

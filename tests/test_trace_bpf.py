@@ -24,7 +24,7 @@ from oscope.trace.tracers import make
 from waiting import wait_until, wait_until_gone
 
 pytestmark = [
-    pytest.mark.alone,
+    pytest.mark.usefixtures("traced_probe"),
     pytest.mark.skipif(os.geteuid() != 0, reason="bpftrace needs root"),
     pytest.mark.skipif(shutil.which("bpftrace") is None, reason="bpftrace is not installed"),
 ]

@@ -18,8 +18,6 @@ from oscope.trace.events import pair
 from traced_program import FAILING_CLOSES, STATUS, TASKS
 from waiting import wait_until_gone
 
-pytestmark = pytest.mark.alone
-
 CALLS = 1000
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="tracing needs root: run the tests as root")
 
@@ -169,11 +167,14 @@ def test_nothing_outlives_a_killed_command_line(oscope: CommandLine) -> None:
 
 @needs_root
 def test_a_tracer_that_dies_is_told_after_the_command(oscope: CommandLine) -> None:
-    with begin(oscope, "sh", "-c", "echo ready; sleep 1; echo done") as running:
+    (oscope.folder / "wait").touch()
+    script = "echo ready; while [ -e wait ]; do sleep 0.05; done; echo done"
+    with begin(oscope, "sh", "-c", script) as running:
         (tracer,) = (
             pid for pid in children_of(running.pid) if Path(f"/proc/{pid}/comm").read_text() == "bpftrace\n"
         )
         os.kill(tracer, signal.SIGKILL)
+        (oscope.folder / "wait").unlink()
         out, reported = running.communicate(timeout=30)
     assert (running.returncode, out) == (1, "done\n")
     assert reported.startswith("oscope: bpftrace ended early")

@@ -2,9 +2,10 @@
 
     python tools/run_tests.py [--full] [STAGE]...
 
-Without a STAGE all run: `lint`, then beside each other `rust` and `parallel` (Python tests, several at a
-time), then `alone` (tests that measure, or use what the machine has only once). A failed `lint` ends the run;
-of the other stages all run. `--full` adds the tests that are long by nature. See docs/testing.md.
+Without a STAGE all run: beside each other `lint` and `clippy`, then beside each other `rust` and `parallel`
+(Python tests, several at a time), then `alone` (tests that measure, or use what the machine has only once). A
+failed `lint` or `clippy` ends the run; of the other stages all run. `--full` adds the tests that are long by
+nature. See docs/testing.md.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "target" / "tests"
 SLOWEST = 10
+CHECKS = ("lint", "clippy")
+"""The stages without which nothing else runs."""
 ISOLATED = ("unshare", "--mount")
 FULL = "OSCOPE_TEST_FULL"
 """Set to 1 for the tests: nothing is shortened."""
@@ -45,10 +48,12 @@ LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 """Checks the order of the packages; it has no module to run."""
 
 
-def lint() -> Stage:
-    """Return the checks that run nothing of the project."""
+def checks() -> tuple[Stage, Stage]:
+    """Return what runs nothing of the project: quick checks and mypy, and what compiles."""
     python = (sys.executable, "-m")
-    return Stage(
+    # As the tests are built: what macros and build scripts need is then compiled already.
+    clippy = ("cargo", "clippy", "--release", "--locked", "--all-targets", "--", "-D", "warnings")
+    lint = Stage(
         "lint",
         (
             (*python, "ruff", "check", "."),
@@ -58,9 +63,9 @@ def lint() -> Stage:
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
             (sys.executable, "tools/vocabulary.py"),
-            ("cargo", "clippy", "--locked", "--all-targets", "--", "-D", "warnings"),
         ),
     )
+    return lint, Stage("clippy", (clippy,))
 
 
 def rust(group: str) -> tuple[str, ...]:
@@ -96,7 +101,7 @@ def stages(full: bool) -> tuple[tuple[Stage, ...], ...]:
     parallel = Stage("parallel", (python("parallel", "not alone", workers, full),), environment)
     alone = (rust("alone"), python("alone", "alone", 0, full))
     return (
-        (lint(),),
+        checks(),
         (parallel, Stage("rust", (rust("shared"),))),
         (Stage("alone", alone, environment, to_the_end=True),),
     )
@@ -170,7 +175,7 @@ def main() -> int:
         group = [stage for stage in every if not wanted.stage or stage.name in wanted.stage]
         if group:
             outcomes += carry_out_together(group)
-        if any(outcome.name == "lint" and not outcome.passed for outcome in outcomes):
+        if any(outcome.name in CHECKS and not outcome.passed for outcome in outcomes):
             break
     report(outcomes, time.monotonic() - begun)
     return 0 if all(outcome.passed for outcome in outcomes) else 1

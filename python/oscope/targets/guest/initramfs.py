@@ -1,6 +1,7 @@
 """Packs the probe, programs that it runs and Oscope's modules into an initramfs: all the files of a guest.
 
-Programs and libraries are the very ones of this machine, so that a guest runs the same instrument.
+Programs and libraries are the very ones of this machine, so that a guest runs the same instrument; of the
+probe and of oscope-fs all that is ever loaded.
 Nothing is read from the host while a guest runs.
 """
 
@@ -11,7 +12,6 @@ import hashlib
 import os
 import re
 import shutil
-import struct
 import subprocess
 import tempfile
 import time
@@ -23,11 +23,10 @@ from virtme.cpiowriter import CpioWriter
 
 from oscope.model.errors import OscopeError
 from oscope.probe.locate import find_filesystem
+from oscope.targets.guest import elf
 
 _LISTING_LIMIT_S = 30.0
 _KEPT_S = 24 * 3600.0
-_INTERPRETER = 3
-"""PT_INTERP of elf(5)."""
 _LIBRARY = re.compile(r"\s*(?:\S+ => )?(?P<path>/\S+) \(0x[0-9a-f]+\)")
 _CONFIGURATION = b"""\
 [defaults]
@@ -60,6 +59,9 @@ _ACCOUNTS = {
     "/etc/group": b"root:x:0:\nnogroup:x:65534:\n",
 }
 """Users that sshd accepts, and the user for what it does not trust."""
+_PROBE = "/oscope-probe"
+_OWN = frozenset({_PROBE, "/bin/oscope-fs"})
+"""Their debugging information is most of them, and each boot would unpack it."""
 MODULES = "/run/oscope/modules"
 """Where a guest has Oscope's modules, of whichever kernel it is."""
 
@@ -97,12 +99,12 @@ def pack(probe: Path, programs: Collection[str], modules: Path | None = None) ->
 
 def _content(probe: Path, names: Collection[str]) -> Iterable[tuple[str, bytes]]:
     """Yield each file's path in the guest and what is in it."""
-    programs = {"/oscope-probe": probe} | {
+    programs = {_PROBE: probe} | {
         name if name.startswith("/") else f"/bin/{name}": _find(name) for name in (_MAKES_DISK, *names)
     }
     libraries = dict.fromkeys(library for program in programs.values() for library in _libraries(program))
     for name, path in (programs | {str(library): library for library in libraries}).items():
-        yield name, path.read_bytes()
+        yield name, elf.loaded_part(path) if name in _OWN else path.read_bytes()
     # The loader finds the libraries where it finds them here.
     with contextlib.suppress(FileNotFoundError):
         yield "/etc/ld.so.cache", Path("/etc/ld.so.cache").read_bytes()
@@ -134,7 +136,7 @@ def _find(name: str) -> Path:
 
 def _libraries(program: Path) -> list[Path]:
     """Return the loader of `program` and the libraries that it loads; none for a static one."""
-    loader = _loader(program)
+    loader = elf.loader(program)
     if loader is None:
         return []
     try:
@@ -152,24 +154,6 @@ def _libraries(program: Path) -> list[Path]:
     return list(dict.fromkeys([loader, *found]))
 
 
-def _loader(program: Path) -> Path | None:
-    """Return the loader that an ELF file of 64 bits names; None where it names none (elf(5))."""
-    with program.open("rb") as file:
-        head = file.read(64)
-        if head[:5] != b"\x7fELF\x02":
-            raise OscopeError(
-                f"{program} is no program of 64 bits", remedy="build the probe anew with `make setup`"
-            )
-        table, size, count = struct.unpack_from("<32xQ14xHH", head)
-        for number in range(count):
-            file.seek(table + number * size)
-            kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", file.read(40))
-            if kind == _INTERPRETER:
-                file.seek(offset)
-                return Path(os.fsdecode(file.read(length).rstrip(b"\0")))
-    return None
-
-
 def _write(path: Path, files: Mapping[str, bytes]) -> None:
     """Write the archive under another name first: half of one must never be taken for the whole."""
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix="initramfs-", delete=False) as file:
@@ -181,7 +165,7 @@ def _write(path: Path, files: Mapping[str, bytes]) -> None:
             archive.mkchardev(b"dev/console", (5, 1), 0o600)
             for name, body in files.items():
                 archive.write_file(name[1:].encode(), body=body, mode=0o755)
-            archive.symlink(b"/oscope-probe", b"init")
+            archive.symlink(_PROBE.encode(), b"init")
             archive.write_trailer()
             file.flush()
             Path(file.name).replace(path)

@@ -49,7 +49,12 @@ _CPU = {"kvm": "host", "tcg": "max"}
 _BOARD = "q35,sata=off,smbus=off,i8042=off"
 """The machine of virtme-ng without devices that no guest uses, and that a kernel takes time to look for."""
 
-_EVER = ("panic=-1", "quiet", "console=ttyS0", "brd.rd_nr=1", "rootfstype=ramfs")
+_EVER = (
+    *("panic=-1", "quiet", "console=ttyS0", "brd.rd_nr=1", "rootfstype=ramfs"),
+    # It puts numbers in place of constants' names in the formats of trace events, which nothing reads in a
+    # guest for the probe, and takes three quarters of a boot's instructions (kernel/trace/trace.c).
+    "initcall_blacklist=trace_eval_init",
+)
 _EMULATED = ("tsc=reliable",)
 """The emulated counter is one for all CPUs: a kernel need not watch it by timers, nor give it up."""
 _EMULATED_WALL = ("no_timer_check",)
