@@ -71,14 +71,14 @@ impl Shared {
             None => (now.atime, now.mtime),
         };
         let mut change = order(wanted, &now, current);
-        if let Some(times) = change.times
-            && self.differs(ino, &file)?
-        {
-            // They go along when the content is copied back.
-            if let Some(copy) = file.copy() {
-                set_times(copy.file(), times)?;
+        if let Some(times) = change.times {
+            if self.differs(ino, &file)? {
+                // They go along when the content is copied back.
+                if let Some(copy) = file.copy() {
+                    set_times(copy.file(), times)?;
+                }
+                change.times = None;
             }
-            change.times = None;
         }
         let alone = match change.times {
             Some(times) => self.before_timing(ino, &file, times.1),

@@ -248,10 +248,10 @@ fn ours(
             return Ok(true);
         }
     }
-    if let Some(sent) = dirty.filling
-        && left_by_filling(remote, entry.path(), there, entry.copy.file(), sent)?.is_some()
-    {
-        return Ok(true);
+    if let Some(sent) = dirty.filling {
+        if left_by_filling(remote, entry.path(), there, entry.copy.file(), sent)?.is_some() {
+            return Ok(true);
+        }
     }
     if there.size != entry.copy.file().metadata().map_err(errno)?.len() {
         return Ok(false);

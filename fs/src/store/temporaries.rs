@@ -155,9 +155,8 @@ fn read(bytes: &[u8]) -> BTreeMap<PathBuf, u64> {
         let begun = line.strip_prefix('+').and_then(|rest| rest.split_once(' '));
         let begun =
             begun.and_then(|(begun, path)| Some((begun.parse().ok()?, hex::to_path(path)?)));
-        if let Some((begun, path)) = begun
-            && path.file_name().is_some_and(is_temporary)
-        {
+        let ours = |path: &Path| path.file_name().is_some_and(is_temporary);
+        if let Some((begun, path)) = begun.filter(|(_, path)| ours(path)) {
             there.insert(path, begun);
         }
     }

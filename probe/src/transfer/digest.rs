@@ -162,10 +162,10 @@ impl Follower {
             Self::Here(reader) => reader.read_to(mark),
             Self::There(thread) => {
                 let before = thread.shared.mark.swap(mark, Ordering::Release);
-                if before / WINDOW as u64 != mark / WINDOW as u64
-                    && let Some(handle) = &thread.handle
-                {
-                    handle.thread().unpark();
+                if before / WINDOW as u64 != mark / WINDOW as u64 {
+                    if let Some(handle) = &thread.handle {
+                        handle.thread().unpark();
+                    }
                 }
                 Ok(())
             }

@@ -208,12 +208,14 @@ impl<'a, 'w> Receiver<'a, 'w> {
                 .remedy("send again"));
         }
         let digest = self.arrive(item, &mut partial, from);
-        if let Err(stop) = &digest
-            && (stop.useless || self.digest == DigestKind::None || !partial.is_adoptable())
-            && let Ok(parent) = self.shelf.folder(folder)
-        {
+        let useless = |stop: &Stop| {
+            stop.useless || self.digest == DigestKind::None || !partial.is_adoptable()
+        };
+        if digest.as_ref().is_err_and(useless) {
             // No later transfer resumes it; why this one failed is the error to report.
-            let _ = partial.remove(parent);
+            if let Ok(parent) = self.shelf.folder(folder) {
+                let _ = partial.remove(parent);
+            }
         }
         digest
     }
@@ -257,9 +259,9 @@ impl<'a, 'w> Receiver<'a, 'w> {
             let before = trial::thread_time();
             self.segment(item, &partial.file, at, length, &mut follower)?;
             at += length as u64;
-            if length == SEGMENT
-                && let Some(method) = self.methods.record(trial::thread_time() - before)
-            {
+            let spent = trial::thread_time() - before;
+            let whole = length == SEGMENT;
+            if let Some(method) = whole.then(|| self.methods.record(spent)).flatten() {
                 let name = method.name();
                 self.meter.chose(name);
                 self.meter

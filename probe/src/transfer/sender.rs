@@ -222,9 +222,9 @@ impl<'a, 'w> Sender<'a, 'w> {
             self.segment(source, &file, at, length, &mut follower)?;
             self.link.aside()?;
             at += length as u64;
-            if length == SEGMENT
-                && let Some(method) = self.methods.record(trial::thread_time() - before)
-            {
+            let spent = trial::thread_time() - before;
+            let whole = length == SEGMENT;
+            if let Some(method) = whole.then(|| self.methods.record(spent)).flatten() {
                 let name = method.name();
                 self.meter.chose(name);
                 self.meter

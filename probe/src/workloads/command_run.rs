@@ -165,10 +165,10 @@ impl Workload for CommandRun {
 
 impl Drop for CommandRun {
     fn drop(&mut self) {
-        if let Some(cleanup) = &self.cleanup
-            && let Err(failure) = self.launcher.run_aside("--cleanup", cleanup, || false)
-        {
-            eprintln!("oscope-probe: {failure}");
+        if let Some(cleanup) = &self.cleanup {
+            if let Err(failure) = self.launcher.run_aside("--cleanup", cleanup, || false) {
+                eprintln!("oscope-probe: {failure}");
+            }
         }
         self.worker = None;
         if let Some(problem) = self.strays.end(None).problem() {

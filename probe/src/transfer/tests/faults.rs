@@ -113,11 +113,10 @@ fn a_flipped_bit_anywhere_gives_no_wrong_file() {
             .collect();
         let files = place.sources(&["a", "b", "c", "d"]);
         let mut flip = |at: u64, bytes: &mut [u8]| {
-            if let Some(index) = offset
+            let index = offset
                 .checked_sub(at)
-                .and_then(|index| usize::try_from(index).ok())
-                && let Some(byte) = bytes.get_mut(index)
-            {
+                .and_then(|index| usize::try_from(index).ok());
+            if let Some(byte) = index.and_then(|index| bytes.get_mut(index)) {
                 *byte ^= 1 << (offset % 8);
             }
             true

@@ -149,8 +149,10 @@ impl Worker {
                 return Err(Failure::failed("interrupted by a signal"));
             }
             // The bell is also ready where its other end is gone.
-            if rung && let Some(status) = self.child.ended()? {
-                return Err(Failure::failed(describe_exit(status)));
+            if rung {
+                if let Some(status) = self.child.ended()? {
+                    return Err(Failure::failed(describe_exit(status)));
+                }
             }
             if Instant::now() >= latest {
                 return Err(Failure::unavailable(
