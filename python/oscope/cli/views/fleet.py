@@ -10,7 +10,7 @@ from oscope.report import forms, terminal
 
 if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
-    from oscope.report.forms import Form
+    from oscope.model.table_form import Form
     from oscope.runner.fleet.engine import FleetOutcome
     from oscope.runner.fleet.examination import Examined
 
