@@ -48,7 +48,7 @@ pub fn has_some(path: &Path, meta: &std::fs::Metadata) -> bool {
     if meta.blocks().saturating_mul(512) >= meta.len() {
         return false;
     }
-    // A FIFO in its place is not waited for. One that cannot be opened or searched is sent as others are, where the reason is told.
+    // A FIFO in its place is not waited for. One that cannot be opened or searched is sent as others are, where the reason is reported.
     let hole = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)

@@ -193,7 +193,7 @@ def _missing(path: Path) -> list[Path]:
     try:
         return list(takewhile(lambda one: not os.path.lexists(one), [path, *path.parents]))
     except ValueError:
-        # A NUL byte, which is told where the path is looked at.
+        # A NUL byte, which is reported where the path is looked at.
         return []
 
 
