@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,13 @@ def test_every_option_is_explained_in_the_documentation(command: str, pretended:
     assert {"--method", "--no-verify", "--device", "--descriptors"} <= options
     for option in options - {"--store", "--verbose"}:
         assert f"`{option}" in section, option
+
+
+def test_the_probe_is_started_before_what_only_the_table_takes_is_loaded() -> None:
+    heavy = {"rich", "orjson", "oscope.labs", "oscope.report", "numpy"}
+    code = f"import sys, oscope.cli.transfer; print(sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_later_fields_are_passed_over() -> None:

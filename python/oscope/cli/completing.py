@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from oscope import labs
-
 LOADING_IN_ZSH = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _oscope_completion "$@"\n'
 """zsh runs the script as the completion itself at the first Tab; without this line that Tab has no effect."""
 
@@ -21,6 +19,8 @@ def complete_zsh_script() -> None:
 
 def part_names(incomplete: str) -> list[tuple[str, str]]:
     """Return the experiments, inspections and labs that begin so, each with its title."""
+    from oscope import labs  # noqa: PLC0415 - start-up
+
     found = {lab.name: lab.title for lab in labs.LABS}
     found |= {part.name: part.title for lab in labs.LABS for part in lab.parts}
     return [(name, title) for name, title in found.items() if name.startswith(incomplete)]

@@ -13,7 +13,7 @@ import typer.core
 
 from oscope.cli.completing import run_ids
 from oscope.model.errors import UsageError
-from oscope.report.forms import Form
+from oscope.model.table_form import Form
 
 EVERYWHERE = """\
 \b

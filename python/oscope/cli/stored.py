@@ -20,8 +20,8 @@ from oscope.model.document import Table
 from oscope.model.errors import UsageError
 from oscope.model.formatting import format_count
 from oscope.model.samples import Results
+from oscope.model.table_form import Form
 from oscope.report import encode, terminal
-from oscope.report.forms import Form
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
 from oscope.storage.store import Store

@@ -11,7 +11,6 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 from oscope.model.errors import OscopeError
@@ -39,7 +38,7 @@ def shortage(error: BaseException) -> str | None:
     return None
 
 
-class _Guard(MetaPathFinder):
+class _Guard:
     """Finds no module; raises OscopeError where one that is looked for has no room."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:

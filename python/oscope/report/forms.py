@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -14,9 +14,9 @@ from oscope.model.formatting import GROUP, MISSING
 
 if TYPE_CHECKING:
     from oscope.model.document import Table
+    from oscope.model.table_form import Form
 
 STYLE = "text-align: right; font-variant-numeric: tabular-nums"
-Form = Literal["text", "md", "csv", "json"]
 _BETWEEN = " to "
 _INTERVAL = "95 % interval"
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oscope.analysis.fleet import FleetFindings
     from oscope.analysis.fleet_drift import Drift
     from oscope.model.samples import ExperimentResults
-    from oscope.report.forms import Form
+    from oscope.model.table_form import Form
     from oscope.runner.fleet.engine import FleetOutcome
     from oscope.runner.fleet.examination import Examined
     from oscope.statistics import Comparison
