@@ -78,8 +78,8 @@ def joined_by_time(values: Floats, found: Clusters) -> Clusters:
     """Return `found` with neighbouring processes joined where their medians are autocorrelated.
 
     On a machine whose load wanders, blocks of some ten milliseconds resemble their neighbours, so that they
-    are not independent. Below `JOINED_FROM` processes the correlation cannot be distinguished from chance. `values`
-    are in order of time, as for `clusters`.
+    are not independent. Below `JOINED_FROM` processes the correlation cannot be distinguished from chance.
+    `values` are in order of time, as for `clusters`.
     """
     if found.level != "process" or found.count < JOINED_FROM:
         return found
