@@ -4,7 +4,7 @@
 
 The records are drawn from none of the models that judge them: hosts have effects with heavy tails and unequal
 noise; blocks are autocorrelated, drift and wander; samples are skewed, rounded to the clock's step, and
-disturbed in bursts. What is planted acts as its setting would: on all metrics or a part of them, on all
+affected by bursts. What is planted acts as its setting would: on all metrics or a part of them, on all
 samples or some.
 """
 
