@@ -39,6 +39,7 @@ MODULES = (
     "null_compare",
     "null_changes",
     "null_precision",
+    "odd_fleets",
     "kernel",
     "transfer",
     "fs",

@@ -350,6 +350,31 @@ class TestMeasured:
         assert spools(tmp_path) == []
 
 
+def test_a_spool_knows_the_calibrations_of_its_store(
+    postgresql: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    plan = make_plan([make_experiment({"size": (1, 2)}, reps=400)], catalogue, seed=1)
+    found = {"machine": "m", "alpha": 0.05}
+    with Store.open(postgresql) as central:
+        central.create_run(plan, [Happening("calibration", found), Happening("status", "done")])
+    spool.make(postgresql, "fleet-1", lambda store: make_run(store, catalogue))
+    with Store.read(spool.path_of(postgresql, "fleet-1")) as spooled_store:
+        assert spooled_store.calibration("m") == found
+        assert spooled_store.calibration("other") is None
+    with Store.read(postgresql) as central:
+        # They stay where they were: only the fleet's runs are delivered.
+        assert [len(entry.runs) for entry in central.fleets()] == [1]
+        assert len(central.runs()) == 2
+    assert spool.find(postgresql, "last") == "fleet-1"
+    spool.remove(postgresql, "fleet-1")
+    spool.restore(postgresql, "fleet-1")
+    with Store.read(spool.path_of(postgresql, "fleet-1")) as again, Store.read(postgresql) as central:
+        (run,) = again.fleet("fleet-1").runs
+        assert content(again, run.run_id) == content(central, run.run_id)
+        assert again.calibration("m") == found
+
+
 def test_the_spools_of_two_stores_are_apart_and_no_password_names_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
