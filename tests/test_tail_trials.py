@@ -65,7 +65,6 @@ def test_what_is_written_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("probe")
-@pytest.mark.alone
 def test_trials_are_measured_and_added_to_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,7 +63,10 @@ def checks() -> tuple[Stage, Stage]:
             (LINT_IMPORTS,),
             (sys.executable, "tools/import_graph.py", "--check"),
             (sys.executable, "tools/vocabulary.py"),
+            # Once for all workers, each of which would else rewrite all tests: the bytecode is kept.
+            (*python, "pytest", "--collect-only", "-qq"),
         ),
+        BYTECODE,
     )
     return lint, Stage("clippy", (clippy,))
 
