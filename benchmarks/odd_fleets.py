@@ -260,7 +260,7 @@ def simulated(bench: Bench) -> Iterator[Figure]:
     odd = list(odd_fleets(1, bench.pick(2, 40, 400)))
     yield _figure(FOUND, sum(each.ranked for each in odd), len(odd))
     yield _figure(ALONE, sum(each.others > 0 for each in odd), len(odd))
-    alike = list(alike_fleets(1, bench.pick(2, 200, 2000)))
+    alike = list(alike_fleets(1, bench.pick(2, 40, 2000)))
     yield _figure(ALARMS, sum(each.others > 0 for each in alike), len(alike))
 
 
@@ -269,7 +269,7 @@ PARTS = (
         "Simulated fleets of 8 to 20 hosts: the odd one and its setting; alike ones.",
         (FOUND, ALONE, ALARMS),
         simulated,
-        short_s=30,
+        short_s=4,
         full_s=300,
     ),
 )
