@@ -38,10 +38,8 @@ use program::Program;
 use strays::Strays;
 use worker::{Run, Worker};
 
-/// How often the start of a shell that does nothing is measured in a request: its median is taken off each run.
-const SHELL_TRIALS: usize = 5;
-/// The same of a trivial program, of which the requests of all blocks have a value each: more would cost a short block more than its runs.
-const START_TRIALS: usize = 1;
+/// How often the start of a trivial program is measured in a request; its median is reported.
+const START_TRIALS: usize = 5;
 
 /// A program under measurement.
 pub struct CommandRun {
@@ -116,8 +114,8 @@ impl Workload for CommandRun {
         if let Some(setup) = Program::of("setup", &parameters.setup)? {
             this.left = this.aside("--setup", &setup)?;
         }
-        this.start_ns = this.start_of(&parameters.reference, START_TRIALS)?;
-        this.shell_ns = this.start_of(&parameters.shell, SHELL_TRIALS)?;
+        this.start_ns = this.start_of(&parameters.reference)?;
+        this.shell_ns = this.start_of(&parameters.shell)?;
         Ok(this)
     }
 
@@ -208,14 +206,14 @@ impl CommandRun {
     }
 
     /// The median time from the start to the end of a program that does nothing; `None` for none.
-    fn start_of(&self, arguments: &[String], trials: usize) -> Result<Option<f64>, Failure> {
+    fn start_of(&self, arguments: &[String]) -> Result<Option<f64>, Failure> {
         let Some(program) = Program::of("reference", arguments)? else {
             return Ok(None);
         };
-        let mut times = Vec::with_capacity(trials);
+        let mut times = Vec::with_capacity(START_TRIALS);
         let mut worker = Worker::fork(&self.launcher, &program, &Region::new(&self.clock))?;
         // The first one warms up.
-        for trial in 0..=trials {
+        for trial in 0..=START_TRIALS {
             let mut region = Region::new(&self.clock);
             let (ended, said, _) = worker.run(&program, &mut region)?;
             ended.judge(&said, false, self.launcher.timeout_s())?;
@@ -224,7 +222,7 @@ impl CommandRun {
             }
         }
         times.sort_by(f64::total_cmp);
-        Ok(Some(times[trials / 2]))
+        Ok(Some(times[START_TRIALS / 2]))
     }
 
     fn figures(&self, ended: &Ended, elapsed_ns: f64) -> Vec<(&'static str, f64)> {
@@ -309,10 +307,10 @@ fn metrics() -> Vec<Metric> {
         Metric::found("idle_w", "W", "power of the processor packages when nothing is measured")
             .note("Measured before the repetitions of each block. It is the floor of the energy."),
         time("start_ns", Quantity::Time, "a trivial program from its start to its end")
-            .note("Measured before the repetitions of each block.")
+            .note("The median, measured before the repetitions of each block.")
             .not_compared(),
         time("shell_ns", Quantity::Time, "a shell that runs nothing, from its start to its end")
-            .note("The median of 5, measured likewise. Null without a shell.")
+            .note("The median, measured likewise. Null without a shell.")
             .not_compared(),
         Metric::found("exit_code", "1", "exit code of the program")
             .note("128 plus the signal's number where a signal ended it."),

@@ -37,13 +37,13 @@ LEAST_REPS, QUICK_LEAST_REPS = 10, 5
 MOST_REPS = 1000
 OVERHEAD_S = 0.002
 """What a repetition takes beside the program: a process is made for it."""
-TURN_S = 0.03
+TURN_S = 0.1
 """With a budget: what the repetitions of a command in a block take at least, where there is time for more
 blocks than `BLOCKS`. The shorter it is, the more alike is the machine to all commands of a block."""
-MOST_BLOCKS = 200
-BLOCK_SHARE = 0.3
+MOST_BLOCKS = 100
+BLOCK_SHARE = 0.15
 """Share of a budget that more blocks than `BLOCKS` may take beside their repetitions."""
-BLOCK_S, TURN_OVERHEAD_S = 0.012, 0.003
+BLOCK_S, TURN_OVERHEAD_S = 0.02, 0.005
 """What a block takes beside its repetitions for its process, and a turn in it for the start of `true`."""
 
 

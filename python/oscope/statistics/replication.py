@@ -34,11 +34,6 @@ and memory."""
 AUTOCORRELATION_TIMES = 4
 """Length of a batch of repetitions, in autocorrelation times, beyond which batches count as independent."""
 
-JOINED_FROM = 40
-"""Processes from which on neighbours that resemble each other are joined."""
-FEWEST_JOINED = 8
-"""Clusters that are left at least: an interval over fewer would be wider than the machine's wandering."""
-
 
 @dataclass(frozen=True)
 class Clusters:
@@ -78,31 +73,11 @@ def clusters(values: Floats, block: npt.ArrayLike, boot: npt.ArrayLike | None = 
     units = int(code.max()) + 1 if len(code) else 0
     count = min(units, MOST_CLUSTERS)
     if level == "repetition" and units > 2:
-        count = max(2, min(count, int(units / _batch(values))))
+        batch = AUTOCORRELATION_TIMES * (autocorrelation_time(values) - 1) + 1
+        count = max(2, min(count, int(units / batch)))
     if count and count < units:
         code = code * count // units
     return Clusters(code, count, level, units)
-
-
-def joined_by_time(values: Floats, found: Clusters) -> Clusters:
-    """Return `found` with neighbouring processes joined where their medians are autocorrelated.
-
-    On a machine whose load wanders, blocks of some ten milliseconds resemble their neighbours, so that they
-    are not independent. Below `JOINED_FROM` processes the correlation cannot be distinguished from chance.
-    `values` are in order of time, as for `clusters`.
-    """
-    if found.level != "process" or found.count < JOINED_FROM:
-        return found
-    order = np.argsort(found.code, kind="stable")
-    parts = np.split(values[order], np.cumsum(np.bincount(found.code))[:-1])
-    medians = np.array([np.median(part) for part in parts])
-    count = max(FEWEST_JOINED, min(found.count, int(len(medians) / _batch(medians))))
-    return Clusters(found.code * count // found.count, count, found.level, found.units)
-
-
-def _batch(values: Floats) -> float:
-    """Return how many neighbouring values count as one independent of the next."""
-    return AUTOCORRELATION_TIMES * (autocorrelation_time(values) - 1) + 1
 
 
 def winsorised(values: Floats) -> Floats:
@@ -156,8 +131,7 @@ def effective_size(values: Floats, found: Clusters) -> float:
     design effect (Survey Sampling, 1965, section 5.4), rho being the intra-class correlation by the one-way
     analysis of variance. Samples that are alike within each cluster count as the number of clusters; never
     fewer, and never more than n. Within one process it is n over the autocorrelation time: n (1 - r) / (1 +
-    r) where each sample is correlated by r with the last. Correlation from cluster to cluster
-    is seen only where neighbours were joined (see `joined_by_time`).
+    r) where each sample is correlated by r with the last. Correlation from cluster to cluster is not seen.
     """
     count = len(values)
     if found.level == "repetition":

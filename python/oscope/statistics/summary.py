@@ -220,8 +220,6 @@ def summarise(
     data = everything[finite]
     blocks = replication.codes(np.asarray(block)[finite])
     found = replication.clusters(data, blocks, None if boot is None else np.asarray(boot)[finite])
-    if len(data):
-        found = replication.joined_by_time(data, found)
     limits = interval.median_interval(interval.binned(data, found), seed, kind) if len(data) else None
     return Summary(
         n=len(data),
@@ -297,11 +295,6 @@ def _notes(found: Clusters, effective: float, ci95: interval.Interval | None, co
                 f"Repetitions are autocorrelated: {count} equal {effective:.0f} independent ones; "
                 f"the interval resamples {found.count} batches of neighbours."
             )
-    elif found.count < min(found.units, replication.MOST_CLUSTERS):
-        notes.append(
-            f"Neighbouring {_PLURAL[found.level]} are autocorrelated: "
-            f"the interval resamples {found.count} batches of neighbours."
-        )
     elif found.units < interval.SHARES_FROM and ci95 is not None and ci95[0] < ci95[1]:
         notes.append(f"Only {found.units} {_PLURAL[found.level]}: the interval is wide for that reason.")
     return tuple(notes)
