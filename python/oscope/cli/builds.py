@@ -13,7 +13,7 @@ from oscope.cli.comparison import DEFAULT_THRESHOLD, worse
 from oscope.cli.completing import part_names
 from oscope.cli.detect import newest_calibration
 from oscope.cli.errors import DONE
-from oscope.cli.options import Settings, whole_number
+from oscope.cli.options import MattersOption, Settings, whole_number
 from oscope.cli.progress import display
 from oscope.cli.request import check_amounts, parse_amount, parse_settings, parse_share, select
 from oscope.cli.targets import Output, Targets, output_file
@@ -70,14 +70,7 @@ def ab(
             "certificate (oscope calibrate --quick).",
         ),
     ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            metavar="P",
-            help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
-        ),
-    ] = None,
+    threshold: MattersOption = None,
     way: Annotated[
         Literal["auto", "interleaved", "duet"],
         typer.Option(

@@ -12,7 +12,7 @@ from oscope.analysis.earlier_runs import earlier_runs
 from oscope.cli.chosen_runs import last_two
 from oscope.cli.completing import run_ids
 from oscope.cli.errors import DONE
-from oscope.cli.options import FormOption, Settings
+from oscope.cli.options import AllowOption, FormOption, MattersOption, Settings
 from oscope.cli.pager import paged
 from oscope.cli.request import parse_share
 from oscope.cli.stored import load
@@ -59,18 +59,8 @@ def compare(
             help="In place of B: compare two levels within run A, paired by block.",
         ),
     ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            metavar="P",
-            help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
-    ] = None,
+    threshold: MattersOption = None,
+    allow: AllowOption = None,
     form: FormOption = "text",
 ) -> int:
     """Compare B with A: is there a difference, and does its size matter? Yes, no, or cannot tell.

@@ -9,7 +9,7 @@ import typer
 
 from oscope.cli.errors import DONE
 from oscope.cli.fleet_store import note_waiting
-from oscope.cli.options import FormOption, parse_option
+from oscope.cli.options import AllowOption, FormOption, MattersOption, parse_option
 from oscope.model import units
 from oscope.model.errors import OscopeError
 from oscope.runner.fleet import hosts as fleet_file
@@ -31,18 +31,8 @@ def compare(
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="The fleet's file of hosts, which has the groups."),
     ] = None,
-    threshold: Annotated[
-        str | None,
-        typer.Option(
-            "--threshold",
-            metavar="P",
-            help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
-        ),
-    ] = None,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
-    ] = None,
+    threshold: MattersOption = None,
+    allow: AllowOption = None,
     form: FormOption = "text",
 ) -> int:
     """Compare two measurements of a fleet, paired by host, or two groups of hosts of one measurement.

@@ -33,6 +33,18 @@ FormOption = Annotated[
         "--format", help="text for a person; md, csv or json: the tables, with all columns and rows."
     ),
 ]
+MattersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--threshold",
+        metavar="P",
+        help="What matters; if given, exit code 1 where something is worse by more. [default: 1%]",
+    ),
+]
+AllowOption = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="machine|kernel", help="Compare although this differs."),
+]
 TraceOption = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ use super::*;
 const BIG: usize = 24 << 20;
 
 /// All receiving methods, and sending ones in turn.
-const PAIRS: [(SendMethod, ReceiveMethod); 6] = [
+pub const PAIRS: [(SendMethod, ReceiveMethod); 6] = [
     (SendMethod::ReadWrite, ReceiveMethod::ReadWrite),
     (SendMethod::Mmap, ReceiveMethod::Mmap),
     (SendMethod::SendFile, ReceiveMethod::Splice),

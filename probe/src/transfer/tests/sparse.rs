@@ -1,6 +1,7 @@
 //! Files with holes: they stay holes, are not moved, and are verified all the same.
 
 use std::fs::{File, FileTimes, OpenOptions};
+use std::iter;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
 use super::super::wire::{self, BLOCK, Entry, Frame, PREAMBLE, SPARSE};
@@ -8,16 +9,10 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-/// All methods of both sides, a few pairs.
-const PAIRS: [(SendMethod, ReceiveMethod); 7] = [
-    (SendMethod::Auto, ReceiveMethod::Auto),
-    (SendMethod::ReadWrite, ReceiveMethod::ReadWrite),
-    (SendMethod::Mmap, ReceiveMethod::Mmap),
-    (SendMethod::SendFile, ReceiveMethod::Splice),
-    (SendMethod::Splice, ReceiveMethod::Uring),
-    (SendMethod::ZeroCopy, ReceiveMethod::Mmap),
-    (SendMethod::Uring, ReceiveMethod::ReadWrite),
-];
+/// All methods of both sides, in a few pairs.
+fn pairs() -> impl Iterator<Item = (SendMethod, ReceiveMethod)> {
+    iter::once((SendMethod::Auto, ReceiveMethod::Auto)).chain(faults::PAIRS)
+}
 
 /// Sizes, and the data in them: where, and how many bytes.
 fn layouts() -> Vec<(u64, Vec<(u64, usize)>)> {
@@ -59,7 +54,7 @@ fn taken(path: &Path) -> u64 {
 
 #[test]
 fn holes_stay_holes_by_every_method_and_are_not_moved() {
-    for (sending_by, receiving_by) in PAIRS {
+    for (sending_by, receiving_by) in pairs() {
         let place = Place::new();
         fs::create_dir(place.here("all")).expect("a folder");
         let all: Vec<_> = layouts()
@@ -144,7 +139,7 @@ fn what_is_there_is_known_whatever_holes_it_has_and_a_difference_is_found() {
 
 #[test]
 fn a_sparse_file_that_was_cut_goes_on_where_it_was() {
-    for (sending_by, receiving_by) in PAIRS {
+    for (sending_by, receiving_by) in pairs() {
         let place = Place::new();
         let data = [(100, 6 << 20), (40 * MIB, 9 << 20), (60 * MIB, 1)];
         let bytes = make(&place, "big", 70 * MIB, &data);

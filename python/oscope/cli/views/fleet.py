@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from oscope.model.document import Table
@@ -47,17 +47,22 @@ def print_outcome(outcome: FleetOutcome) -> None:
     _print_tables([Table(outcome.fleet, columns, rows, frozenset({1, 2}), note)], "text")
 
 
+def _print_answer(headline: str, lines: Iterable[str], tables: Sequence[Table], form: Form) -> None:
+    """Print tables; to a person first the answer, with a line for each finding."""
+    if form == "text":
+        out = terminal.console()
+        terminal.print_prose(headline, out, style="bold")
+        for line in lines:
+            terminal.print_prose(line, out)
+    _print_tables(tables, form)
+
+
 def print_findings(findings: FleetFindings, form: Form) -> None:
     """Print which hosts are odd, by what, and the settings that go with it."""
     from oscope.report.fleet import describe, headline, spread_table, tables  # noqa: PLC0415 - start-up
 
-    if form == "text":
-        out = terminal.console()
-        terminal.print_prose(headline(findings), out, style="bold")
-        for host in findings.odd:
-            for line in describe(host):
-                terminal.print_prose(line, out)
-    _print_tables([*tables(findings), spread_table(findings)], form)
+    lines = (line for host in findings.odd for line in describe(host))
+    _print_answer(headline(findings), lines, [*tables(findings), spread_table(findings)], form)
 
 
 def print_comparisons(compared: Sequence[tuple[ExperimentResults, Comparison]], form: Form) -> None:
@@ -76,13 +81,8 @@ def print_drift(drift: Drift, form: Form) -> None:
     """Print which hosts changed, by what, and the settings that changed with them."""
     from oscope.report.fleet_drift import describe, headline, tables  # noqa: PLC0415 - start-up
 
-    if form == "text":
-        out = terminal.console()
-        terminal.print_prose(headline(drift), out, style="bold")
-        for host in drift.changed:
-            for line in describe(host):
-                terminal.print_prose(line, out)
-    _print_tables(tables(drift), form)
+    lines = (line for host in drift.changed for line in describe(host))
+    _print_answer(headline(drift), lines, tables(drift), form)
 
 
 def print_examined(found: Sequence[Examined], form: Form, *, verbose: bool) -> None:
