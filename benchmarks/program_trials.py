@@ -33,7 +33,7 @@ from bars import searching
 from measuring import compile_c
 from oscope.analysis.calibration.peers import HYPERFINE, RULES, WELCH
 from oscope.model.samples import Column, ExperimentResults, Floats, PointSamples
-from oscope.programs import Findings
+from oscope.programs.findings import Findings
 from oscope.statistics import compare_pairs
 from oscope.statistics.rate import Rate
 

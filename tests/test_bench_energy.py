@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import oscope
-from oscope.programs import Findings, find
+from oscope.programs.findings import Findings, find
 
 
 @pytest.fixture(scope="module")

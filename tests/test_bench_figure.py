@@ -14,7 +14,7 @@ import pytest
 import oscope
 from cli_driver import CommandLine
 from oscope.cli.views.spread import ASCII, MOST_ROWS, Axis, Marks, Spread, draw, lines_for
-from oscope.programs import Findings
+from oscope.programs.findings import Findings
 
 WIDTHS = (*range(1, 130, 7), 40, 60, 80, 100, 500)
 

@@ -14,7 +14,7 @@ import pytest
 from cli_driver import CommandLine
 from git_scene import BYTES, SHOW, Repository, Slowness, last_line, left
 from oscope.model.samples import ExperimentResults
-from oscope.programs import EXPERIMENT
+from oscope.programs.spec import EXPERIMENT
 from oscope.storage.store import Store
 from oscope.targets import own_folders
 from waiting import wait_until

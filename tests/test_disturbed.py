@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import oscope
 from cli_driver import CommandLine
 from conftest import make_experiment
 from oscope import labs
-from oscope.api import Request, measure
 from oscope.model.errors import UsageError
 from oscope.model.guest import Guest
 from oscope.model.samples import ExperimentResults, PointSamples
@@ -307,8 +307,7 @@ def test_the_interface_can_leave_it_out(
     experiment = make_experiment({"do": ("stolen",)})
     monkeypatch.setattr(labs, "named", lambda _: experiment)
     for again, count in ((True, 8), (False, 4)):
-        request = Request("full", None, None, None, 1, again=again)
-        run = measure("fake.experiment", request, store_path, {})
+        run = oscope.run("fake.experiment", seed=1, again=again, store=store_path)
         assert len(run.results.experiments[0].points[0]) == count
 
 

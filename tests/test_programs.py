@@ -10,16 +10,9 @@ import pytest
 
 import program_trials
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
-from oscope.programs import find
-from oscope.programs.experiment import (
-    BLOCK_S,
-    BLOCKS,
-    LEAST_REPS,
-    MOST_BLOCKS,
-    TURN_OVERHEAD_S,
-    Amount,
-    size_run,
-)
+from oscope.programs.experiment import BLOCK_S, BLOCKS, LEAST_REPS, MOST_BLOCKS, TURN_OVERHEAD_S, size_run
+from oscope.programs.findings import find
+from oscope.programs.spec import Amount
 from oscope.programs.trial import Trial
 
 

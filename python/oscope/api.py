@@ -1,15 +1,15 @@
-"""The Python interface behind `oscope.run` and `oscope.load`."""
+"""The Python interface: `oscope.run` and `oscope.load`, and what they return."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from html import escape
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from oscope import labs, report
 from oscope.analysis.earlier_runs import earlier_runs
@@ -23,8 +23,8 @@ from oscope.model.samples import ExperimentResults, Results
 from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
-from oscope.programs import Findings, find
 from oscope.programs.export import rows
+from oscope.programs.findings import Findings, find
 from oscope.report.comparison import comparison_table
 from oscope.report.forms import html
 from oscope.runner import recovery
@@ -41,36 +41,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True)
-class Request:
-    """How much a call of `oscope.run` asks for."""
-
-    profile: Profile
-    reps: int | None
-    precision: float | str | None
-    budget: float | str | None
-    seed: int | None
-    trace: Sequence[str] = ()
-    on: str | None = None
-    clock: Clock | None = None
-    cpus: int | None = None
-    memory: int | str | None = None
-    again: bool = True
-    spread: float | str | None = None
-
-    def where(self) -> Where:
-        """Return where it is to be measured, with texts converted."""
-        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
-        return Where(self.on, self.clock, self.cpus, memory)
-
-    def amount(self) -> Amount:
-        """Return it with texts converted."""
-        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget, spread = (
-            parse_duration(time) if isinstance(time, str) else time for time in (self.budget, self.spread)
-        )
-        return Amount(self.reps, precision, budget, spread)
-
+Value = TypeVar("Value")
 
 _TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
     "name": ((str,), "the name of an experiment or lab, such as 'syscall.cost'"),
@@ -248,72 +219,114 @@ def _shared(
     return wanted or shared[0]
 
 
-_CHECKED = (
-    "profile",
-    "reps",
-    "precision",
-    "budget",
-    "seed",
-    "on",
-    "clock",
-    "cpus",
-    "memory",
-    "again",
-    "spread",
-)
-"""Members of a request whose types are checked."""
-
-
-def measure(
-    name: str, request: Request, place: str | Path | None, factors: Mapping[str, Level | Sequence[Level]]
+def run(
+    name: str,
+    *,
+    profile: Profile = "full",
+    reps: int | None = None,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    spread: float | str | None = None,
+    seed: int | None = None,
+    trace: Sequence[str] = (),
+    on: str | None = None,
+    clock: Clock | None = None,
+    cpus: int | None = None,
+    memory: int | str | None = None,
+    again: bool = True,
+    store: str | Path | None = None,
+    **factors: Level | Sequence[Level],
 ) -> Run:
-    """Do what `oscope.run` says."""
-    check_types(name=name, store=place, **{each: getattr(request, each) for each in _CHECKED})
+    """Measure the experiment or lab called `name` and return the run.
+
+    `factors` give a parameter one level or several, as values or as typed (`buffer=["4K", "1M"]`).
+    `precision` is a share (`0.02` or `"2%"`), `budget` seconds or a text such as `"30s"`, and so is `spread`,
+    the time over which the blocks are spread with pauses. With `trace` (some
+    of counts, syscalls, sched, faults) every point is measured under bpftrace as well. `on` is `local`,
+    `guest` or `guest:KERNEL`; a guest has this `clock` (`wall` or `instructions`), so many `cpus` and so much
+    `memory` (bytes, or a text such as `"1G"`). With `again`, points are repeated after interference.
+    `store` is a path or URL, as for the command line. Raises UsageError for a request that cannot be,
+    ProbeError and StoreError where those fail, TypeError for an argument of a wrong type.
+    """
+    check_types(
+        name=name,
+        profile=profile,
+        reps=reps,
+        precision=precision,
+        budget=budget,
+        spread=spread,
+        seed=seed,
+        on=on,
+        clock=clock,
+        cpus=cpus,
+        memory=memory,
+        again=again,
+        store=store,
+    )
     settings = check_levels(factors)
     recovery.restore_once(tell)
     experiments, inspections = parts_named(name)
-    placed = place_experiments(experiments, (name,), request.where(), request.profile)
+    where = Where(on, clock, cpus, as_bytes(memory))
+    placed = place_experiments(experiments, (name,), where, profile)
     for text in placed.left_out:
         tell(text)
     plan = make_plan(
         placed.experiments,
         catalogue.load(),
-        profile=request.profile,
+        profile=profile,
         settings=settings,
-        amount=request.amount(),
-        trace=parse_kinds(request.trace) if request.trace else None,
-        seed=request.seed,
+        amount=Amount(reps, as_share(precision), as_seconds(budget), as_seconds(spread)),
+        trace=parse_kinds(trace) if trace else None,
+        seed=seed,
         guests=placed.guests,
         inspections=inspections,
     )
-    with Store.open(place) as store:
-        outcome = execute(replace(plan, again=request.again), store, find_inspection=labs.inspection)
-        return Run(outcome.run_id, store.results(outcome.run_id), place)
+    with Store.open(store) as opened:
+        outcome = execute(replace(plan, again=again), opened, find_inspection=labs.inspection)
+        return Run(outcome.run_id, opened.results(outcome.run_id), store)
+
+
+def load(run_id: str = "last", *, store: str | Path | None = None) -> Run:
+    """Return a stored run by its id, the start of it, or `last`. Raises UsageError where there is none."""
+    check_types(run_id=run_id, store=store)
+    with Store.read(store) as opened:
+        found = opened.resolve(run_id)
+        return Run(found, opened.results(found), store)
+
+
+def runs(*, store: str | Path | None = None) -> tuple[RunEntry, ...]:
+    """Return the runs in the store, the oldest first: id, start, status, experiments, number of samples.
+
+    Raises StoreError where the store cannot be read.
+    """
+    check_types(store=store)
+    with Store.read(store) as opened:
+        return opened.runs()
+
+
+def experiments() -> tuple[Experiment, ...]:
+    """Return every experiment that `run` can measure: name, title, question, factors with their levels."""
+    return tuple({each.name: each for lab in labs.LABS for each in lab.experiments}.values())
+
+
+def as_seconds(time: str | Value) -> float | Value:
+    """Return seconds, of a number of them or a text such as `30s`."""
+    return parse_duration(time) if isinstance(time, str) else time
+
+
+def as_share(share: str | Value) -> float | Value:
+    """Return a share, of a number or a text such as `2%`."""
+    return parse_share(share) if isinstance(share, str) else share
+
+
+def as_bytes(size: str | Value) -> int | Value:
+    """Return bytes, of a number of them or a text such as `1G`."""
+    return parse_bytes(size) if isinstance(size, str) else size
 
 
 def tell(text: str) -> None:
     """Write a line of Oscope's on standard error."""
     print(f"oscope: {text}", file=sys.stderr, flush=True)
-
-
-def load_run(run_id: str, place: str | Path | None) -> Run:
-    """Do what `oscope.load` says."""
-    check_types(run_id=run_id, store=place)
-    with Store.read(place) as store:
-        found = store.resolve(run_id)
-        return Run(found, store.results(found), place)
-
-
-def list_runs(place: str | Path | None) -> tuple[RunEntry, ...]:
-    """Do what `oscope.runs` says."""
-    check_types(store=place)
-    with Store.read(place) as store:
-        return store.runs()
-
-
-def list_experiments() -> tuple[Experiment, ...]:
-    """Do what `oscope.experiments` says."""
-    return tuple({each.name: each for lab in labs.LABS for each in lab.experiments}.values())
 
 
 def parts_named(name: str) -> tuple[tuple[Experiment, ...], tuple[Inspection, ...]]:

@@ -1,26 +1,26 @@
-"""The Python interface behind `oscope.bench`."""
+"""The Python interface: `oscope.bench`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from oscope import programs
-from oscope.api import Bench, check_types, tell
+from oscope.api import Bench, as_bytes, as_seconds, as_share, check_types, tell
 from oscope.model.errors import UsageError
-from oscope.model.units import parse_bytes, parse_duration, parse_share
 from oscope.planning.plan import Plan
-from oscope.programs import BenchSpec, Command, Conditions, Parameter, Surroundings, bench_plan
+from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.experiment import bench_plan
 from oscope.programs.functions import FunctionBench, function_plan
+from oscope.programs.place import Conditions
 from oscope.programs.revisions import (
     RevisionRequest,
     revision_plan,
     without_foreign_repository,
     workshop_for,
 )
+from oscope.programs.spec import Amount, BenchSpec
 from oscope.programs.worktrees import BuildError
 from oscope.runner import recovery
 from oscope.runner.execution import execute
@@ -29,54 +29,142 @@ from oscope.targets.guest.spec import Where
 from oscope.trace.factor import parse_kinds
 
 
-@dataclass(frozen=True)
-class BenchRequest:
-    """What a call of `oscope.bench` asks for."""
+def bench(
+    commands: str | Callable[..., Any] | Sequence[str | Sequence[str] | Callable[..., Any]],
+    *,
+    names: Sequence[str] = (),
+    parameters: Mapping[str, Sequence[Any]] | None = None,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    gc: bool = False,
+    setup: str | Callable[..., Any] | None = None,
+    prepare: str | None = None,
+    cleanup: str | None = None,
+    warmup: int | None = 1,
+    reps: int | None = None,
+    precision: float | str | None = None,
+    budget: float | str | None = None,
+    quick: bool = False,
+    metric: str | None = None,
+    shell: str | None = None,
+    ignore_failure: bool = False,
+    timeout: float | str = 600.0,
+    input: str | Path | None = None,  # noqa: A002 - as of the command's option
+    output: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    cold: Sequence[str | Path] = (),
+    pin: int | None = None,
+    on: str | None = None,
+    cpus: int | None = None,
+    memory: int | str | None = None,
+    trace: Sequence[str] = (),
+    git: str | Sequence[str] = (),
+    build: str | None = None,
+    seed: int | None = None,
+    store: str | Path | None = None,
+) -> Bench:
+    """Measure programs or functions of Python interleaved, and compare each with the first.
 
-    commands: tuple[str | Sequence[str], ...]
-    names: tuple[str, ...]
-    parameters: Mapping[str, Sequence[object]]
-    surroundings: Mapping[str, Any]
-    timeout: float | str
-    reps: int | None
-    precision: float | str | None
-    budget: float | str | None
-    warmup: int | None
-    quick: bool
-    on: str | None
-    cpus: int | None
-    memory: int | str | None
-    trace: tuple[str, ...]
-    git: tuple[str, ...]
-    """Revisions of the repository here, or ranges of them; none: the commands are measured as they are."""
-    build: str | None
+    Each command is a quoted line, split as a shell would, or a list of words; no shell runs it unless `shell`
+    names one. `parameters` gives values for each {NAME} in the commands. `warmup` None finds how many runs
+    do not count. `on` is `local`, `guest` or `guest:KERNEL`; a guest has so many `cpus` and so much `memory`.
+    With `trace` (some of counts, syscalls, sched, faults) every command is measured under bpftrace as well.
+    `git` names two or more revisions of the repository here, or a range `"REV1..REV2"`: each is built by
+    `build` in a worktree of its own, and the commands are measured in all of them. The other arguments are
+    those of the command line.
 
-    def conditions(self) -> Conditions:
-        """Return where they are measured, and under which tracer."""
-        check_types(on=self.on, cpus=self.cpus, memory=self.memory)
-        memory = parse_bytes(self.memory) if isinstance(self.memory, str) else self.memory
-        where = Where(self.on, None, self.cpus, memory)
-        return Conditions(where, parse_kinds(self.trace) if self.trace else None)
+    A function is called with `args` and `kwargs`, in fresh processes; a repetition calls it as often as takes
+    2 ms. `setup` is then a function, called once in each process outside the clock; what it returns, unless
+    None, is the measured function's first argument. Each combination of `parameters` is passed by keyword to
+    `setup` or the function, whichever takes it. The garbage collector is off meanwhile, as with timeit,
+    unless `gc` is set. `warmup` counts repetitions. The arguments that only programs have are refused.
 
-    def spec(self, metric: str | None, seed: int | None) -> BenchSpec:
-        """Return it with texts converted; UsageError for what is wrong."""
-        if len(self.names) > len(self.commands):
-            raise UsageError("there are more names than commands", remedy="give one name a command")
-        labels = [*self.names, *[None] * (len(self.commands) - len(self.names))]
-        commands = [Command.of(each, label) for each, label in zip(self.commands, labels, strict=True)]
-        parameters = [Parameter.given(name, values) for name, values in self.parameters.items()]
-        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
-        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return BenchSpec(
-            commands,
-            parameters,
-            Surroundings(**self.surroundings, timeout_s=timeout_s),
-            programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick),
-            metric,
-            seed,
-            self.conditions(),
+    Raises UsageError for a request that cannot be, OscopeError where a command or function fails.
+    """
+    given = (commands,) if isinstance(commands, str) or callable(commands) else tuple(commands)
+    seconds = as_seconds(timeout)
+    amount = Amount(reps, as_share(precision), as_seconds(budget), warmup, quick)
+    surroundings: dict[str, Any] = {
+        "prepare": prepare,
+        "cleanup": cleanup,
+        "shell": shell,
+        "input": None if input is None else str(input),
+        "output": None if output is None else str(output),
+        "environment": tuple(f"{name}={value}" for name, value in (env or {}).items()),
+        "folder": None if cwd is None else str(cwd),
+        "cold": tuple(map(str, cold)),
+        "ignore_failure": ignore_failure,
+    }
+    if any(callable(each) for each in given):
+        elsewhere = {"on": on if on != "local" else None, "cpus": cpus, "memory": memory, "trace": trace}
+        _refuse({**surroundings, **elsewhere, "git": git, "build": build})
+        called = FunctionBench(
+            functions=cast("tuple[Callable[..., Any], ...]", given),
+            names=tuple(names),
+            parameters=dict(parameters or {}),
+            setup=_function(setup),
+            args=tuple(args),
+            kwargs=dict(kwargs or {}),
+            collect=gc,
+            cpu=pin,
+            timeout_s=seconds,
         )
+        return _measured(function_plan(called, amount, metric=metric, seed=seed), store)
+    if args or kwargs or gc or callable(setup):
+        raise UsageError(
+            "args, kwargs, gc and a function as setup belong to functions",
+            remedy="leave them out for a command",
+        )
+    if build is not None and not git:
+        raise UsageError("build= needs git=", remedy="name two revisions")
+    check_types(on=on, cpus=cpus, memory=memory)
+    spec = BenchSpec(
+        _commands(given, names),
+        [Parameter.given(name, values) for name, values in (parameters or {}).items()],
+        Surroundings(**surroundings, setup=setup, cpu=pin, timeout_s=seconds),
+        amount,
+        metric,
+        seed,
+        Conditions(Where(on, None, cpus, as_bytes(memory)), parse_kinds(trace) if trace else None),
+    )
+    revisions = (git,) if isinstance(git, str) else tuple(git)
+    planned = _revisions(revisions, build, spec) if revisions else nullcontext(bench_plan(spec)[0])
+    return _measured(planned, store)
+
+
+def _refuse(of_programs: Mapping[str, object]) -> None:
+    """Raise UsageError for an argument that is given and that only programs have."""
+    foreign = next((name for name, value in of_programs.items() if value), None)
+    if foreign is not None:
+        name = {"environment": "env", "folder": "cwd"}.get(foreign, foreign)
+        raise UsageError(
+            f"{name}= belongs to programs, and a function is measured",
+            remedy="do it in setup=, a function that each process calls first",
+        )
+
+
+def _function(setup: str | Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """Return the setup of functions; UsageError for one that is none."""
+    if isinstance(setup, str):
+        raise UsageError(f"setup={setup!r} is no function", remedy="give a function, such as a lambda")
+    return setup
+
+
+def _measured(planned: AbstractContextManager[Plan], store: str | Path | None) -> Bench:
+    """Measure a plan, and return what was found."""
+    recovery.restore_once(tell)
+    with planned as plan, Store.open(store) as opened:
+        outcome = execute(plan, opened)
+        return Bench(outcome.run_id, opened.results(outcome.run_id), store)
+
+
+def _commands(given: Sequence[Any], names: Sequence[str]) -> list[Command]:
+    """Return the commands with their names; UsageError for a name too many."""
+    if len(names) > len(given):
+        raise UsageError("there are more names than commands", remedy="give one name a command")
+    labels = [*names, *[None] * (len(given) - len(names))]
+    return [Command.of(each, label) for each, label in zip(given, labels, strict=True)]
 
 
 class _Builds:
@@ -92,26 +180,12 @@ class _Builds:
         tell(text)
 
 
-def measure_commands(
-    request: BenchRequest, *, metric: str | None, seed: int | None, place: str | Path | None
-) -> Bench:
-    """Do what `oscope.bench` says."""
-    recovery.restore_once(tell)
-    spec = request.spec(metric, seed)
-    if request.build is not None and not request.git:
-        raise UsageError("build= needs git=", remedy="name two revisions")
-    planned = _revisions(request, spec) if request.git else nullcontext(bench_plan(spec)[0])
-    with planned as plan, Store.open(place) as store:
-        outcome = execute(plan, store)
-        return Bench(outcome.run_id, store.results(outcome.run_id), place)
-
-
 @contextmanager
-def _revisions(request: BenchRequest, spec: BenchSpec) -> Iterator[Plan]:
+def _revisions(revisions: Sequence[str], build: str | None, spec: BenchSpec) -> Iterator[Plan]:
     """Give the plan that measures the commands at the revisions, which are there meanwhile."""
     spec.conditions.check(spec.amount.precision, revisions=True)
     with without_foreign_repository():
-        asked = RevisionRequest.of(request.git, request.build, bisect=False, folder=Path.cwd())
+        asked = RevisionRequest.of(revisions, build, bisect=False, folder=Path.cwd())
         for text in asked.notes(spec.commands):
             tell(text)
         with workshop_for(asked, spec.surroundings, _Builds()) as workshop:
@@ -122,69 +196,3 @@ def _revisions(request: BenchRequest, spec: BenchSpec) -> Iterator[Plan]:
                     tell(f"its build: {line}")
                 raise
             yield plan
-
-
-@dataclass(frozen=True)
-class FunctionRequest:
-    """What a call of `oscope.bench` with functions asks for."""
-
-    functions: tuple[Any, ...]
-    names: tuple[str, ...]
-    parameters: Mapping[str, Sequence[Any]]
-    setup: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    collect: bool
-    pin: int | None
-    timeout: float | str
-    reps: int | None
-    precision: float | str | None
-    budget: float | str | None
-    warmup: int | None
-    quick: bool
-    of_programs: Mapping[str, Any]
-    """Arguments that only programs have."""
-
-    def bench(self) -> FunctionBench:
-        """Return what is called, and how; UsageError for what is wrong."""
-        foreign = [name for name, value in self.of_programs.items() if value]
-        if foreign:
-            raise UsageError(
-                f"{foreign[0]}= belongs to programs, and a function is measured",
-                remedy="do it in setup=, a function that each process calls first",
-            )
-        if self.setup is not None and not callable(self.setup):
-            raise UsageError(
-                f"setup={self.setup!r} is no function", remedy="give a function, such as a lambda"
-            )
-        timeout_s = parse_duration(self.timeout) if isinstance(self.timeout, str) else float(self.timeout)
-        return FunctionBench(
-            self.functions,
-            self.names,
-            self.parameters,
-            self.setup,
-            self.args,
-            self.kwargs,
-            self.collect,
-            self.pin,
-            timeout_s,
-        )
-
-    def amount(self) -> programs.Amount:
-        """Return how much is measured, with texts converted."""
-        precision = parse_share(self.precision) if isinstance(self.precision, str) else self.precision
-        budget_s = parse_duration(self.budget) if isinstance(self.budget, str) else self.budget
-        return programs.Amount(self.reps, precision, budget_s, self.warmup, self.quick)
-
-
-def measure_functions(
-    request: FunctionRequest, *, metric: str | None, seed: int | None, place: str | Path | None
-) -> Bench:
-    """Do what `oscope.bench` says of functions."""
-    recovery.restore_once(tell)
-    with (
-        function_plan(request.bench(), request.amount(), metric=metric, seed=seed) as plan,
-        Store.open(place) as store,
-    ):
-        outcome = execute(plan, store)
-        return Bench(outcome.run_id, store.results(outcome.run_id), place)

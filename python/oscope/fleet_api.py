@@ -1,4 +1,4 @@
-"""The Python interface behind `oscope.fleet` and `oscope.load_fleet`."""
+"""The Python interface: `oscope.fleet` and `oscope.load_fleet`, and what they return."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import Any
 from oscope.analysis import fleet_compare, fleet_drift
 from oscope.analysis.fleet import FleetFindings, examine
 from oscope.analysis.fleet_drift import Drift
-from oscope.api import Run, check_levels, check_types, parts_named, tell
+from oscope.api import Run, as_share, check_levels, check_types, parts_named, tell
 from oscope.model.atomic_write import write_bytes
 from oscope.model.errors import UsageError
 from oscope.model.factors import Level, Profile
 from oscope.model.host import Host
 from oscope.model.samples import ExperimentResults
-from oscope.model.units import parse_share
 from oscope.planning.plan import Amount, make_plan
 from oscope.probe import catalogue
 from oscope.report import fleet as fleet_report
@@ -117,7 +116,7 @@ class Fleet:
     def outliers(self, threshold: float | str = "5%") -> Outliers:
         """Return which hosts differ from the others by more than `threshold`, a share of their median."""
         with Store.read(self._place) as store:
-            return Outliers(examine(self._entry, store, _share(threshold)))
+            return Outliers(examine(self._entry, store, as_share(threshold)))
 
     def compare(
         self, other: Fleet, *, threshold: float | str = "1%", allow: Iterable[str] = ()
@@ -131,7 +130,7 @@ class Fleet:
         if not before.keys() & after.keys():
             raise UsageError(f"{self.id} and {other.id} have no host in common", remedy="choose another")
         sides = fleet_compare.Sides(before, after, (self.id, other.id), same_hosts=True)
-        return _compared(fleet_compare.compare_sides(sides, threshold=_share(threshold), allow=allow))
+        return _compared(fleet_compare.compare_sides(sides, threshold=as_share(threshold), allow=allow))
 
     def compare_groups(
         self, a: Sequence[str], b: Sequence[str], *, threshold: float | str = "1%"
@@ -146,7 +145,7 @@ class Fleet:
             raise UsageError(f"{self.id} has no host {unknown[0]!r}", remedy=f"there is {', '.join(every)}")
         first, second = ({host: every[host] for host in names} for names in (a, b))
         sides = fleet_compare.Sides(first, second, ("A", "B"), same_hosts=False)
-        return _compared(fleet_compare.compare_sides(sides, threshold=_share(threshold)))
+        return _compared(fleet_compare.compare_sides(sides, threshold=as_share(threshold)))
 
     def drift(self, baseline: Fleet, threshold: float | str = "5%") -> Changes:
         """Return which hosts changed since `baseline` by more than `threshold`, each beside itself.
@@ -154,7 +153,9 @@ class Fleet:
         Raises UsageError where they have no host in common, TypeError where `baseline` is no fleet.
         """
         with Store.read(self._place) as store:
-            found = fleet_drift.find_drift(store, _is_fleet(baseline)._entry, self._entry, _share(threshold))
+            found = fleet_drift.find_drift(
+                store, _is_fleet(baseline)._entry, self._entry, as_share(threshold)
+            )
         return Changes(found)
 
     def report(self, path: str | Path, threshold: float | str = "5%") -> Path:
@@ -166,35 +167,31 @@ class Fleet:
         return {host: run.results for host, run in self.results.items()}
 
 
-@dataclass(frozen=True)
-class FleetRequest:
-    """What a call of `oscope.fleet` asks for."""
-
-    hosts: str | Sequence[str] | None
-    file: str | Path
-    rounds: int
-    parallel: int
-    retries: int
-    scheduler: str | None
-    profile: Profile
-    reps: int | None
-    seed: int | None
-
-    def chosen(self) -> tuple[Host, ...]:
-        """Return the hosts: of the file, all or those that an expression means; or those that are named."""
-        if self.hosts is None or isinstance(self.hosts, str):
-            return fleet_file.read(Path(self.file)).choose(self.hosts)
-        return tuple(member.host for member in fleet_file.of_names(self.hosts))
-
-
-def measure(
+def fleet(
     name: str,
-    request: FleetRequest,
-    place: str | Path | None,
-    factors: Mapping[str, Level | Sequence[Level]],
+    *,
+    hosts: str | Sequence[str] | None = None,
+    file: str | Path = "fleet.toml",
+    rounds: int = 2,
+    parallel: int = 4,
+    retries: int = 2,
+    profile: Profile = "full",
+    reps: int | None = None,
+    seed: int | None = None,
+    scheduler: str | None = None,
+    store: str | Path | None = None,
+    **factors: Level | Sequence[Level],
 ) -> Fleet:
-    """Do what `oscope.fleet` says."""
-    check_types(name=name, store=place, profile=request.profile, reps=request.reps, seed=request.seed)
+    """Measure the experiment or lab called `name` on many hosts over ssh, and return the fleet's measurement.
+
+    `hosts` is a list of hosts as ssh names them; or a text as of `oscope fleet run --hosts`, which chooses of
+    those in `file`; or None for all of these. They are measured in so many `rounds`, so many at a time
+    (`parallel`), and a host that fails is tried again (`retries`). `scheduler` is the address of a Dask
+    scheduler. `factors`, `reps`, `seed` and `store` are as of `run`. Hosts that were given up are in the
+    `missing` of the result. Raises UsageError for a request that cannot be, OscopeError without Dask and
+    where it was interrupted, StoreError where the store fails.
+    """
+    check_types(name=name, store=store, profile=profile, reps=reps, seed=seed)
     settings = check_levels(factors)
     experiments, inspections = parts_named(name)
     if not experiments:
@@ -204,28 +201,35 @@ def measure(
     plan = make_plan(
         experiments,
         catalogue.load(),
-        profile=request.profile,
+        profile=profile,
         settings=settings,
-        amount=Amount(reps=request.reps),
-        seed=request.seed,
+        amount=Amount(reps=reps),
+        seed=seed,
     )
-    where = place_of(None if place is None else str(place))
-    engine = Engine(request.parallel, request.retries, request.scheduler)
-    outcome = measure_fleet(NewFleet(plan, request.chosen(), request.rounds), where, engine, tell)
+    where = place_of(None if store is None else str(store))
+    engine = Engine(parallel, retries, scheduler)
+    outcome = measure_fleet(NewFleet(plan, _chosen(hosts, file), rounds), where, engine, tell)
     failure = outcome.failure()
     if failure is not None and (outcome.interrupted or outcome.undelivered is not None):
         raise failure
     missing = {each.host: str(each.error) for each in outcome.hosts if each.rounds < outcome.rounds}
-    with Store.read(where) as store:
-        return Fleet(store.fleet(outcome.fleet), where, missing)
+    with Store.read(where) as opened:
+        return Fleet(opened.fleet(outcome.fleet), where, missing)
 
 
-def load(text: str, place: str | Path | None) -> Fleet:
-    """Do what `oscope.load_fleet` says."""
-    check_types(fleet=text, store=place)
-    where = place_of(None if place is None else str(place))
-    with Store.read(where) as store:
-        return Fleet(store.fleet(text), where)
+def load_fleet(fleet: str = "last", *, store: str | Path | None = None) -> Fleet:
+    """Return a stored fleet's measurement by its id, the start of it, or `last`. Raises UsageError."""
+    check_types(fleet=fleet, store=store)
+    where = place_of(None if store is None else str(store))
+    with Store.read(where) as opened:
+        return Fleet(opened.fleet(fleet), where)
+
+
+def _chosen(hosts: str | Sequence[str] | None, file: str | Path) -> tuple[Host, ...]:
+    """Return the hosts: of the file, all or those that an expression means; or those that are named."""
+    if hosts is None or isinstance(hosts, str):
+        return fleet_file.read(Path(file)).choose(hosts)
+    return tuple(member.host for member in fleet_file.of_names(hosts))
 
 
 def _compared(found: Sequence[tuple[ExperimentResults, Comparison]]) -> FleetComparison:
@@ -236,10 +240,6 @@ def _is_fleet(other: object) -> Fleet:
     if not isinstance(other, Fleet):
         raise TypeError(f"a fleet is compared with a fleet, and not with {other!r} ({type(other).__name__})")
     return other
-
-
-def _share(value: float | str) -> float:
-    return parse_share(value) if isinstance(value, str) else value
 
 
 def _prose(headline: str, lines: Iterable[str]) -> str:

@@ -115,6 +115,6 @@ def _whole(name: str, value: Any) -> int:
         raise UsageError(f"--{name} {value} is no whole number", remedy=f"write --{name} 10") from None
 
 
-def load(shell: InteractiveShell) -> None:
-    """Add the magics to a session."""
+def load_ipython_extension(shell: InteractiveShell) -> None:
+    """Add the magics `%oscope` and `%%oscope` to a session: what `%load_ext oscope` calls."""
     shell.register_magics(OscopeMagics)

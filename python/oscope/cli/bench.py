@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 import typer.core
@@ -24,9 +24,9 @@ from oscope.model.errors import UsageError
 from oscope.model.guest import MOST_CPUS
 from oscope.model.units import parse_duration
 from oscope.planning.plan import MOST_REPS
-
-if TYPE_CHECKING:
-    from oscope.programs import Amount, Command, Conditions
+from oscope.programs.command import Command, Parameter, Surroundings
+from oscope.programs.place import Conditions
+from oscope.programs.spec import Amount, BenchSpec
 
 Format = Literal["md", "json", "csv"]
 FORMATS: tuple[Format, ...] = ("md", "json", "csv")
@@ -239,8 +239,6 @@ def bench(
                 "--resume and a command or --git contradict each other", remedy="leave the others out"
             )
         return bench_revisions.resume(resume, settings.store, files)
-    from oscope.programs import BenchSpec, Parameter, Surroundings  # noqa: PLC0415 - start-up
-
     commands = read_commands(lines or (), words, name or ())
     surroundings = Surroundings(
         setup=setup,
@@ -272,8 +270,6 @@ def bench(
 
 def read_commands(lines: Sequence[str], words: Sequence[str] | None, names: Sequence[str]) -> list[Command]:
     """Return the commands: quoted lines, or the words after `--`, parted by `--vs`."""
-    from oscope.programs import Command  # noqa: PLC0415 - start-up
-
     if lines and words is not None:
         raise UsageError(
             "there are commands both before and after --", remedy="give all of them quoted, or all after --"
@@ -306,8 +302,6 @@ def _parted(words: Sequence[str]) -> list[list[str]]:
 def _amount(
     reps: int | None, precision: str | None, budget: str | None, warmup: str, *, quick: bool
 ) -> Amount:
-    from oscope.programs import Amount  # noqa: PLC0415 - start-up
-
     found = parse_amount(reps, precision, budget, None)
     runs = None
     if warmup != "auto":
@@ -318,8 +312,6 @@ def _amount(
 
 
 def _conditions(on: str | None, cpus: int | None, memory: str | None, trace: str | None) -> Conditions:
-    from oscope.programs import Conditions  # noqa: PLC0415 - start-up
-
     return Conditions(parse_where(on, None, cpus, memory), parse_trace(trace))
 
 

@@ -17,7 +17,6 @@ from oscope.model.revision import Revision
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_duration
 from oscope.planning.plan import Plan
-from oscope.programs import EXPERIMENT, BenchSpec
 from oscope.programs.bisection import Bisection, search, sentences
 from oscope.programs.export import bisection_export
 from oscope.programs.repository import Repository
@@ -30,6 +29,7 @@ from oscope.programs.revisions import (
     workshop_again,
     workshop_for,
 )
+from oscope.programs.spec import EXPERIMENT, BenchSpec
 from oscope.programs.worktrees import BuildError, Workshop
 from oscope.report import terminal
 from oscope.storage.store import Happening, Store

@@ -12,9 +12,11 @@ from oscope.cli.views.bench import print_findings
 from oscope.model.errors import OscopeError, UsageError
 from oscope.model.samples import Results
 from oscope.planning.plan import Plan
-from oscope.programs import EXPERIMENT, BenchSpec, bench_plan, find
+from oscope.programs.experiment import bench_plan
 from oscope.programs.export import Format as Form
 from oscope.programs.export import export, hyperfine_json
+from oscope.programs.findings import find
+from oscope.programs.spec import EXPERIMENT, BenchSpec
 from oscope.report import terminal
 from oscope.runner.execution import Outcome, execute
 from oscope.storage import record

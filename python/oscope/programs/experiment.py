@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,11 @@ from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe import catalogue
 from oscope.probe.catalogue import Catalogue, Workload, nearest
 from oscope.programs.command import Command, Parameter, Surroundings, fill, locate, names_in, split
-from oscope.programs.place import Conditions, check_for_guest, for_guest, programs_of, starter
+from oscope.programs.place import check_for_guest, for_guest, programs_of, starter
+from oscope.programs.spec import EXPERIMENT, Amount, BenchSpec
 from oscope.programs.trial import Stopwatch, Trial, try_out
 from oscope.trace.factor import TRACER, UNTRACED
 
-EXPERIMENT = "command.run"
-"""The name of the experiment, and of the probe's workload."""
 MOST_POINTS = 1000
 TIME_S = 3.0
 """What the repetitions of a command take in all, unless said otherwise."""
@@ -45,36 +44,6 @@ BLOCK_SHARE = 0.15
 """Share of a budget that more blocks than `BLOCKS` may take beside their repetitions."""
 BLOCK_S, TURN_OVERHEAD_S = 0.02, 0.005
 """What a block takes beside its repetitions for its process, and a turn in it for the start of `true`."""
-
-
-@dataclass(frozen=True)
-class Amount:
-    """How much is measured. At most one of `reps` and `precision` is given."""
-
-    reps: int | None = None
-    precision: float | None = None
-    budget_s: float | None = None
-    warmup: int | None = 1
-    """Runs before those of a block that do not count; None: as many as are found to be needed."""
-    quick: bool = False
-
-    def check(self) -> None:
-        """Raise UsageError where the amounts make no sense."""
-        planning.Amount(self.reps, self.precision, self.budget_s).check()
-
-
-@dataclass(frozen=True)
-class BenchSpec:
-    """What a bench measures, and how."""
-
-    commands: Sequence[Command]
-    parameters: Sequence[Parameter] = ()
-    surroundings: Surroundings = field(default_factory=Surroundings)
-    amount: Amount = field(default_factory=Amount)
-    metric: str | None = None
-    """What is judged; None: the time."""
-    seed: int | None = None
-    conditions: Conditions = field(default_factory=Conditions)
 
 
 @dataclass(frozen=True)

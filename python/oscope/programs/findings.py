@@ -15,8 +15,9 @@ from oscope.model.factors import Level
 from oscope.model.formatting import format_interval, format_share, format_value
 from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.model.samples import ExperimentResults, PointSamples, Results
-from oscope.programs.experiment import EXPERIMENT, name_point
+from oscope.programs.experiment import name_point
 from oscope.programs.functions import FUNCTION
+from oscope.programs.spec import EXPERIMENT
 from oscope.statistics import ComparedMetric, Comparison, Summary, compare_pairs
 from oscope.trace.factor import TRACER, UNTRACED, tracer_of
 

@@ -32,13 +32,13 @@ from oscope.programs.command import RESERVED
 from oscope.programs.experiment import (
     BLOCKS,
     MOST_POINTS,
-    Amount,
     make_plan,
     name_point,
     order_metrics,
     size_run,
     with_factors,
 )
+from oscope.programs.spec import Amount
 from oscope.programs.trial import try_out
 from oscope.targets.own import OwnProgram
 

@@ -15,8 +15,9 @@ from oscope.model.revision import FACTOR, Revision, Revisions
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Parameter as Factor
 from oscope.programs.command import Command, Surroundings, names_in
-from oscope.programs.experiment import BenchSpec, bench_plan
+from oscope.programs.experiment import bench_plan
 from oscope.programs.repository import Repository
+from oscope.programs.spec import BenchSpec
 from oscope.programs.worktrees import BuildError, Watcher, Workshop
 from oscope.targets import git
 
