@@ -27,6 +27,7 @@ from oscope.programs.export import rows
 from oscope.programs.findings import Findings, find
 from oscope.report.comparison import comparison_table
 from oscope.report.forms import html
+from oscope.report.plot import plot_headline
 from oscope.runner import recovery
 from oscope.runner.execution import execute
 from oscope.statistics import Comparison, compare_results
@@ -162,8 +163,6 @@ class Run:
 
     def plot(self, *, experiment: str | None = None) -> Figure:
         """Return a matplotlib figure of the headline metric: samples, median and interval of each point."""
-        from oscope.report.plot import plot_headline  # noqa: PLC0415 - pandas or matplotlib, half a second
-
         mine = {e.experiment: e for e in self.results.experiments}
         return plot_headline(mine[_shared(mine, mine, experiment)])
 

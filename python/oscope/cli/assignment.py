@@ -69,6 +69,9 @@ def assignment(
     the number of samples. Where this machine cannot measure one, its place has the reason and the fix.
     Every sample is stored, as by oscope run.
     """
+    # It loads numpy and the store, for which the help does not have to wait.
+    from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
+
     call: Settings = context.obj
     chosen = assignments.document(document)
     target = output or default_output(f"oscope-{chosen.key}.html", "--output")
@@ -79,8 +82,6 @@ def assignment(
         for option, value in given.items():
             if value is not None:
                 raise UsageError(f"--run and {option} contradict each other", remedy=f"leave out {option}")
-        from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
-
         return assignment_pages.from_store(chosen, stored, call.store, target, figures)
     profile: Profile = "quick" if quick else "full"
     asked = [each for each in chosen.experiments if not quick or each.quick is not None]
@@ -96,8 +97,5 @@ def assignment(
         guests=placed.guests,
         inspections=chosen.inspections,
     )
-    # It loads numpy and the store, for which neither the help nor the error of a wrong request has to wait.
-    from oscope.cli import assignment_pages  # noqa: PLC0415 - start-up
-
     plan = replace(plan, again=True)
     return assignment_pages.measure(chosen, plan, call.store, (*left_out, *placed.left_out), target, figures)

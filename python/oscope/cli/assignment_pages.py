@@ -18,6 +18,7 @@ from oscope.model.document import Section
 from oscope.model.errors import OscopeError, UsageError
 from oscope.report import terminal
 from oscope.report.build import build
+from oscope.report.figures import named_figures, save
 from oscope.report.page import render
 from oscope.runner.execution import execute
 from oscope.storage.store import Store
@@ -128,8 +129,6 @@ def _save(results: Analysed, lab: Lab, folder: Path, out: Console) -> Mapping[in
     if not apart:
         terminal.print_prose("This run has no data for any of the figures.", out)
         return {}
-    from oscope.report.figures import named_figures, save  # noqa: PLC0415 - matplotlib, half a second
-
     lab = replace(lab, sections=lambda _: apart)
     files = save(results, folder, [lab], choice="headline")
     terminal.print_written(f"{len(files)} files of figures in {folder}", out)

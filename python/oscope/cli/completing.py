@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 
+from typer import _completion_shared
+
+from oscope.model.errors import OscopeError
+
 LOADING_IN_ZSH = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _oscope_completion "$@"\n'
 """zsh runs the script as the completion itself at the first Tab; without this line that Tab has no effect."""
 
 
 def complete_zsh_script() -> None:
     """Have the script that typer writes for zsh complete at the first Tab too: typer has no setting."""
-    from typer import _completion_shared  # noqa: PLC0415 - start-up
-
     scripts = _completion_shared._completion_scripts
     if not scripts["zsh"].endswith(LOADING_IN_ZSH):
         scripts["zsh"] = scripts["zsh"].rstrip() + LOADING_IN_ZSH
@@ -28,7 +30,6 @@ def part_names(incomplete: str) -> list[tuple[str, str]]:
 
 def run_ids(incomplete: str) -> list[tuple[str, str]]:
     """Return `last` and the runs of the store that begin so, the newest first, each with its experiments."""
-    from oscope.model.errors import OscopeError  # noqa: PLC0415 - start-up
     from oscope.storage.store import Store  # noqa: PLC0415 - start-up: the database
 
     try:

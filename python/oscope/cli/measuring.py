@@ -16,6 +16,7 @@ from oscope.figures.analysed import Analysed, shown_metrics
 from oscope.labs import LABS, inspection
 from oscope.model.errors import OscopeError, UsageError
 from oscope.report import encode, terminal
+from oscope.report.figures import save
 from oscope.runner.execution import execute
 from oscope.storage import record
 from oscope.storage.store import Store
@@ -105,8 +106,6 @@ def _write(results: Results, outcome: Outcome, targets: Targets, *, verbose: boo
     elif targets.report is not None:
         terminal.print_written(targets.report, out)
     if targets.figures is not None:
-        from oscope.report.figures import save  # noqa: PLC0415 - matplotlib, half a second
-
         files = save(results, targets.figures, LABS, choice="all" if targets.every_figure else "headline")
         terminal.print_written(f"{len(files)} files of figures in {targets.figures}", out)
 

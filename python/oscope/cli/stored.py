@@ -24,6 +24,7 @@ from oscope.model.table_form import Form
 from oscope.report import encode, terminal
 from oscope.report.forms import encode as encode_tables
 from oscope.storage import record
+from oscope.storage.export import encode as encode_samples
 from oscope.storage.store import Store
 
 if TYPE_CHECKING:
@@ -191,9 +192,7 @@ def export(
     """Write all samples of a run for other programs."""
     settings: Settings = context.obj
     results = load([run], settings.store)
-    from oscope.storage.export import encode  # noqa: PLC0415 - pandas, half a second
-
-    target.write(encode(results, form))
+    target.write(encode_samples(results, form))
     if form != "json" and results.inspections:
         names = ", ".join(inspected.inspection for inspected in results.inspections)
         note(f"left out, since they have no samples: {names}: --format json has them")

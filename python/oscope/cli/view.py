@@ -2,32 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import html
-import os
-import secrets
-import sys
-import tempfile
-import threading
-import webbrowser
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from oscope.cli.completing import run_ids
-from oscope.cli.errors import DONE
 from oscope.cli.options import Settings, whole_number
-from oscope.model.document import Table
-from oscope.storage.store import Store
-
-if TYPE_CHECKING:
-    from oscope.analysis.history import Line, Series
-    from oscope.model.samples import ExperimentResults
-    from oscope.report.view.wording import Wording
-    from oscope.statistics import Comparison
 
 
 def view(
@@ -52,89 +32,8 @@ def view(
     The server reads only, and answers only this machine: the address that is printed has a token in it, which
     lets nobody else in. Ctrl-C ends it.
     """
-    settings: Settings = context.obj
-    page = "/"
-    with Store.read(settings.store, read_only=True) as store:
-        if run is not None:
-            page = f"/runs/{store.resolve(run)}"
     # Starlette, uvicorn, and with the labs all statistics: a second.
-    from oscope.labs import LABS  # noqa: PLC0415 - see above
-    from oscope.report.view import server  # noqa: PLC0415 - see above
-    from oscope.report.view.guard import ADDRESS  # noqa: PLC0415 - see above
-    from oscope.report.view.pages import Pages  # noqa: PLC0415 - see above
+    from oscope.cli import viewing  # noqa: PLC0415 - start-up
 
-    listening = server.bind(port)
-    token = secrets.token_urlsafe(32)
-    address = f"http://{ADDRESS}:{listening.getsockname()[1]}{page}?token={token}"
-
-    def ready() -> None:
-        print(address, flush=True)
-        print("Ctrl-C ends it.", file=sys.stderr, flush=True)
-
-    with contextlib.nullcontext() if no_browser else _browser(address):
-        server.serve(listening, Pages(settings.store, LABS, _wording()), token, ready)
-    _leave_if_busy()
-    return DONE
-
-
-@contextlib.contextmanager
-def _browser(address: str) -> Iterator[None]:
-    """Open the address in the user's browser, where there is a screen.
-
-    Every user of the machine sees the words of a command, so the browser is given a file that only its owner
-    can read, and that leads to the address.
-    """
-    if not any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")):
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="oscope-view-", dir=os.environ.get("XDG_RUNTIME_DIR")) as folder:
-        page = Path(folder, "open.html")
-        escaped = html.escape(address, quote=True)
-        page.write_text(f'<!DOCTYPE html><meta http-equiv="refresh" content="0; url={escaped}">')
-        threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()
-        yield
-
-
-def _leave_if_busy() -> None:
-    """End the process at once where an answer is still being computed, for which its end would wait."""
-    others = [each for each in threading.enumerate() if each is not threading.main_thread()]
-    if any(not each.daemon for each in others):
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(DONE)
-
-
-def _wording() -> Wording:
-    """Return the words of the commands for what the browser shows as well."""
-    from oscope.cli.views.history import remarks, series_name  # noqa: PLC0415 - statistics
-    from oscope.report.comparison import verdict  # noqa: PLC0415 - statistics
-    from oscope.report.view.wording import Wording  # noqa: PLC0415 - statistics
-
-    return Wording(_comparison, verdict, series_name, _series, remarks)
-
-
-def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:
-    """Return the table that `oscope compare` prints, with all of its columns."""
-    from oscope.report.comparison import comparison_table, intervals  # noqa: PLC0415 - statistics
-
-    return replace(comparison_table(a, comparison, intervals(a, b, comparison)), title="", note="")
-
-
-def _series(line: Line, series: Series) -> Table:
-    """Return the table that `oscope history` prints of a series, with all of its runs."""
-    from oscope.cli.views.history import series_columns  # noqa: PLC0415 - statistics
-
-    return _table(series_columns(line, series, len(line.runs)))
-
-
-def _table(columns: Sequence[Sequence[str]]) -> Table:
-    """Return columns as a terminal has them, the heading first, as a table of the report."""
-    stripped = [[cell.strip() for cell in column] for column in columns]
-    numeric = frozenset(index for index, column in enumerate(columns) if _is_aligned(column))
-    rows = [list(row) for row in zip(*(column[1:] for column in stripped), strict=True)]
-    return Table("", [column[0] for column in stripped], rows, numeric)
-
-
-def _is_aligned(column: Sequence[str]) -> bool:
-    """Say whether a column was aligned as numbers are: `aligned` pads all of its texts to one width."""
-    return len({len(cell) for cell in column}) == 1 and any(cell != cell.strip() for cell in column)
+    settings: Settings = context.obj
+    return viewing.serve(settings.store, run, port, open_browser=not no_browser)

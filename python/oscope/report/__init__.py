@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from oscope.model.atomic_write import resolve_file, write_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -28,8 +30,6 @@ def write(results: Results, path: str | Path, labs: Sequence[Lab]) -> Path:
 
     Equal results give an equal file, byte for byte. OscopeError where it cannot be written.
     """
-    from oscope.model.atomic_write import resolve_file, write_bytes  # noqa: PLC0415 - jinja2 and plotly
-
     path = Path(path)
     # Asked before the work is done: a large report takes seconds.
     resolve_file(path)

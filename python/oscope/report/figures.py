@@ -6,12 +6,9 @@ import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import matplotlib as mpl
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure as Canvas
 
 from oscope.model.atomic_write import write_bytes
 from oscope.model.document import Figure
@@ -20,6 +17,10 @@ from oscope.model.experiment import Lab
 from oscope.model.samples import Results
 from oscope.report import theme
 from oscope.report.build import answers, views
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
 WIDTH_INCHES = 7.0
 """Two columns of a usual paper."""
@@ -102,20 +103,24 @@ def named_figures(
 
 
 def _encoded(canvas: Canvas, form: str) -> bytes:
+    from matplotlib import rc_context  # noqa: PLC0415 - half a second
+
     target = io.BytesIO()
     # By default matplotlib writes the time into SVG; PNG has none.
     metadata = {"Date": None} if form == "svg" else None
-    with mpl.rc_context(STYLE):
+    with rc_context(STYLE):
         canvas.savefig(target, format=form, dpi=DOTS_PER_INCH, metadata=metadata)
     return target.getvalue()
 
 
 def draw(figure: Figure) -> Canvas:
     """Return the figure drawn by matplotlib."""
+    import matplotlib.figure  # noqa: PLC0415 - half a second
+
     layout = figure.layout
-    with mpl.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE):
         height = max(1.8, float(layout.get("height", 400)) / PIXELS_PER_INCH * 0.8)
-        canvas = Canvas(figsize=(WIDTH_INCHES, height), layout="constrained")
+        canvas = matplotlib.figure.Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
         axes = canvas.add_subplot()
         axes.set_title(figure.title, loc="left", fontweight="bold")
         _draw_traces(axes, figure)

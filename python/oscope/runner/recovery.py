@@ -9,15 +9,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from oscope.model.errors import OscopeError
 from oscope.targets import own_folders
-
-if TYPE_CHECKING:
-    import subprocess
 
 _STATE = "/var/lib/oscope"
 _JOURNAL = re.compile(r"(?P<pid>\d+)-(?P<started>\d+)-(?P<boot>[0-9a-f]{8})-(?P<namespace>\d+)\.json")
@@ -26,11 +21,6 @@ _START_TIME = 19
 """Index of the start time among the fields of /proc/PID/stat that follow the name (proc(5): field 22)."""
 _ENDED = frozenset("ZXx")
 """States of a process that has ended and was not yet waited for (proc(5), field 3)."""
-_LIMIT_S = 300.0
-"""Taking a swap file out of use reads back all that is in it."""
-_REMEDY = "run `oscope-probe restore` as root and see what it says"
-_SHOWN = 80
-"""Characters shown of a line that means nothing."""
 
 _told: set[Path] = set()
 """Directories that this process has looked after already."""
@@ -50,19 +40,10 @@ def restore(tell: Callable[[str], None]) -> None:
     left = _left_behind(journals())
     if not left:
         return
-    # Imported where there is something to do: the help has to be quick.
-    from oscope.probe.locate import call, find_probe  # noqa: PLC0415 - start-up
+    # The help has to be quick, and mostly there is nothing to do.
+    from oscope.runner import undoing  # noqa: PLC0415 - start-up
 
-    try:
-        path = find_probe()
-        # Before the call: what is in a swap file is read back, and nothing else is heard meanwhile.
-        tell(f"undoing what a measurement that was killed left behind ({left[0].name})")
-        answer = call(path, "restore", _LIMIT_S)
-    except OscopeError as error:
-        tell(f"what a measurement that was killed left behind stays, see {left[0]}: {error}")
-        return
-    for line in _lines(path, answer):
-        tell(line)
+    undoing.undo(left[0], tell)
 
 
 def restore_once(tell: Callable[[str], None]) -> None:
@@ -106,32 +87,3 @@ def _alive(pid: str, started: str) -> bool:
     # The name stands in parentheses and may hold anything, parentheses as well.
     fields = status.rpartition(")")[2].split()
     return fields[_START_TIME] == started and fields[0] not in _ENDED
-
-
-def _lines(path: Path, answer: subprocess.CompletedProcess[bytes]) -> Iterator[str]:
-    from oscope.probe.locate import ending  # noqa: PLC0415 - start-up
-
-    failed = False
-    for line in answer.stdout.decode(errors="replace").splitlines():
-        told = _parse(line)
-        if "restored" in told:
-            yield f"undone, left by process {told.get('of')} that was killed: {told['restored']}"
-        else:
-            failed = True
-            what, remedy = (
-                told.get("failed", f"the probe said {line[:_SHOWN]!r}"),
-                told.get("remedy") or _REMEDY,
-            )
-            yield f"cannot undo what a measurement that was killed left behind: {what}: {remedy}"
-    if answer.returncode != 0 and not failed:
-        yield f"cannot undo what a measurement that was killed left behind: {ending(path, 'restore', answer)}"
-
-
-def _parse(line: str) -> dict[str, Any]:
-    import json  # noqa: PLC0415 - start-up
-
-    try:
-        told = json.loads(line)
-    except ValueError:
-        return {}
-    return told if isinstance(told, dict) else {}

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import sys
 import time
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 from oscope.cli.errors import note, tell
@@ -72,9 +71,7 @@ class Shown:
         if self._bar is None:
             if not sys.stderr.isatty() or os.environ.get("CI") or time.monotonic() - self._begun < SHORT_S:
                 return
-            from oscope.cli.views.transfer_drawing import Bar  # noqa: PLC0415 - start-up: rich
-
-            self._bar = Bar(self._side)
+            self._bar = _drawing().Bar(self._side)
         self._bar.draw(progress)
 
     def note(self, text: str) -> None:
@@ -95,10 +92,9 @@ class Shown:
         self._end()
         descriptors, self._descriptors = self._descriptors, []
         if self._tables:
-            from oscope.cli.views import transfer_drawing  # noqa: PLC0415 - start-up: rich
-
-            transfer_drawing.print_figures(self._side, done)
-            transfer_drawing.print_descriptors(descriptors)
+            drawing = _drawing()
+            drawing.print_figures(self._side, done)
+            drawing.print_descriptors(descriptors)
 
     def failed(self, error: OscopeError) -> None:
         """Tell why one transfer of several failed."""
@@ -109,10 +105,16 @@ class Shown:
     def _prepare(self) -> None:
         """Import what the table takes while the probe waits or works: what is short shall end soon."""
         if self._tables:
-            importlib.import_module("oscope.cli.views.transfer_drawing")
+            _drawing()
 
     def _end(self) -> None:
         bar, self._bar = self._bar, None
         if bar is not None:
             with contextlib.suppress(BrokenPipeError):
                 bar.stop()
+
+
+def _drawing() -> ModuleType:
+    from oscope.cli.views import transfer_drawing  # noqa: PLC0415 - start-up: rich
+
+    return transfer_drawing

@@ -11,6 +11,7 @@ from oscope.model.document import Figure, Table
 from oscope.model.errors import UsageError
 from oscope.model.samples import ExperimentResults
 from oscope.report import theme
+from oscope.report.history import figure, in_order
 from oscope.report.view.wording import Wording
 from oscope.storage.store import RunEntry, Store
 
@@ -62,8 +63,6 @@ def history(
             f"no run of {experiment} with samples", remedy=f"measure with oscope run {experiment}"
         )
     lines = collect(runs(), metric or None)
-    from oscope.report.history import figure, in_order  # noqa: PLC0415 - matplotlib, half a second
-
     return Past(
         _with_changes(figure(experiment, lines), lines, in_order(lines)),
         [
