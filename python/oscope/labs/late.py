@@ -40,9 +40,13 @@ class Late:
 
     def _asked(self) -> Iterator[Any]:
         """Yield the `Question` or function of each section."""
-        for name in self.modules:
+        for asked in self.modules:
+            name, _, which = asked.partition(":")
             module = import_module(f"oscope.labs.{name if '.' in name else f'{self.lab}.{name}'}")
-            yield from getattr(module, "sections", None) or (module.section,)
+            if which:
+                yield getattr(module, which)
+            else:
+                yield from getattr(module, "sections", None) or (module.section,)
 
 
 def late(lab: str, *modules: str) -> Late:
@@ -50,7 +54,7 @@ def late(lab: str, *modules: str) -> Late:
 
     A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
-    Its `sections`, if it has them, are several.
+    Its `sections`, if it has them, are several; `calls:INSIDE` is one of them by its name.
     """
     return Late(lab, modules)
 

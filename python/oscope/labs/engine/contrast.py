@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import levels
+from oscope.figures.words import counted
 from oscope.labs.engine.quantity import Quantity, figure, metric
 from oscope.labs.engine.run import Point, Run, first, shown
 from oscope.labs.engine.words import ratio_text
@@ -215,3 +216,15 @@ def strongest(rows: Sequence[Contrast]) -> Contrast | None:
     """Return the greatest proven difference, as a ratio; None where there is none."""
     apart = [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
     return max(apart, key=lambda each: abs(np.log(each.row.ratio)), default=None)
+
+
+def strongest_said(
+    said: Callable[[Contrast], str], none: Callable[[str, Sequence[Contrast]], str]
+) -> Callable[[Run, Sequence[Contrast]], str]:
+    """Return a headline of the greatest proven difference; where there is none, of how many points."""
+
+    def headline(_: Run, rows: Sequence[Contrast]) -> str:
+        most = strongest(rows)
+        return none(counted(len(rows), "point"), rows) if most is None else said(most)
+
+    return headline

@@ -119,6 +119,25 @@ def _each(found: Part | Iterable[Part] | None) -> Iterable[Part]:
     return (found,) if isinstance(found, str | Table | Figure) else found
 
 
+def extremes(
+    first: Callable[[Row], str],
+    other: Callable[[Row], str],
+    by: Callable[[Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
+    of: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: rows,
+) -> Callable[[Run, Sequence[Row]], str]:
+    """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
+
+    `of` chooses the rows that are compared.
+    """
+
+    def headline(_: Run, rows: Sequence[Row]) -> str:
+        own = of(rows)
+        low, high = min(own, key=by), max(own, key=by)
+        return f"{first(low)}." if low is high else f"{first(low)}{other(high)}."
+
+    return headline
+
+
 def points(metric: str, **levels: Level) -> Callable[[Run], list[Point]]:
     """Ask for every point with these levels that has values of `metric`."""
     return lambda run: run.points(metric, **levels)

@@ -183,8 +183,8 @@ LAB = Lab(
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=late(
         "ipc",
-        *("performance", "latency", "sizes", "socket_buffer", "in_calls", "switching", "knee"),
-        *("threads", "calls", "faults", "effect"),
+        *("moving:PERFORMANCE", "moving:LATENCY", "returns", "moving:SOCKET_BUFFER", "calls:INSIDE"),
+        *("moving:SWITCHING", "knee", "moving:THREADS", "calls:CALLS", "faults", "effect"),
     ),
     notebook="notebooks/ipc.ipynb",
 )

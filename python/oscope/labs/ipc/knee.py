@@ -182,7 +182,7 @@ section = Question(
         f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
         "what the channel holds before a writer blocks, measured."
     ),
-    tables=(_table),
+    tables=_table,
     figures=(_figure, _calls),
     factors=KNOWN,
 )
