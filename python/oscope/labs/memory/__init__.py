@@ -251,8 +251,8 @@ LAB = Lab(
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
     sections=late(
         "memory",
-        *("patterns", "footprint", "counts", "counters", "mappings", "initialisation", "pressure"),
-        *("latency", "bandwidth", "faults"),
+        *("walks:PATTERNS", "walks:FOOTPRINT_PAGES", "counts:COUNTS", "counts:COUNTERS", "files:MAPPINGS"),
+        *("files:INITIALISATION", "walks:PRESSURE", "loads:LATENCY", "loads:BANDWIDTH", "loads:FAULTS"),
     ),
     notebook="notebooks/memory.ipynb",
 )

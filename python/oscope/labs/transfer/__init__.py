@@ -300,8 +300,8 @@ LAB = Lab(
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
         "transfer",
-        *("large", "inputs", "small", "content", "time_breakdown", "traced", "rendezvous", "device"),
-        *("pairs", "network", "integrity"),
+        *("large:LARGE", "large:FIVE", "small:SMALL_FILES", "large:ZEROS", "work:WORK", "work:TRACED"),
+        *("rendezvous", "small:THROUGH_DEVICES", "pairs:PAIRS", "network", "pairs:INTEGRITY"),
     ),
     notebook="notebooks/transfer.ipynb",
 )
