@@ -187,8 +187,8 @@ LAB = Lab(
     ),
     sections=late(
         "disk",
-        *("sweep", "caches", "time_breakdown", "engines", "drift", "checksum", "writing"),
-        *("drop_caches", "syscalls.throughput"),
+        *("speeds:SWEEP", "speeds:COLD_AND_WARM", "time_breakdown", "speeds:ENGINES", "drift", "checksum"),
+        *("speeds:WRITING", "drop_caches", "syscalls.cost:THROUGHPUT"),
     ),
     notebook="notebooks/disk.ipynb",
 )

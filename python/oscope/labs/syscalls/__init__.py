@@ -77,7 +77,9 @@ LAB = Lab(
     ),
     experiments=(COST, THROUGHPUT, CREATE, ENTRY),
     sections=late(
-        "syscalls", "cost", "throughput", "page_tables", "table_one", "shape", "causes", "estimator", "entry"
+        "syscalls",
+        *("cost:COST", "cost:THROUGHPUT", "create:PAGE_TABLES", "create:TABLE_ONE", "spread:SHAPE"),
+        *("spread:CAUSES", "spread:ESTIMATOR", "cost:ENTRY"),
     ),
     notebook="notebooks/syscalls.ipynb",
 )
