@@ -84,7 +84,11 @@ LAB = Lab(
         "level, to be compared with NFS"
     ),
     experiments=(COMPARE, ON_THIS_MACHINE),
-    sections=late("fs", "wins", "trips", "choice", "times", "local", "fuse"),
+    sections=late(
+        "fs",
+        *("compare:WINS", "trips", "compare:CHOICE", "compare:TIMES", "compare:HERE", "compare:COMPARE"),
+        "fuse",
+    ),
     notebook="notebooks/fs.ipynb",
     clocks=("wall", "instructions"),
 )

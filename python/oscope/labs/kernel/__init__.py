@@ -136,7 +136,7 @@ LAB = Lab(
         "kernel reclaim pages that it would have kept"
     ),
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
-    sections=late("kernel", "precious", "fork", "table_one", "reclaim"),
+    sections=late("kernel", "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
     notebook="notebooks/kernel.ipynb",
     clocks=("wall", "instructions"),
 )

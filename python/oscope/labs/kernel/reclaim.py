@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from oscope.labs.engine.contrast import compared, judge, row_of
 from oscope.labs.engine.drawing import dots
@@ -55,8 +56,7 @@ SHARED = (
 )
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
 
     experiment: ExperimentResults
