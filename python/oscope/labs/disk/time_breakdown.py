@@ -12,15 +12,7 @@ from oscope.figures import plots
 from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
 from oscope.figures.words import listed
-from oscope.labs.disk.model import (
-    CACHES,
-    Bounded,
-    Parts,
-    Primitives,
-    parts,
-    per_mebibyte,
-    primitives,
-)
+from oscope.labs.disk.model import CACHES, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
 from oscope.labs.engine.curves import size_axis
 from oscope.labs.engine.run import narrowing
 from oscope.labs.engine.table import TableOf, in_unit, stat, text

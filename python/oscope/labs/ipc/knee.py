@@ -15,17 +15,7 @@ from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, number, ratio, text, written
 from oscope.labs.engine.words import bytes_text
-from oscope.labs.ipc.points import (
-    CALLS,
-    KNOWN,
-    MODE_WORDS,
-    RATE,
-    SWITCHES,
-    curves,
-    free,
-    modes,
-    over_buffers,
-)
+from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes, over_buffers
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults

@@ -61,12 +61,7 @@ LAB = Lab(
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(
-        "tools",
-        session="session",
-        explain="explain",
-        devices="devices",
-        interfaces="interfaces",
-        dhcp="dhcp",
+        "tools", session="session", explain="explain", devices="devices", interfaces="interfaces", dhcp="dhcp"
     ),
     notebook="notebooks/tools.ipynb",
 )

@@ -25,12 +25,7 @@ def section(title: str, result: Mapping[str, Any]) -> Section:
         carriers = [_route(one) for one in routes if one["family"] == family and one["is_carrier"]]
         through = listed(carriers) if carriers else "nothing"
         answer += f" The default route of IPv{family} is carried by {through}."
-    return Section(
-        title=title,
-        answer=answer,
-        text=[_HIDDEN],
-        tables=[_table(interfaces, routes)],
-    )
+    return Section(title=title, answer=answer, text=[_HIDDEN], tables=[_table(interfaces, routes)])
 
 
 def _route(route: Mapping[str, Any]) -> str:
