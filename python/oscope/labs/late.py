@@ -72,7 +72,8 @@ def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, 
 def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section]]:
     """Return what draws a lab's inspections: for each, `LAB.NAME`, the module whose `section` does.
 
-    It takes the title and the result. Where there is no result, the section has the reason and how to fix it.
+    `shown:devices` is another function of a module. It takes the title and the result. Where there is no
+    result, the section has the reason and how to fix it.
     """
 
     def answers(results: Results) -> list[Section]:
@@ -81,7 +82,8 @@ def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section
         for name, module in modules.items():
             inspected = results.inspected(f"{lab}.{name}")
             if inspected is not None and inspected.result is not None:
-                make = import_module(f"oscope.labs.{lab}.{module}").section
+                file, _, which = module.partition(":")
+                make = getattr(import_module(f"oscope.labs.{lab}.{file}"), which or "section")
                 found.append(make(inspected.title, inspected.result))
             elif inspected is not None:
                 missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))

@@ -61,7 +61,12 @@ LAB = Lab(
     experiments=(),
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(
-        "tools", session="session", explain="explain", devices="devices", interfaces="interfaces", dhcp="dhcp"
+        "tools",
+        session="shown:session",
+        explain="explain",
+        devices="shown:devices",
+        interfaces="shown:interfaces",
+        dhcp="dhcp",
     ),
     notebook="notebooks/tools.ipynb",
 )
