@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,49 +109,23 @@ def _covariates(generator: np.random.Generator, n: int, interrupted: np.ndarray)
 
 
 TYPES: Mapping[str, str] = {
-    **dict.fromkeys(
-        (
-            *(
-                "call",
-                "style",
-                "pages",
-                "how",
-                "cache",
-                "engine",
-                "tool",
-                "sync",
-                "value",
-                "operation",
-                "work",
-            ),
-            *("channel", "mode", "sockbuf", "placement", "tracer", "kind", "pattern", "footprint", "mapping"),
-            *(
-                "initialise",
-                "counters",
-                "pressure",
-                "order",
-                "policy",
-                "system",
-                "sender",
-                "receiver",
-                "sizes",
-            ),
-            *("content", "digest", "where", "meeting", "writes", "method"),
-        ),
-        "choice",
-    ),
-    **dict.fromkeys(
-        ("resident", "block_size", "buffer", "size", "total", "window", "stride", "limit", "rate"), "bytes"
-    ),
-    **dict.fromkeys(("threads", "queue_depth", "count", "files", "sets", "loss"), "integer"),
-    **dict.fromkeys(("duration", "longest", "wait", "delay", "late"), "duration"),
-    "populate": "boolean",
-    "directory": "path",
+    name: kind
+    for kind, names in {
+        "choice": "call style pages how cache engine tool sync value operation work channel mode sockbuf "
+        "placement tracer kind pattern footprint mapping initialise counters pressure order policy system "
+        "sender receiver sizes content digest where meeting writes method",
+        "bytes": "resident block_size buffer size total window stride limit rate",
+        "integer": "threads queue_depth count files sets loss",
+        "duration": "duration longest wait delay late",
+        "boolean": "populate",
+        "path": "directory",
+    }.items()
+    for name in names.split()
 }
 """Of every factor of the labs' experiments."""
 
 
-def every(**levels: tuple[Level, ...] | Level) -> Iterator[dict[str, Level]]:
+def every(**levels: tuple[Level, ...] | Level) -> Iterator[dict[str, Any]]:
     """Yield the factors of each combination of these levels, the last one varying fastest."""
     rows = (each if isinstance(each, tuple) else (each,) for each in levels.values())
     return (dict(zip(levels, row, strict=True)) for row in itertools.product(*rows))
@@ -213,13 +188,8 @@ class Maker:
         )
 
 
-def _with_metrics(point: PointSamples, metrics: dict[str, np.ndarray], **changes: Any) -> PointSamples:
-    values = {name: getattr(point, name) for name in point.__dataclass_fields__}
-    return PointSamples(**{**values, "metrics": metrics, **changes})
-
-
 def _results(
-    name: str, points: tuple[PointSamples, ...], metrics: tuple[Column, ...], timing_model: str
+    name: str, points: Iterable[PointSamples], metrics: tuple[Column, ...], timing_model: str
 ) -> ExperimentResults:
     from oscope import labs
 
@@ -231,7 +201,7 @@ def _results(
         workload_version=1,
         started="2026-01-01T00:00:00+00:00",
         seed=7,
-        points=points,
+        points=tuple(points),
         metrics={column.name: column for column in metrics},
         covariates=COVARIATES,
         environment=ENVIRONMENT,
@@ -250,22 +220,18 @@ CYCLES = Column("cycles", "cycles", "TSC cycles of one call", "less")
 def cost(seed: int = 0, reps: int = 120, blocks: int = 6) -> ExperimentResults:
     """`syscall.cost`: every call in both styles; one failed sample, one note."""
     maker = Maker(seed)
-    points = []
-    for call, nanoseconds in COST_NS.items():
-        for style, iterations in (("loop", 8000), ("single", 1)):
-            extra = 6.0 if style == "single" else 0.0
-            factors = {"call": call, "style": style}
-            points.append(
-                maker.point(factors, nanoseconds + extra, reps=reps, blocks=blocks, iterations=iterations)
-            )
+    points = [
+        maker.point(
+            factors, COST_NS[factors["call"]] + extra, reps=reps, blocks=blocks, iterations=iterations
+        )
+        for factors in every(call=tuple(COST_NS), style=("loop", "single"))
+        for iterations, extra in [(8000, 0.0) if factors["style"] == "loop" else (1, 6.0)]
+    ]
     failed = points[0]
     metrics = {name: np.concatenate([[np.nan], values[1:]]) for name, values in failed.metrics.items()}
-    points[0] = _with_metrics(
-        failed, metrics, failed=((0, "1 of 8000 calls gave a wrong value"),), notes=("pinned to CPU 1",)
-    )
-    return _results(
-        "syscall.cost", tuple(points), (TIME, CYCLES), "time_ns = (raw - correction) / iterations"
-    )
+    why = ((0, "1 of 8000 calls gave a wrong value"),)
+    points[0] = replace(failed, metrics=metrics, failed=why, notes=("pinned to CPU 1",))
+    return _results("syscall.cost", points, (TIME, CYCLES), "time_ns = (raw - correction) / iterations")
 
 
 def throughput(seed: int = 1, reps: int = 5) -> ExperimentResults:
@@ -274,16 +240,15 @@ def throughput(seed: int = 1, reps: int = 5) -> ExperimentResults:
     points = []
     for call in ("read", "lseek", "getpid", "gethostid"):
         calls = round(0.5e9 / COST_NS[call])
-        timed = maker.point(
-            {"call": call, "duration": 0.5}, COST_NS[call], reps=reps, blocks=reps, iterations=calls
-        )
+        factors = {"call": call, "duration": 0.5}
+        timed = maker.point(factors, COST_NS[call], reps=reps, blocks=reps, iterations=calls)
         rate = 1e9 / timed.metrics["time_ns"]
-        points.append(_with_metrics(timed, {"calls_per_s": rate, "bytes_per_s": rate.copy()}))
+        points.append(replace(timed, metrics={"calls_per_s": rate, "bytes_per_s": rate.copy()}))
     columns = (
         Column("calls_per_s", "1/s", "calls a second", "more"),
         Column("bytes_per_s", "B/s", "bytes a second as the document counts them", "more"),
     )
-    return _results("syscall.throughput", tuple(points), columns, "calls_per_s = calls / (raw - correction)")
+    return _results("syscall.throughput", points, columns, "calls_per_s = calls / (raw - correction)")
 
 
 def create(seed: int = 2, reps: int = 64, blocks: int = 8) -> ExperimentResults:
@@ -291,26 +256,19 @@ def create(seed: int = 2, reps: int = 64, blocks: int = 8) -> ExperimentResults:
     maker = Maker(seed)
     parent_ns = {"fork": 9e4, "vfork": 4e4, "clone3": 8.5e4, "posix_spawn": 5e4, "thread": 1.5e4}
     points = []
-    for how, base in parent_ns.items():
-        for resident in (0, 64 << 20, 1 << 30):
-            for pages in ("4K", "huge"):
-                if pages == "huge" and resident == 0:
-                    continue
-                slope = (900.0 if pages == "4K" else 20.0) if how in ("fork", "clone3") else 0.0
-                parent = base + slope * resident / (1 << 20)
-                factors = {"how": how, "resident": resident, "pages": pages}
-                timed = maker.point(factors, parent, reps=reps, blocks=blocks, interrupt_ns=20_000)
-                late = maker.generator.lognormal(np.log(40_000), 0.5, reps)
-                cycles = timed.metrics["cycles"]
-                ticks = {
-                    "child_cycles": np.rint(cycles + late * HZ / 1e9),
-                    "parent_cycles": np.rint(cycles),
-                    "total_cycles": np.rint(cycles + 2.5e5),
-                }
-                metrics = {
-                    name.replace("cycles", "ns"): values * 1e9 / HZ for name, values in ticks.items()
-                } | ticks
-                points.append(_with_metrics(timed, metrics))
+    for factors in every(how=tuple(parent_ns), resident=(0, 64 << 20, 1 << 30), pages=("4K", "huge")):
+        how, resident, pages = factors.values()
+        if pages == "huge" and resident == 0:
+            continue
+        slope = (900.0 if pages == "4K" else 20.0) if how in ("fork", "clone3") else 0.0
+        parent = parent_ns[how] + slope * resident / (1 << 20)
+        timed = maker.point(factors, parent, reps=reps, blocks=blocks, interrupt_ns=20_000)
+        late = maker.generator.lognormal(np.log(40_000), 0.5, reps)
+        cycles = timed.metrics["cycles"]
+        whole = {"child": cycles + late * HZ / 1e9, "parent": cycles, "total": cycles + 2.5e5}
+        ticks = {f"{who}_cycles": np.rint(values) for who, values in whole.items()}
+        times = {name.replace("cycles", "ns"): values * 1e9 / HZ for name, values in ticks.items()}
+        points.append(replace(timed, metrics=times | ticks))
     points[-1] = skipped(points[-1].factors)
     columns = tuple(
         Column(f"{what}_{unit}", unit, doc, "less")
@@ -321,31 +279,15 @@ def create(seed: int = 2, reps: int = 64, blocks: int = 8) -> ExperimentResults:
             ("total", "call to reaped"),
         )
     )
-    return _results(
-        "process.create",
-        tuple(points),
-        columns,
-        "child_ns = child's first reading - first reading - correction",
-    )
+    model = "child_ns = child's first reading - first reading - correction"
+    return _results("process.create", points, columns, model)
 
 
 def skipped(factors: Mapping[str, Level]) -> PointSamples:
-    none, nothing = np.zeros(0, np.int64), np.zeros(0)
-    return PointSamples(
-        factors=dict(factors),
-        block=none,
-        process=none,
-        boot=none,
-        rep=none,
-        started_ns=none,
-        raw=nothing,
-        iterations=none,
-        correction=nothing,
-        metrics={},
-        covariates={},
-        skipped="no huge pages are free",
-        remedy="echo 600 > /proc/sys/vm/nr_hugepages",
-    )
+    point = Maker().point(factors, 1.0, reps=1, blocks=1)
+    none = point.only(np.zeros(1, bool))
+    remedy = "echo 600 > /proc/sys/vm/nr_hugepages"
+    return replace(none, metrics={}, covariates={}, skipped="no huge pages are free", remedy=remedy)
 
 
 def said(section: Section) -> str:
@@ -372,20 +314,13 @@ def large(samples: int = 1_000_000, blocks: int = 20) -> Results:
     """`syscall.cost` with `samples` samples in ten points."""
     maker = Maker(3)
     calls = ("getpid", "getppid", "read", "lseek", "clock_gettime")
-    points = tuple(
-        maker.point(
-            {"call": call, "style": style},
-            COST_NS[call],
-            reps=samples // 10,
-            blocks=blocks,
-            iterations=iterations,
-        )
-        for call in calls
-        for style, iterations in (("loop", 8000), ("single", 1))
-    )
-    return Results(
-        (_results("syscall.cost", points, (TIME, CYCLES), "time_ns = (raw - correction) / iterations"),)
-    )
+    iterations, each = {"loop": 8000, "single": 1}, {"reps": samples // 10, "blocks": blocks}
+    points = [
+        maker.point(factors, COST_NS[factors["call"]], iterations=iterations[factors["style"]], **each)
+        for factors in every(call=calls, style=tuple(iterations))
+    ]
+    model = "time_ns = (raw - correction) / iterations"
+    return Results((_results("syscall.cost", points, (TIME, CYCLES), model),))
 
 
 def compared(

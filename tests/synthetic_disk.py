@@ -35,24 +35,21 @@ COLD_NOTES = (
 )
 
 
-def columns(**units: str) -> tuple[Column, ...]:
-    """Return metrics from names and units; what is a speed is better when more."""
+def columns(*names: str) -> tuple[Column, ...]:
+    """Return metrics with the units that their names end in; what is a speed is better when more."""
     return tuple(
-        Column(name, unit, name.replace("_", " "), "more" if name in ("throughput", "bytes") else "less")
-        for name, unit in units.items()
+        Column(
+            name,
+            UNITS.get(name) or next((unit for end, unit in ENDINGS.items() if name.endswith(end)), "1"),
+            name.replace("_", " "),
+            "more" if name in ("throughput", "bytes") else "less",
+        )
+        for name in names
     )
 
 
-READ = columns(
-    throughput="MiB/s",
-    time_s="s",
-    bytes="B",
-    calls="calls",
-    cpu_s="s",
-    xor="1",
-    resident="1",
-    earlier_reads="1",
-)
+UNITS = {"throughput": "MiB/s", "calls": "calls"}
+ENDINGS = {"_per_s": "1/s", "_ns": "ns", "_s": "s", "bytes": "B"}
 
 
 class Maker:
@@ -68,15 +65,20 @@ class Maker:
         return self.generator.lognormal(0, 0.01, self.blocks)
 
     def point(
-        self, factors: Mapping[str, Level], metrics: dict[str, np.ndarray], **changes: Any
+        self, factors: Mapping[str, Level], metrics: Mapping[str, np.ndarray | float], **changes: Any
     ) -> PointSamples:
-        """Return a point with these metrics."""
+        """Return a point with these metrics; one figure is that of all samples."""
         timed = self.timed.point(factors, 1e6, reps=self.blocks, blocks=self.blocks)
-        return dataclasses.replace(timed, metrics=metrics, **changes)
+        n = self.blocks
+        full = {name: np.broadcast_to(np.asarray(each, float), n).copy() for name, each in metrics.items()}
+        return dataclasses.replace(timed, metrics=full, **changes)
 
 
-def results(name: str, points: list[PointSamples], metrics: tuple[Column, ...]) -> ExperimentResults:
-    """Return the points as results of the experiment `name`."""
+def results(
+    name: str, points: list[PointSamples], metrics: tuple[Column, ...] | None = None
+) -> ExperimentResults:
+    """Return the points as results of the experiment `name`, with these metrics or those that they have."""
+    metrics = metrics or columns(*points[0].metrics)
     return synthetic._results(name, tuple(points), metrics, "time_s = (raw - correction) / hz")
 
 
@@ -91,19 +93,16 @@ def reading(maker: Maker, factors: Mapping[str, Level], speed: float = 1.0) -> P
     block_size, cache, size = int(factors["block_size"]), str(factors["cache"]), int(factors["size"])
     time, cpu = seconds_per_mib(block_size, cache)
     spread = maker.spread() / speed
-    count, mebibytes = maker.blocks, size / MEBIBYTE
-    constant = {
-        "bytes": float(size),
-        "calls": size / block_size + 1,
-        "xor": float(WORD) if factors.get("work") == "xor" else np.nan,
-        "resident": 0.0 if cache == "cold" else 1.0,
-    }
+    mebibytes = size / MEBIBYTE
     metrics = {
         "throughput": 1 / (time * spread),
         "time_s": time * spread * mebibytes,
+        "bytes": size,
+        "calls": size / block_size + 1,
         "cpu_s": cpu * spread * mebibytes,
-        **{name: np.full(count, value) for name, value in constant.items()},
-        "earlier_reads": maker.generator.integers(1, 30, count).astype(float),
+        "xor": WORD if factors.get("work") == "xor" else np.nan,
+        "resident": 0.0 if cache == "cold" else 1.0,
+        "earlier_reads": maker.generator.integers(1, 30, maker.blocks),
     }
     return maker.point(factors, metrics, notes=COLD_NOTES if cache == "cold" else ())
 
@@ -118,39 +117,25 @@ def read(seed: int = 10, first: float = 1.0, blocks: int = BLOCKS) -> Experiment
     for engine, speed in ENGINE_SPEEDS.items():
         for block_size in FEW_POWERS if engine == "read" else (8192, 524288):
             for cache in ("cold", "warm") if engine in ("read", "pread", "mmap") else ("cold",):
-                factors = {
-                    "block_size": block_size,
-                    "cache": cache,
-                    "engine": engine,
-                    "threads": 1,
-                    "queue_depth": 32,
-                    "size": 64 * MEBIBYTE,
-                    "longest": 0.3,
-                }
+                varied = {"block_size": block_size, "cache": cache, "engine": engine, "threads": 1}
+                factors = {**varied, "queue_depth": 32, "size": 64 * MEBIBYTE, "longest": 0.3}
                 points.append(reading(maker, factors, speed))
     cold = [point for point in points if point.factors["cache"] == "cold"]
     for block in range(blocks):
         metrics = cold[block % len(cold)].metrics
         metrics["earlier_reads"][block] = 0
         metrics["throughput"][block] *= first
-    return results("disk.read", points, READ)
+    return results("disk.read", points)
 
 
 def xor(seed: int = 11) -> ExperimentResults:
     """`disk.xor`: one word everywhere."""
     maker = Maker(seed)
-    factors = every(
-        block_size=FEW_XOR_POWERS,
-        cache=("cold", "warm"),
-        engine="read",
-        threads=0,
-        work="xor",
-        size=16 * MEBIBYTE,
-    )
+    own = {"engine": "read", "threads": 0, "work": "xor", "size": 16 * MEBIBYTE}
+    factors = every(block_size=FEW_XOR_POWERS, cache=("cold", "warm"), **own)
     points = [reading(maker, each) for each in factors]
-    order = ("time_s", "xor", *(column.name for column in READ if column.name not in ("time_s", "xor")))
-    named = {column.name: column for column in READ}
-    return results("disk.xor", points, tuple(named[name] for name in order))
+    order = dict.fromkeys(("time_s", "xor", *points[0].metrics))
+    return results("disk.xor", points, columns(*order))
 
 
 def peers(seed: int = 12, dd: float = 0.8, fio: bool = True) -> ExperimentResults:
@@ -160,34 +145,19 @@ def peers(seed: int = 12, dd: float = 0.8, fio: bool = True) -> ExperimentResult
     for block_size in FEW_POWERS:
         shared = maker.spread()
         for tool, speed in (("oscope", 1.0), ("dd", dd), ("fio", 1.0)):
-            factors = {
-                "block_size": block_size,
-                "tool": tool,
-                "cache": "cold",
-                "size": 32 * MEBIBYTE,
-                "count": 1 << 18,
-            }
+            own = {"block_size": block_size, "tool": tool, "cache": "cold"}
+            factors = {**own, "size": 32 * MEBIBYTE, "count": 1 << 18}
             if tool == "fio" and not fio:
-                gone = synthetic.skipped(factors)
-                points.append(
-                    dataclasses.replace(gone, skipped="fio is not installed", remedy="apt-get install fio")
-                )
+                gone, remedy = synthetic.skipped(factors), "apt-get install fio"
+                points.append(dataclasses.replace(gone, skipped="fio is not installed", remedy=remedy))
                 continue
-            time = (
-                seconds_per_mib(block_size, "cold")[0]
-                * shared
-                * maker.generator.lognormal(0, 0.002, BLOCKS)
-                / speed
-            )
+            noise = maker.generator.lognormal(0, 0.002, BLOCKS)
+            time = seconds_per_mib(block_size, "cold")[0] * shared * noise / speed
             size = min(32 * MEBIBYTE, block_size << 18)
-            metrics = {
-                "throughput": 1 / time,
-                "time_s": time * size / MEBIBYTE,
-                "bytes": np.full(BLOCKS, float(size)),
-                "whole_s": time * size / MEBIBYTE + 0.01,
-            }
+            whole = time * size / MEBIBYTE
+            metrics = {"throughput": 1 / time, "time_s": whole, "bytes": size, "whole_s": whole + 0.01}
             points.append(maker.point(factors, metrics))
-    return results("disk.peers", points, columns(throughput="MiB/s", time_s="s", bytes="B", whole_s="s"))
+    return results("disk.peers", points)
 
 
 def write(seed: int = 13, synced: float = 0.25) -> ExperimentResults:
@@ -195,23 +165,20 @@ def write(seed: int = 13, synced: float = 0.25) -> ExperimentResults:
     maker = Maker(seed)
     points = []
     speeds = {"none": 1.0, "fdatasync": synced, "direct": 0.5}
-    for factors in every(
-        block_size=(128, 4096, 131072, 4 * MEBIBYTE), sync=tuple(speeds), size=16 * MEBIBYTE
-    ):
+    sizes = (128, 4096, 131072, 4 * MEBIBYTE)
+    for factors in every(block_size=sizes, sync=tuple(speeds), size=16 * MEBIBYTE):
         block_size, sync = int(factors["block_size"]), str(factors["sync"])
         if sync != "direct" or block_size >= 4096:
             time = seconds_per_mib(block_size, "warm")[0] / speeds[sync] * maker.spread()
             metrics = {
                 "throughput": 1 / time,
                 "time_s": 16 * time,
-                "bytes": np.full(BLOCKS, 16.0 * MEBIBYTE),
-                "calls": np.full(BLOCKS, 16.0 * MEBIBYTE / block_size),
+                "bytes": 16 * MEBIBYTE,
+                "calls": 16 * MEBIBYTE / block_size,
                 "cpu_s": 12 * time,
             }
             points.append(maker.point(factors, metrics))
-    return results(
-        "disk.write", points, columns(throughput="MiB/s", time_s="s", bytes="B", calls="calls", cpu_s="s")
-    )
+    return results("disk.write", points)
 
 
 KEPT = {"1": (0.02, 0.99, 0.98, 0.99), "2": (0.99, 0.1, 0.15, 0.3), "3": (0.01, 0.1, 0.15, 0.3)}
@@ -232,11 +199,7 @@ def drop_caches(seed: int = 14, kept: Mapping[str, tuple[float, ...]] = KEPT) ->
             metrics[name.format("after")] = first * share * maker.spread()
         metrics["time_s"] = 0.01 * maker.spread()
         points.append(maker.point({"value": value, "size": 64 * MEBIBYTE, "files": 2000}, metrics))
-    units = {
-        name: "B" if name.endswith("bytes") else "s" if name == "time_s" else "1"
-        for name in points[0].metrics
-    }
-    return results("disk.drop-caches", points, columns(**units))
+    return results("disk.drop-caches", points)
 
 
 def bandwidth(seed: int = 15) -> ExperimentResults:
@@ -248,7 +211,7 @@ def bandwidth(seed: int = 15) -> ExperimentResults:
             factors = {"operation": operation, "threads": 1, "window": window, "size": 128 * MEBIBYTE}
             rate = COPY * (2 if operation == "read" else 1) * maker.spread()
             points.append(maker.point(factors, {"throughput": rate, "time_s": 128 / rate}))
-    return results("memory.bandwidth", points, columns(throughput="MiB/s", time_s="s"))
+    return results("memory.bandwidth", points)
 
 
 def throughput(seed: int = 16) -> ExperimentResults:

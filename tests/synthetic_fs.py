@@ -93,22 +93,21 @@ def used(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
     """Return a point of the workload `fs.compare`."""
     system, operation, size = str(factors["system"]), str(factors["operation"]), int(factors["size"])
     time = time_ns(factors) * maker.spread()
-    n = len(time)
     moved = line_bytes(system, operation, size)
     there = np.nan if system == LOCAL else 1.0
     metrics = {
         "time_ns": time,
-        "bytes": np.full(n, float(size)),
+        "bytes": size,
         "bytes_per_s": size / (time / 1e9),
-        "files": np.full(n, 1.0),
+        "files": 1,
         "open_ns": time * 0.4,
         "close_ns": time * 0.1,
-        "received_bytes": np.full(n, there * moved * 0.75),
-        "sent_bytes": np.full(n, there * moved * 0.25),
-        "received_packets": np.full(n, there * moved / PACKET / 2),
-        "sent_packets": np.full(n, there * moved / PACKET / 2),
+        "received_bytes": there * moved * 0.75,
+        "sent_bytes": there * moved * 0.25,
+        "received_packets": there * moved / PACKET / 2,
+        "sent_packets": there * moved / PACKET / 2,
     }
-    return dataclasses.replace(maker.point(factors, metrics), notes=NOTES[system])
+    return maker.point(factors, metrics, notes=NOTES[system])
 
 
 def experiment(name: str, seed: int = 0, profile: str = "full") -> ExperimentResults:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import synthetic
-from oscope.labs.ipc import ALL_KINDS, COMPARED, DOCUMENTED, MODES, SOCKETS, TRACERS
+from oscope.labs.ipc import ALL_KINDS, CHANNELS, COMPARED, DOCUMENTED, MODES, SOCKETS, TRACERS
 from oscope.model.factors import Level
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from synthetic import every
@@ -21,15 +21,8 @@ from synthetic_disk import MEBIBYTE, Maker, columns, results
 
 SIZES = (256, 4096, 16384, 65536, 131072, MEBIBYTE)
 CALL_S, COPY_S = 2e-6, 100e-6
-CAPACITY = {
-    "pipe": 65536,
-    "local": 131072,
-    "seqpacket": 131072,
-    "tcp": 131072,
-    "shm": 262144,
-    "vmsplice": 65536,
-}
-SPEED = {"pipe": 1.0, "local": 0.8, "seqpacket": 0.7, "tcp": 0.5, "shm": 6.0, "vmsplice": 2.0}
+CAPACITY = dict(zip(CHANNELS, (65536, 131072, 131072, 131072, 262144, 65536), strict=True))
+SPEED = dict(zip(CHANNELS, (1.0, 0.8, 0.7, 0.5, 6.0, 2.0), strict=True))
 MODE_SPEED = {"1thread": 1.0, "2thread": 0.9, "2proc": 0.8}
 SWITCHES = 4.0
 """Voluntary switches of a side for a MiB, times the capacities in a MiB."""
@@ -40,15 +33,7 @@ IN_CALLS = 0.7
 TOTAL = 4 * MEBIBYTE
 TRACED = 1.25
 """Time under `ALL_KINDS` over time without."""
-SLOW: Mapping[str, float] = {
-    "none": 1.0,
-    "bpf-count": 1.05,
-    "bpf-histogram": 1.1,
-    "bpf-full": 1.4,
-    "perf-trace": 2.0,
-    "strace-count": 8.0,
-    "strace": 20.0,
-}
+SLOW: Mapping[str, float] = dict(zip(TRACERS, (1.0, 1.05, 1.1, 1.4, 2.0, 8.0, 20.0), strict=True))
 CALL_NS = 100.0
 TOUCH_NS = {
     "zero-page": 250.0,
@@ -64,7 +49,7 @@ SIDES = tuple(
     for side in ("sender", "receiver")
     for name in ("voluntary", "involuntary", "user_s", "system_s")
 )
-MOVED = columns(throughput="MiB/s", time_s="s", cpu_s="s") + tuple(
+MOVED = columns("throughput", "time_s", "cpu_s") + tuple(
     Column(name, "B" if name in ("bytes", "capacity") else "s" if name.endswith("_s") else "1", name, None)
     for name in ("bytes", "writes", "reads", "short_writes", "short_reads", "refusals", *SIDES, "capacity")
 )
@@ -75,11 +60,8 @@ Slow = Callable[[str, str, int], float]
 
 def capacity(factors: Mapping[str, Level]) -> int:
     """Return what the channel holds; with -s twice the buffer."""
-    return (
-        2 * int(factors["buffer"])
-        if factors.get("sockbuf") == "buffer"
-        else CAPACITY[str(factors["channel"])]
-    )
+    own = factors.get("sockbuf") == "buffer"
+    return 2 * int(factors["buffer"]) if own else CAPACITY[str(factors["channel"])]
 
 
 def calls_per_mebibyte(factors: Mapping[str, Level]) -> float:
@@ -94,14 +76,12 @@ def moving(maker: Maker, factors: Mapping[str, Level], slow: float = 1.0, **chan
     time = (2 * calls * CALL_S + COPY_S) / SPEED[channel] / MODE_SPEED[mode] * slow * maker.spread()
     mebibytes = int(factors["total"]) / MEBIBYTE
     busy = 2.0 if channel == SPINNING else 1.0
-    count = maker.blocks
-    whole = np.ones(count)
     short = calls if capacity(factors) < int(factors["buffer"]) else 0.0
     alone = mode == "1thread"
     switches = 0.0 if alone else SWITCHES * MEBIBYTE / capacity(factors)
     side = {
-        "voluntary": whole * switches * mebibytes,
-        "involuntary": whole * (0 if alone else 1),
+        "voluntary": switches * mebibytes,
+        "involuntary": 0 if alone else 1,
         "user_s": 0.1 * time * mebibytes,
         "system_s": 0.6 * time * mebibytes,
     }
@@ -109,15 +89,15 @@ def moving(maker: Maker, factors: Mapping[str, Level], slow: float = 1.0, **chan
         "throughput": 1 / time,
         "time_s": time * mebibytes,
         "cpu_s": busy * time * mebibytes,
-        "bytes": whole * int(factors["total"]),
-        "writes": whole * calls * mebibytes,
-        "reads": whole * calls * mebibytes,
-        "short_writes": whole * short * mebibytes,
-        "short_reads": whole * short * mebibytes,
-        "refusals": whole * (calls if alone and short else 0) * mebibytes,
+        "bytes": int(factors["total"]),
+        "writes": calls * mebibytes,
+        "reads": calls * mebibytes,
+        "short_writes": short * mebibytes,
+        "short_reads": short * mebibytes,
+        "refusals": (calls if alone and short else 0) * mebibytes,
         **{f"sender_{name}": values for name, values in side.items()},
         **{f"receiver_{name}": values * (np.nan if alone else 1) for name, values in side.items()},
-        "capacity": whole * capacity(factors),
+        "capacity": capacity(factors),
     }
     return maker.point(factors, metrics, **changes)
 
@@ -133,14 +113,8 @@ def _surveyed(factors: Mapping[str, Level]) -> bool:
 def throughput(seed: int = 20, blocks: int = 5, sizes: tuple[int, ...] = SIZES) -> ExperimentResults:
     """`ipc.throughput`: as in the quick survey."""
     maker = Maker(seed, blocks)
-    factors = every(
-        buffer=sizes,
-        channel=tuple(SPEED),
-        mode=MODES,
-        sockbuf=("default", "buffer"),
-        placement="free",
-        total=TOTAL,
-    )
+    own = {"sockbuf": ("default", "buffer"), "placement": "free", "total": TOTAL}
+    factors = every(buffer=sizes, channel=tuple(SPEED), mode=MODES, **own)
     points = [moving(maker, each) for each in factors if _surveyed(each)]
     return results("ipc.throughput", points, MOVED)
 
@@ -158,14 +132,13 @@ def latency(seed: int = 21) -> ExperimentResults:
             "mean_ns": 1.1 * time,
             "p90_ns": 1.5 * time,
             "p99_ns": tail * time,
-            "p999_ns": np.full(len(time), np.nan),
+            "p999_ns": np.nan,
             "max_ns": 20 * time,
             "cpu_ns": time,
-            "voluntary": np.full(len(time), 2.0),
+            "voluntary": 2.0,
         }
         points.append(maker.point(factors, metrics))
-    units = {name: "1" if name == "voluntary" else "ns" for name in points[0].metrics}
-    return results("ipc.latency", points, columns(**units))
+    return results("ipc.latency", points)
 
 
 def _histogram(middle_ns: float, count: int) -> list[list[int]]:
@@ -225,22 +198,8 @@ def reading(point: PointSamples, block: int, reps: int = 2) -> dict[str, Any]:
             "wakeup_ns": _histogram(3000.0, switches) if switches else [],
         },
         "faults": [
-            {
-                **row,
-                "class": "anonymous",
-                "kind": "zero-fill",
-                "count": 90,
-                "time_ns": 45_000,
-                "times": _histogram(500.0, 90),
-            },
-            {
-                **row,
-                "class": "file",
-                "kind": "file",
-                "count": 10,
-                "time_ns": 9_000,
-                "times": _histogram(900.0, 10),
-            },
+            {**row, "class": known, "kind": kind, "count": n, "time_ns": n * ns, "times": _histogram(ns, n)}
+            for known, kind, n, ns in (("anonymous", "zero-fill", 90, 500), ("file", "file", 10, 900))
         ],
         "fault_rate": [[0, 99_999, 60], [100_000, 199_999, 40]],
     }
@@ -250,9 +209,8 @@ def trace(seed: int = 22, traced: float = TRACED) -> ExperimentResults:
     """`ipc.trace`: everything takes `traced` times as long with the tracer."""
     maker = Maker(seed)
     points = []
-    for factors in every(
-        buffer=COMPARED, channel=("pipe", "local"), mode=MODES, sockbuf="default", total=TOTAL
-    ):
+    own = {"sockbuf": "default", "total": TOTAL}
+    for factors in every(buffer=COMPARED, channel=("pipe", "local"), mode=MODES, **own):
         points.append(moving(maker, {**factors, "tracer": "none"}))
         point = moving(maker, {**factors, "tracer": ALL_KINDS}, traced)
         readings = tuple(reading(point, block) for block in range(maker.blocks))
@@ -296,8 +254,8 @@ def fault(seed: int = 25, traced: Mapping[str, float] | None = None) -> Experime
             metrics = {
                 "time_ns": time,
                 "faults_per_s": 1e9 / time,
-                "faults": np.full(len(time), 4096.0),
-                "major": np.full(len(time), 4096.0 if kind == "file-major" else 0.0),
+                "faults": 4096,
+                "major": 4096 if kind == "file-major" else 0,
             }
             factors = {"kind": kind, "threads": 1, "size": 16 * MEBIBYTE, "tracer": tracer}
             readings = []
@@ -327,8 +285,7 @@ def fault(seed: int = 25, traced: Mapping[str, float] | None = None) -> Experime
                     for block in range(maker.blocks)
                 ]
             points.append(maker.point(factors, metrics, traces=tuple(readings)))
-    made = columns(time_ns="ns", faults_per_s="1/s", faults="1", major="1")
-    return results("trace.fault", points, made)
+    return results("trace.fault", points)
 
 
 def survey() -> Results:

@@ -88,10 +88,7 @@ def _columns(clock: Clock, stem: str) -> list[Column]:
         name = f"{stem}_instructions" if stem else "instructions"
         return [Column(name, "instructions", name, "less")]
     ticks = f"{stem}_cycles" if stem else "cycles"
-    return [
-        Column(f"{stem or 'time'}_ns", "ns", stem, "less"),
-        Column(ticks, "cycles", ticks, "less"),
-    ]
+    return [Column(f"{stem or 'time'}_ns", "ns", stem, "less"), Column(ticks, "cycles", ticks, "less")]
 
 
 def _timed(clock: Clock, stem: str, value: float, reps: int, seed: int) -> dict[str, Floats]:

@@ -21,18 +21,9 @@ from synthetic_disk import MEBIBYTE, Maker, columns
 
 SETS = 32768
 SIZE = 1 << 30
-SET_NS = {
-    ("seq", "first64th"): 3000.0,
-    ("random", "first64th"): 4500.0,
-    ("seq", "full"): 6000.0,
-    ("random", "full"): 9000.0,
-}
-PAGES = {
-    ("seq", "first64th"): 4104.0,
-    ("random", "first64th"): 4104.0,
-    ("seq", "full"): 262136.0,
-    ("random", "full"): 165800.0,
-}
+PLACES = [(pattern, footprint) for footprint in FOOTPRINTS for pattern in PATTERNS]
+SET_NS = dict(zip(PLACES, (3000.0, 4500.0, 6000.0, 9000.0), strict=True))
+PAGES = dict(zip(PLACES, (4104.0, 4104.0, 262136.0, 165800.0), strict=True))
 FILE_TIME = {"anonymous": 1.0, "private": 1.0, "shared": 1.5}
 """Time of a set against that of anonymous memory."""
 SLOWED = 1.4
@@ -50,14 +41,8 @@ SCALES = {"zero-page": 1.9, "anonymous": 1.6}
 SPEED = {"read": 10_000.0, "write": 8_000.0, "copy": 6_000.0}
 RESOURCES = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", "oublock")
 SIMULATED = (
-    "l1d_read_access",
-    "l1d_write_access",
-    "l1d_read_miss",
-    "l1d_write_miss",
-    "l2_miss",
-    "dtlb_read_miss",
-    "dtlb_write_miss",
-    "stlb_miss",
+    *("l1d_read_access", "l1d_write_access", "l1d_read_miss", "l1d_write_miss", "l2_miss"),
+    *("dtlb_read_miss", "dtlb_write_miss", "stlb_miss"),
 )
 HARDWARE = ("l1d_read_access", "l1d_write_access", "l1d_read_miss", "dtlb_read_miss", "dtlb_write_miss")
 MODEL_ERROR = 1.1
@@ -96,7 +81,7 @@ def walking(
 ) -> PointSamples:
     """Return a point of memory.access, `slow` times as slow as `SET_NS`; `changes` are metrics."""
     where = (str(factors["pattern"]), str(factors["footprint"]))
-    count, sets = maker.blocks, int(factors["sets"])
+    sets = int(factors["sets"])
     pages = PAGES[where] * int(factors["size"]) / SIZE
     time = SET_NS[where] * slow * maker.spread()
     accesses = sets * 16 * 512
@@ -121,18 +106,14 @@ def walking(
         "writes": accesses / 8,
         **changes,
     }
-    full = {
-        name: np.broadcast_to(np.asarray(value, float), (count,)).copy() for name, value in metrics.items()
-    }
-    return maker.point(factors, full)
+    return maker.point(factors, metrics)
 
 
 def access(seed: int = 30, slow: Mapping[tuple[str, str], float] | None = None) -> ExperimentResults:
     """`memory.access`: each pattern over each footprint, `slow` times as slow where it says so."""
     maker = Maker(seed)
-    factors = every(
-        pattern=PATTERNS, footprint=FOOTPRINTS, mapping="anonymous", counters="none", sets=SETS, size=SIZE
-    )
+    own = {"mapping": "anonymous", "counters": "none", "sets": SETS, "size": SIZE}
+    factors = every(pattern=PATTERNS, footprint=FOOTPRINTS, **own)
     slower = {**dict.fromkeys(SET_NS, 1.0), **(slow or {})}
     points = [walking(maker, each, slower[str(each["pattern"]), str(each["footprint"])]) for each in factors]
     return results("memory.access", points, ACCESS)
@@ -155,14 +136,8 @@ def counters(seed: int = 31, hardware: bool = False) -> ExperimentResults:
     """`memory.counters`: simulated; with `hardware` also counted, `MODEL_ERROR` less of each miss."""
     maker = Maker(seed, 1)
     sets, points = 4096, []
-    for factors in every(
-        counters=("simulated", "hardware"),
-        pattern=PATTERNS,
-        footprint=FOOTPRINTS,
-        mapping="anonymous",
-        sets=sets,
-        size=SIZE,
-    ):
+    own = {"footprint": FOOTPRINTS, "mapping": "anonymous", "sets": sets, "size": SIZE}
+    for factors in every(counters=("simulated", "hardware"), pattern=PATTERNS, **own):
         events = misses(str(factors["pattern"]), str(factors["footprint"]))
         if factors["counters"] == "simulated":
             found = {f"simulated_{name}": value * sets for name, value in events.items()}
@@ -187,9 +162,8 @@ def mapping(seed: int = 32, dirtied: float = 1.0) -> ExperimentResults:
     """`memory.mapping`: shared memory is charged 8 blocks for each page touched, times `dirtied`."""
     maker = Maker(seed)
     points = []
-    for factors in every(
-        mapping=MAPPINGS, pattern=PATTERNS, footprint="first64th", sets=4096, size=256 * MEBIBYTE
-    ):
+    own = {"footprint": "first64th", "sets": 4096, "size": 256 * MEBIBYTE}
+    for factors in every(mapping=MAPPINGS, pattern=PATTERNS, **own):
         kind = str(factors["mapping"])
         pages = PAGES[str(factors["pattern"]), "first64th"] / 4
         blocks = np.round(8 * pages * dirtied) if kind == "shared" else 0.0
@@ -203,15 +177,8 @@ def initialise(seed: int = 33, synced: float = 1.0) -> ExperimentResults:
     size, points = 64 * MEBIBYTE, []
     for kind in MAPPINGS:
         for populate, how in ((False, "none"), (False, "memset"), (False, "memset+msync"), (True, "none")):
-            factors: dict[str, Level] = {
-                "mapping": kind,
-                "populate": populate,
-                "initialise": how,
-                "pattern": "seq",
-                "footprint": "first64th",
-                "sets": 4096,
-                "size": size,
-            }
+            factors: dict[str, Level] = {"mapping": kind, "populate": populate, "initialise": how}
+            factors |= {"pattern": "seq", "footprint": "first64th", "sets": 4096, "size": size}
             prepared = populate or how != "none"
             blocks = size / 512 * synced if kind == "shared" and how == "memset+msync" else 0.0
             changes = {
@@ -230,28 +197,14 @@ def pressure(seed: int = 34, slowed: float = SLOWED, major: float = MAJOR) -> Ex
     maker = Maker(seed)
     points = []
     for level in ("none", "compete"):
-        factors: dict[str, Level] = {
-            "pressure": level,
-            "pattern": "random",
-            "footprint": "first64th",
-            "initialise": "memset",
-            "sets": SETS,
-            "size": SIZE,
-            "limit": SIZE // 2,
-            "wait": 1.0,
-        }
-        competing = level == "compete"
-        changes = (
-            {
-                "majflt": major,
-                "inblock": 8 * major,
-                "pressure_resident_kib": 240_000.0 * maker.spread(),
-                "pressure_wait_s": 1.5 * maker.spread(),
-            }
-            if competing
-            else {}
-        )
-        points.append(walking(maker, factors, slowed if competing else 1.0, **changes))
+        factors: dict[str, Level] = {"pressure": level, "pattern": "random", "footprint": "first64th"}
+        factors |= {"initialise": "memset", "sets": SETS, "size": SIZE, "limit": SIZE // 2, "wait": 1.0}
+        changes: dict[str, np.ndarray | float] = {}
+        if level == "compete":
+            changes = {"majflt": major, "inblock": 8 * major}
+            changes["pressure_resident_kib"] = 240_000.0 * maker.spread()
+            changes["pressure_wait_s"] = 1.5 * maker.spread()
+        points.append(walking(maker, factors, slowed if level == "compete" else 1.0, **changes))
     return results("memory.pressure", points, ACCESS)
 
 
@@ -285,7 +238,7 @@ def bandwidth(seed: int = 36, cores: float = 1.7) -> ExperimentResults:
         faster = (1.0 if alone else cores) * (2 if factors["window"] else 1)
         rate = SPEED[str(factors["operation"])] * faster * maker.spread()
         points.append(maker.point(factors, {"throughput": rate, "time_s": 64 / rate}))
-    return results("memory.bandwidth", points, columns(throughput="MiB/s", time_s="s"))
+    return results("memory.bandwidth", points, columns("throughput", "time_s"))
 
 
 def fault(seed: int = 37, scales: Mapping[str, float] = SCALES) -> ExperimentResults:
@@ -300,8 +253,8 @@ def fault(seed: int = 37, scales: Mapping[str, float] = SCALES) -> ExperimentRes
             metrics = {
                 "time_ns": time * threads / gain,
                 "faults_per_s": 1e9 / time * gain,
-                "faults": np.full(len(time), 1024.0),
-                "major": np.full(len(time), major),
+                "faults": 1024,
+                "major": major,
             }
             points.append(maker.point({"kind": kind, "threads": threads, "size": 4 * MEBIBYTE}, metrics))
     made = (

@@ -58,33 +58,24 @@ CONDITIONS = {
 }
 """As the probe describes its workloads, of the factors of these experiments."""
 DEFAULTS: Mapping[str, Level] = {"sizes": "equal", "meeting": "ready"}
-METRICS = tuple(
-    Column(name, unit, name.replace("_", " "), better)
-    for name, unit, better in (
-        ("time_ns", "ns", "less"),
-        ("receiver_time_ns", "ns", "less"),
-        ("bytes", "B", None),
-        ("bytes_per_s", "B/s", "more"),
-        ("calls", "1", "less"),
-        ("receiver_calls", "1", "less"),
-        ("switches", "1", "less"),
-        ("receiver_switches", "1", "less"),
-        ("cpu_s_per_gib", "s/GiB", "less"),
-        ("receiver_cpu_s_per_gib", "s/GiB", "less"),
-        ("wait_ns", "ns", "less"),
+
+
+def _columns(*names: str) -> tuple[Column, ...]:
+    """Return metrics with the units that their names end in; more bytes are neither better nor worse."""
+    ends = {"_ns": "ns", "bytes": "B", "bytes_per_s": "B/s", "_s_per_gib": "s/GiB"}
+    units = {name: next((unit for end, unit in ends.items() if name.endswith(end)), "1") for name in names}
+    better: dict[str, str | None] = {"bytes": None, "bytes_per_s": "more"}
+    return tuple(
+        Column(name, unit, name.replace("_", " "), better.get(name, "less")) for name, unit in units.items()
     )
+
+
+METRICS = _columns(
+    *("time_ns", "receiver_time_ns", "bytes", "bytes_per_s", "calls", "receiver_calls", "switches"),
+    *("receiver_switches", "cpu_s_per_gib", "receiver_cpu_s_per_gib", "wait_ns"),
 )
-DEVICE_METRICS = tuple(
-    Column(name, unit, name.replace("_", " "), better)
-    for name, unit, better in (
-        ("time_ns", "ns", "less"),
-        ("sender_time_ns", "ns", "less"),
-        ("bytes", "B", None),
-        ("bytes_per_s", "B/s", "more"),
-        ("calls", "1", "less"),
-        ("sender_calls", "1", "less"),
-        ("minflt", "1", "less"),
-    )
+DEVICE_METRICS = _columns(
+    *("time_ns", "sender_time_ns", "bytes", "bytes_per_s", "calls", "sender_calls", "minflt")
 )
 
 
@@ -139,40 +130,37 @@ def copied(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
     sender = (time_ns(factors, methods, "sender") + extra) * spread * traced + wait
     receiver = (time_ns(factors, methods, "receiver") + extra) * spread * traced + waited
     calls = [size / (64 * KIBIBYTE) + 10 if name == "readwrite" else 12.0 for name in methods]
-    n = len(spread)
     metrics = {
         "time_ns": sender,
         "receiver_time_ns": receiver,
-        "bytes": np.full(n, float(size)),
+        "bytes": size,
         "bytes_per_s": size / (sender / 1e9),
-        "calls": np.full(n, calls[0]),
-        "receiver_calls": np.full(n, calls[1]),
-        "switches": np.full(n, 8.0 + size / MEBIBYTE),
-        "receiver_switches": np.full(n, 9.0 + size / MEBIBYTE),
+        "calls": calls[0],
+        "receiver_calls": calls[1],
+        "switches": 8.0 + size / MEBIBYTE,
+        "receiver_switches": 9.0 + size / MEBIBYTE,
         "cpu_s_per_gib": CPU_S / SPEED[methods[0]] * maker.spread(),
         "receiver_cpu_s_per_gib": CPU_S / SPEED[methods[1]] * maker.spread(),
-        "wait_ns": np.full(n, wait) * maker.spread() if wait else np.full(n, np.nan),
+        "wait_ns": wait * maker.spread() if wait else np.nan,
     }
-    point = maker.point(factors, metrics)
     shaped = any(factors.get(name) for name in ("rate", "delay", "loss"))
     notes = ("each direction of the link: as asked (netem)",) if shaped else ()
-    return dataclasses.replace(point, notes=notes)
+    return maker.point(factors, metrics, notes=notes)
 
 
 def driven(maker: Maker, factors: Mapping[str, Level]) -> PointSamples:
     """Return a point of `transfer.device`."""
     method, size, spread = str(factors["method"]), moved(factors), maker.spread()
-    n = len(spread)
     receiver = time_ns(factors, (method,), "receiver") * spread
     calls = size / (4 * KIBIBYTE) + 4 if method == "fcntl" else size / (2 * MEBIBYTE) + 4
     metrics = {
         "time_ns": receiver,
         "sender_time_ns": receiver + START_NS,
-        "bytes": np.full(n, float(size)),
+        "bytes": size,
         "bytes_per_s": size / (receiver / 1e9),
-        "calls": np.full(n, calls),
-        "sender_calls": np.full(n, calls + 2),
-        "minflt": np.full(n, 40.0 if method == "fcntl" else 600.0),
+        "calls": calls,
+        "sender_calls": calls + 2,
+        "minflt": 40.0 if method == "fcntl" else 600.0,
     }
     return maker.point(factors, metrics)
 
@@ -199,11 +187,7 @@ def experiment(name: str, seed: int = 0, **levels: Iterable[Level]) -> Experimen
     environment = {**made.environment, "cpu": {**made.environment["cpu"], "allowed": [0, 1, 2, 3]}}
     workload = labs.experiment(name).workload
     made = dataclasses.replace(
-        made,
-        workload=workload,
-        environment=environment,
-        conditions=CONDITIONS,
-        defaults=DEFAULTS,
+        made, workload=workload, environment=environment, conditions=CONDITIONS, defaults=DEFAULTS
     )
     if device:
         environment = synthetic_instructions.guest("base", clock="wall")

@@ -13,7 +13,7 @@ import synthetic_ipc
 from oscope.figures.traced import traced
 from oscope.labs.engine import histograms
 from oscope.labs.engine.traced import effect_note, losses
-from oscope.labs.ipc import COMPARED, in_calls
+from oscope.labs.ipc import COMPARED, calls
 from oscope.model.document import Section
 from oscope.model.samples import ExperimentResults
 from synthetic import column, number, said
@@ -44,7 +44,7 @@ def _retraced(
 
 def test_the_share_of_time_in_calls_is_the_one_put_in_in_every_mode() -> None:
     for point in traced(synthetic_ipc.trace(), "time_s", "calls"):
-        assert in_calls.inside(point) == pytest.approx(synthetic_ipc.IN_CALLS, rel=0.01), point.name
+        assert calls.inside(point) == pytest.approx(synthetic_ipc.IN_CALLS, rel=0.01), point.name
 
 
 def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Section]) -> None:

@@ -9,7 +9,6 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -21,7 +20,7 @@ import synthetic_instructions
 from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Run
-from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, choice, fuse, times, trips, wins
+from oscope.labs.fs import HERE, LOCAL, NFS, OPERATIONS, OSCOPE, SYSTEMS, compare, fuse, trips
 from oscope.labs.fs.points import COUNTED, WORDS, Shown
 from oscope.labs.fs.trips import fitted
 from oscope.model.document import Section, Table
@@ -59,9 +58,9 @@ def with_times(point: PointSamples, values: np.ndarray) -> PointSamples:
     return dataclasses.replace(point, metrics={**point.metrics, "time_ns": values})
 
 
-def alone(module: ModuleType, made: ExperimentResults) -> Section:
-    """Return the section of one module: the others take their time."""
-    section = module.section(Analysed.of(Results((made,))))
+def alone(asked: Callable[[Analysed], Section | None], made: ExperimentResults) -> Section:
+    """Return one section: the others take their time."""
+    section = asked(Analysed.of(Results((made,))))
     assert isinstance(section, Section)
     return section
 
@@ -129,16 +128,16 @@ def test_counted_instructions_give_the_answers_of_times(survey: dict[str, Sectio
     (made,) = (each for each in synthetic_fs.survey().experiments if each.experiment == "fs.compare")
     found = sections(synthetic_fs.counted(made))
     ratios, counted = (
-        [number(row[2]) for table in each[wins.TITLE].tables for row in table.rows]
+        [number(row[2]) for table in each[compare.WINS_TITLE].tables for row in table.rows]
         for each in (survey, found)
     )
     assert len(ratios) == 80
     # Counts are compared by blocks' medians, times by means of logarithms.
     assert counted == pytest.approx(ratios, rel=0.05)
-    for title in (wins.TITLE, trips.TITLE, times.TITLE):
+    for title in (compare.WINS_TITLE, trips.TITLE, compare.TIMES_TITLE):
         assert COUNTED in said(found[title])
         assert COUNTED not in said(survey[title])
-    cells = [cell for table in found[times.TITLE].tables for row in table.rows for cell in row]
+    cells = [cell for table in found[compare.TIMES_TITLE].tables for row in table.rows for cell in row]
     assert not [cell for cell in cells if re.search(r"\d (ns|µs|ms|s)\b.*\(", cell)]
     assert [cell for cell in cells if "instr" in cell]
 
@@ -149,10 +148,10 @@ def test_every_operation_is_explained() -> None:
 
 def test_every_section_has_an_answer_and_whole_tables_and_figures(survey: dict[str, Section]) -> None:
     assert list(survey) == [
-        wins.TITLE,
+        compare.WINS_TITLE,
         trips.TITLE,
-        choice.TITLE,
-        times.TITLE,
+        compare.CHOICE_TITLE,
+        compare.TIMES_TITLE,
         HERE_TITLE,
         GUEST_TITLE,
         fuse.TITLE,
@@ -169,7 +168,7 @@ def test_every_section_has_an_answer_and_whole_tables_and_figures(survey: dict[s
 
 
 def test_the_scenarios_of_either_win_are_those_put_in(survey: dict[str, Section]) -> None:
-    won, lost = said(survey[wins.TITLE]).split(" NFS wins most at ")
+    won, lost = said(survey[compare.WINS_TITLE]).split(" NFS wins most at ")
     delays = labs.experiment("fs.compare").full.factors["delay"]
     every = {
         (operation, float(delay)): truth(operation, float(delay), OSCOPE, NFS)
@@ -186,7 +185,7 @@ def test_the_scenarios_of_either_win_are_those_put_in(survey: dict[str, Section]
 
 
 def test_each_ratio_has_its_verdict(survey: dict[str, Section]) -> None:
-    table = survey[wins.TITLE].tables[0]
+    table = survey[compare.WINS_TITLE].tables[0]
     assert len(table.rows) == len(OPERATIONS) * 4
     for operation, shown, delay in (("read-again", "10 ms", 0.01), ("append", "0 s", 0.0)):
         row = row_of(table, operation, shown)
@@ -206,7 +205,7 @@ def test_systems_that_do_not_differ_are_not_said_to(compared: ExperimentResults)
         )
         return with_times(point, twin.metrics["time_ns"] * noise)
 
-    section = alone(wins, changed(compared, alike))
+    section = alone(compare.WINS, changed(compared, alike))
     assert "Nowhere was oscope-fs found faster than NFS. Nowhere was NFS found faster" in said(section)
     assert {row[3] for row in section.tables[0].rows} <= {"no", "cannot tell"}
     assert {row[5] for row in section.tables[0].rows} <= {"neither", "cannot tell"}
@@ -219,7 +218,11 @@ def test_the_causes_are_told_by_bytes_packets_and_round_trips(survey: dict[str, 
     assert model["read-random", "oscope-fs"][share].startswith("0")
     assert 390 <= number(model["read-random", "NFS"][3]) < 410
     assert number(model["read-random", "NFS"][share]) >= 90
-    assert survey[wins.TITLE].answer.partition(" NFS wins most at ")[2].startswith(("change-block", "append"))
+    assert (
+        survey[compare.WINS_TITLE]
+        .answer.partition(" NFS wins most at ")[2]
+        .startswith(("change-block", "append"))
+    )
     for operation in ("change-block", "append"):
         assert traffic[operation, "oscope-fs"][2:4] == ["96.0 MiB", "32.0 MiB"]
         assert traffic[operation, "NFS"][2] == "48.0 KiB"
@@ -249,7 +252,7 @@ def test_a_time_that_does_not_follow_the_delay_is_said_not_to(compared: Experime
             return point
         return with_times(point, point.metrics["time_ns"] * 3)
 
-    section = alone(trips, changed(compared, bent))
+    section = alone(trips.section, changed(compared, bent))
     fits = {(row[0], row[1]): row[5] for row in section.tables[1].rows}
     assert fits["read-first", "NFS"] == "no"
     assert fits["read-again", "NFS"] == "yes"
@@ -267,10 +270,10 @@ def test_two_delays_bear_out_no_model(compared: ExperimentResults) -> None:
 def test_one_block_decides_nothing(compared: ExperimentResults) -> None:
     one = changed(compared, lambda point: point.only(point.block == 0))
     found = sections(one)
-    section = found[wins.TITLE]
+    section = found[compare.WINS_TITLE]
     assert "Nowhere was oscope-fs found faster than NFS. Nowhere was NFS found faster" in said(section)
     assert {row[3] for row in section.tables[0].rows} == {"cannot tell"}
-    assert "Fastest at every delay" not in said(found[choice.TITLE])
+    assert "Fastest at every delay" not in said(found[compare.CHOICE_TITLE])
     shares = column(found[trips.TITLE].tables[1], "of the time with 50 ms each way")
     assert all(cell in ("–", "0 %", "0.0 %") for cell in shares)
 
@@ -283,7 +286,7 @@ def test_what_was_moved_is_told_of_every_system_but_the_local_one(survey: dict[s
 
 
 def test_the_map_names_the_fastest_and_those_not_to_be_told_from_it(survey: dict[str, Section]) -> None:
-    section = survey[choice.TITLE]
+    section = survey[compare.CHOICE_TITLE]
     assert "Fastest at every delay: NFS at change-block and append; " in section.answer
     (table,) = section.tables
     assert row_of(table, "read-again")[1:] == ["NFS", "oscope-fs", "oscope-fs", "oscope-fs"]
@@ -292,7 +295,7 @@ def test_the_map_names_the_fastest_and_those_not_to_be_told_from_it(survey: dict
 
 
 def test_every_operation_has_its_figure_with_a_line_for_each_system(survey: dict[str, Section]) -> None:
-    section = survey[times.TITLE]
+    section = survey[compare.TIMES_TITLE]
     assert [figure.title for figure in section.figures] == [f"Time of {name}" for name in OPERATIONS]
     for figure in section.figures:
         assert [trace["name"] for trace in figure.traces] == ["local", "oscope-fs", "sshfs", "NFS"]
@@ -307,8 +310,8 @@ def _named() -> dict[str, str]:
 
 
 def test_the_growth_with_the_delay_is_that_put_in(survey: dict[str, Section]) -> None:
-    assert survey[times.TITLE].answer.startswith("With 50 ms each way, ")
-    table = survey[times.TITLE].tables[1]
+    assert survey[compare.TIMES_TITLE].answer.startswith("With 50 ms each way, ")
+    table = survey[compare.TIMES_TITLE].tables[1]
     assert table.title == "Time with 50 ms each way over that with no delay"
     rows = {row[1]: row for row in table.rows if row[0] == "oscope-fs"}
     own = {
@@ -356,36 +359,36 @@ def test_a_system_that_could_not_be_mounted_is_told_with_its_remedy(compared: Ex
         )
 
     found = sections(changed(compared, without_nfs))
-    section = found[wins.TITLE]
+    section = found[compare.WINS_TITLE]
     assert "serves and mounts NFS: measure in a guest (--on guest)" in section.missing
     assert section.answer.startswith("oscope-fs wins most over sshfs at ")
     assert [table.title for table in section.tables] == ["oscope-fs against sshfs"]
     assert "NFS" not in said(section)
-    assert "Compared are oscope-fs and sshfs;" in said(found[choice.TITLE])
+    assert "Compared are oscope-fs and sshfs;" in said(found[compare.CHOICE_TITLE])
 
 
 def test_without_any_time_there_is_no_answer_but_the_reason(compared: ExperimentResults) -> None:
     none = changed(compared, lambda point: synthetic.skipped(point.factors))
     found = sections(none)
-    assert not said(found[wins.TITLE])
-    assert "no huge pages are free" in found[wins.TITLE].missing
-    assert set(found) == {wins.TITLE, fuse.TITLE}
+    assert not said(found[compare.WINS_TITLE])
+    assert "no huge pages are free" in found[compare.WINS_TITLE].missing
+    assert set(found) == {compare.WINS_TITLE, fuse.TITLE}
 
 
 def test_without_the_guest_it_is_told_how_to_get_the_comparison() -> None:
     found = sections(experiment("fs.here"))
-    assert not said(found[wins.TITLE])
-    assert "oscope kernel build" in found[wins.TITLE].missing
-    assert "oscope run fs.compare" in found[wins.TITLE].missing
+    assert not said(found[compare.WINS_TITLE])
+    assert "oscope kernel build" in found[compare.WINS_TITLE].missing
+    assert "oscope run fs.compare" in found[compare.WINS_TITLE].missing
     assert said(found[HERE_TITLE])
 
 
 def test_an_emulated_guest_and_a_busy_machine_are_told(compared: ExperimentResults) -> None:
     reported = "QEMU's emulation of a machine (tcg)"
-    assert reported in said(alone(wins, compared))
+    assert reported in said(alone(compare.WINS, compared))
     guest = synthetic_instructions.guest("base", clock="wall", accelerator="kvm")
     environment = {**guest, "clock": synthetic.ENVIRONMENT["clock"], "load": [5.0, 1.0, 1.0]}
-    answer = said(alone(wins, dataclasses.replace(compared, environment=environment)))
+    answer = said(alone(compare.WINS, dataclasses.replace(compared, environment=environment)))
     assert reported not in answer
     assert "The machine was busy" in answer
 
@@ -395,7 +398,7 @@ def test_another_size_is_shown_by_its_first_level_and_told(compared: ExperimentR
         compared, lambda point: dataclasses.replace(point, factors={**point.factors, "size": 128 << 20})
     )
     both = dataclasses.replace(compared, points=(*compared.points, *larger.points))
-    found = alone(wins, both)
+    found = alone(compare.WINS, both)
     assert len(found.tables[0].rows) == len(OPERATIONS) * 4
     assert any("size = 64 MiB" in text for text in found.text)
 
@@ -420,14 +423,14 @@ def test_a_program_that_tells_no_table_is_told_with_its_remedy(
     broken.write_text(f"#!/bin/sh\n{text}\n")
     broken.chmod(0o755)
     monkeypatch.setenv("OSCOPE_FS", str(broken))
-    section = alone(fuse, experiment("fs.here"))
+    section = alone(fuse.section, experiment("fs.here"))
     assert not said(section)
     assert "make setup" in section.missing
 
 
 def test_a_missing_program_is_told_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OSCOPE_FS", "/nowhere/oscope-fs")
-    section = alone(fuse, experiment("fs.here"))
+    section = alone(fuse.section, experiment("fs.here"))
     assert not said(section)
     assert "/nowhere/oscope-fs is not a program" in section.missing
 

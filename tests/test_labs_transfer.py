@@ -13,7 +13,7 @@ from oscope import labs
 from oscope.figures.analysed import Analysed
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.words import brackets
-from oscope.labs.transfer import SAME, SIZES, SMALL, content
+from oscope.labs.transfer import SAME, SIZES, SMALL, large
 from oscope.labs.transfer.points import compared_ways, lasting, way
 from oscope.model.document import Section
 from oscope.model.samples import PointSamples, Results
@@ -160,8 +160,8 @@ def test_cpu_time_calls_and_waiting_are_told_of_both_sides(survey: dict[str, Sec
 
 
 def test_the_documents_difference_by_content_is_mostly_its_groups(survey: dict[str, Section]) -> None:
-    assert content.by_group("fcntl") == pytest.approx(452, abs=1)
-    assert content.by_group("mmap") == pytest.approx(270, abs=1)
+    assert large.by_group("fcntl") == pytest.approx(452, abs=1)
+    assert large.by_group("mmap") == pytest.approx(270, abs=1)
     rows = {row[0]: row for row in survey[CONTENT].tables[1].rows}
     assert rows["mmap"][3:5] == ["280", "270"]
     assert rows["mmap"][5] == "+16.4 near 20 (p 0.13) and +18.0 near 920 (p 0.10)"

@@ -11,7 +11,7 @@ import pytest
 import synthetic_memory
 from oscope import labs
 from oscope.labs.memory.counts import formula
-from oscope.labs.memory.footprint import reach
+from oscope.labs.memory.walks import reach
 from oscope.model.document import Section
 from oscope.model.factors import Level
 from oscope.model.samples import ExperimentResults, PointSamples

@@ -40,9 +40,13 @@ class Late:
 
     def _asked(self) -> Iterator[Any]:
         """Yield the `Question` or function of each section."""
-        for name in self.modules:
+        for asked in self.modules:
+            name, _, which = asked.partition(":")
             module = import_module(f"oscope.labs.{name if '.' in name else f'{self.lab}.{name}'}")
-            yield from getattr(module, "sections", None) or (module.section,)
+            if which:
+                yield getattr(module, which)
+            else:
+                yield from getattr(module, "sections", None) or (module.section,)
 
 
 def late(lab: str, *modules: str) -> Late:
@@ -50,7 +54,7 @@ def late(lab: str, *modules: str) -> Late:
 
     A module is one of the lab's folder, or one of another lab, as `disk.sweep`. Its `section` answers one
     question: a `Question`, or a function of results that returns a section, or None where nothing was run.
-    Its `sections`, if it has them, are several.
+    Its `sections`, if it has them, are several; `calls:INSIDE` is one of them by its name.
     """
     return Late(lab, modules)
 
@@ -68,7 +72,8 @@ def late_inspection(module: str, name: str) -> Callable[[Profile], Mapping[str, 
 def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section]]:
     """Return what draws a lab's inspections: for each, `LAB.NAME`, the module whose `section` does.
 
-    It takes the title and the result. Where there is no result, the section has the reason and how to fix it.
+    `shown:devices` is another function of a module. It takes the title and the result. Where there is no
+    result, the section has the reason and how to fix it.
     """
 
     def answers(results: Results) -> list[Section]:
@@ -77,7 +82,8 @@ def late_inspected(lab: str, **modules: str) -> Callable[[Results], list[Section
         for name, module in modules.items():
             inspected = results.inspected(f"{lab}.{name}")
             if inspected is not None and inspected.result is not None:
-                make = import_module(f"oscope.labs.{lab}.{module}").section
+                file, _, which = module.partition(":")
+                make = getattr(import_module(f"oscope.labs.{lab}.{file}"), which or "section")
                 found.append(make(inspected.title, inspected.result))
             elif inspected is not None:
                 missing = ": ".join(filter(None, [inspected.skipped, inspected.remedy]))

@@ -112,6 +112,27 @@ class Experiment:
     program: Program | None = None
     """The user's own program that measures it; None: the probe."""
 
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        question: str,
+        full: Design,
+        *,
+        quick_share: str,
+        metrics: tuple[str, ...],
+        quick: Callable[[Design], Design] | None = None,
+        workload: str = "",
+        **more: Any,
+    ) -> Experiment:
+        """Return the experiment `name`, of the workload of that name where none is given.
+
+        `quick` makes the design of the quick survey out of the full one.
+        """
+        few = None if quick is None else quick(full)
+        return cls(name, workload or name, title, question, full, few, quick_share, metrics, **more)
+
     def design(self, profile: Profile) -> Design:
         """Return the design for `profile`; the full one where quick has none."""
         return self.quick if profile == "quick" and self.quick is not None else self.full

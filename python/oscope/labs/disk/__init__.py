@@ -38,24 +38,22 @@ def _many_engines(factors: Mapping[str, Level]) -> bool:
     return factors["engine"] != "read" and factors["block_size"] not in COMPARED
 
 
-_READ = Design.of(
-    7,
-    7,
-    block_size=POWERS,
-    cache=("cold", "warm"),
-    engine=ENGINES,
-    threads=1,
-    queue_depth=32,
-    size=256 * MEBIBYTE,
-    longest=1.0,
-)
-READ = Experiment(
-    name="disk.read",
-    workload="disk.read",
-    title="Reading a file, block by block",
-    question="How fast is a file read, by which block size, from the device and from the page cache?",
-    full=_READ,
-    quick=_READ.replace(
+READ = Experiment.of(
+    "disk.read",
+    "Reading a file, block by block",
+    "How fast is a file read, by which block size, from the device and from the page cache?",
+    Design.of(
+        7,
+        7,
+        block_size=POWERS,
+        cache=("cold", "warm"),
+        engine=ENGINES,
+        threads=1,
+        queue_depth=32,
+        size=256 * MEBIBYTE,
+        longest=1.0,
+    ),
+    quick=lambda full: full.replace(
         reps=5, blocks=5, omit=_many_engines, block_size=FEW_POWERS, size=64 * MEBIBYTE, longest=0.1
     ),
     quick_share="about 10 s: 24 points, 64 MiB read 5 times each",
@@ -75,14 +73,12 @@ def _direct_page_by_page(factors: Mapping[str, Level]) -> bool:
     return factors["sync"] == "direct" and factors["block_size"] == PAGE
 
 
-_WRITE = Design.of(6, 6, block_size=POWERS, sync=("none", "fdatasync", "direct"), size=64 * MEBIBYTE)
-WRITE = Experiment(
-    name="disk.write",
-    workload="disk.write",
-    title="Writing a file, block by block",
-    question="How fast is a file written, and what does it cost to have it on the device?",
-    full=_WRITE,
-    quick=_WRITE.replace(
+WRITE = Experiment.of(
+    "disk.write",
+    "Writing a file, block by block",
+    "How fast is a file written, and what does it cost to have it on the device?",
+    Design.of(6, 6, block_size=POWERS, sync=("none", "fdatasync", "direct"), size=64 * MEBIBYTE),
+    quick=lambda full: full.replace(
         reps=5,
         blocks=5,
         omit=_direct_page_by_page,
@@ -94,37 +90,34 @@ WRITE = Experiment(
     exclude=_direct_in_parts,
 )
 
-_XOR = Design.of(
-    7,
-    7,
-    block_size=XOR_POWERS,
-    cache=("cold", "warm"),
-    engine="read",
-    threads=0,
-    work="xor",
-    size=64 * MEBIBYTE,
-)
-XOR = Experiment(
-    name="disk.xor",
+XOR = Experiment.of(
+    "disk.xor",
+    "The XOR of a file’s words",
+    "Which block size gives the XOR of a whole file first, and is it the same in every pass?",
+    Design.of(
+        7,
+        7,
+        block_size=XOR_POWERS,
+        cache=("cold", "warm"),
+        engine="read",
+        threads=0,
+        work="xor",
+        size=64 * MEBIBYTE,
+    ),
     workload="disk.read",
-    title="The XOR of a file’s words",
-    question="Which block size gives the XOR of a whole file first, and is it the same in every pass?",
-    full=_XOR,
-    quick=_XOR.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=16 * MEBIBYTE),
+    quick=lambda full: full.replace(reps=5, blocks=5, block_size=FEW_XOR_POWERS, size=16 * MEBIBYTE),
     quick_share="about 4 s: 12 points, 16 MiB read 5 times each",
     metrics=("time_s", "xor", "throughput", "bytes", "calls"),
     exclude=_past_the_cache,
     least={"block_size": 1},
 )
 
-_DROP_CACHES = Design.of(10, 10, value=("1", "2", "3"), size=64 * MEBIBYTE, files=2000)
-DROP_CACHES = Experiment(
-    name="disk.drop-caches",
-    workload="disk.drop-caches",
-    title="What writing to drop_caches frees",
-    question="What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
-    full=_DROP_CACHES,
-    quick=_DROP_CACHES.replace(reps=5, blocks=5, size=32 * MEBIBYTE, files=500),
+DROP_CACHES = Experiment.of(
+    "disk.drop-caches",
+    "What writing to drop_caches frees",
+    "What do 1, 2 and 3, written to /proc/sys/vm/drop_caches, free of which cache?",
+    Design.of(10, 10, value=("1", "2", "3"), size=64 * MEBIBYTE, files=2000),
+    quick=lambda full: full.replace(reps=5, blocks=5, size=32 * MEBIBYTE, files=500),
     quick_share="about 6 s: 3 values, 5 times each, after filling the caches",
     metrics=(
         *("page_cache_before_bytes", "page_cache_after_bytes", "dentries_before", "dentries_after"),
@@ -138,22 +131,20 @@ def _much_fio(factors: Mapping[str, Level]) -> bool:
     return factors["tool"] == "fio" and factors["block_size"] != COMPARED[-1]
 
 
-_PEERS = Design.of(
-    6,
-    6,
-    block_size=POWERS,
-    tool=("oscope", "dd", "fio"),
-    cache=("cold", "warm"),
-    size=256 * MEBIBYTE,
-    count=1 << 20,
-)
-PEERS = Experiment(
-    name="disk.peers",
-    workload="disk.peers",
-    title="Reading beside dd and fio",
-    question="Do dd and fio read the same file as fast, by the same block sizes?",
-    full=_PEERS,
-    quick=_PEERS.replace(
+PEERS = Experiment.of(
+    "disk.peers",
+    "Reading beside dd and fio",
+    "Do dd and fio read the same file as fast, by the same block sizes?",
+    Design.of(
+        6,
+        6,
+        block_size=POWERS,
+        tool=("oscope", "dd", "fio"),
+        cache=("cold", "warm"),
+        size=256 * MEBIBYTE,
+        count=1 << 20,
+    ),
+    quick=lambda full: full.replace(
         reps=5,
         blocks=5,
         omit=_much_fio,
@@ -187,8 +178,8 @@ LAB = Lab(
     ),
     sections=late(
         "disk",
-        *("sweep", "caches", "time_breakdown", "engines", "drift", "checksum", "writing"),
-        *("drop_caches", "syscalls.throughput"),
+        *("speeds:SWEEP", "speeds:COLD_AND_WARM", "time_breakdown", "speeds:ENGINES", "drift", "checksum"),
+        *("speeds:WRITING", "drop_caches", "syscalls.cost:THROUGHPUT"),
     ),
     notebook="notebooks/disk.ipynb",
 )

@@ -114,8 +114,8 @@ section = Question(
     # Where no pass has a time, its XOR is reported all the same.
     rows=lambda run: sizes_of(_curves(run)) or list(filter(None, [_same(run, None)])),
     headline=_same,
-    text=("The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros."),
-    tables=(_table),
-    figures=(lambda run, _: several("Time to the XOR of a whole file", _curves(run), "s")),
+    text="The XOR is that of the file's little-endian 32-bit words, a short tail padded with zeros.",
+    tables=_table,
+    figures=lambda run, _: several("Time to the XOR of a whole file", _curves(run), "s"),
     factors=("cache", "block_size"),
 )

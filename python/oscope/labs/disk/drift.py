@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,15 +27,13 @@ SPLITS = (1, 2, 4, 8, 16, 32, 64)
 """Where the groups of earlier reads begin, after the first read."""
 
 
-@dataclass(frozen=True)
-class Cold:
+class Cold(NamedTuple):
     """Every cold sample, as its MiB/s over the median of its point."""
 
     relative: Floats
     earlier: Floats
     """How often the process had read the file before."""
     block: Ints
-    started: Ints
 
 
 def _rows(run: Run) -> list[Cold]:
@@ -48,23 +46,17 @@ def _points(run: Run) -> list[PointSamples]:
 
 
 def _cold(points: Sequence[PointSamples]) -> Cold:
-    columns: list[list[np.ndarray]] = [[], [], [], []]
+    rows = [np.zeros((4, 0))]
     for point in points:
         values, keep = measured(point, RATE)
         earlier = point.metrics.get(EARLIER)
-        if not len(values) or earlier is None or np.median(values) <= 0:
-            continue
-        found = np.isfinite(earlier[keep])
-        for column, each in zip(
-            columns,
-            (values / np.median(values), earlier[keep], point.block[keep], point.started_ns[keep]),
-            strict=True,
-        ):
-            column.append(each[found])
-    joined = [np.concatenate(column) if column else np.zeros(0) for column in columns]
-    order = np.argsort(joined[3], kind="stable")
-    relative, earlier, block, started = (each[order] for each in joined)
-    return Cold(relative, earlier, block.astype(np.int64), started.astype(np.int64))
+        if len(values) and earlier is not None and np.median(values) > 0:
+            known = np.isfinite(earlier[keep])
+            columns = (values / np.median(values), earlier[keep], point.block[keep], point.started_ns[keep])
+            rows.append(np.array([each[known] for each in columns]))
+    joined = np.concatenate(rows, axis=1)
+    relative, earlier_reads, block, _ = joined[:, np.argsort(joined[3], kind="stable")]
+    return Cold(relative, earlier_reads, block.astype(np.int64))
 
 
 def _headline(_: Run, rows: Sequence[Cold]) -> str:
@@ -122,12 +114,8 @@ def _groups(cold: Cold) -> list[tuple[str, np.ndarray]]:
     groups = [("first read", cold.earlier == 0)]
     for low, high in zip(SPLITS, [*SPLITS[1:], np.inf], strict=True):
         name = f"{low} earlier" if high == low + 1 else f"{low} to {high - 1:g} earlier"
-        groups.append(
-            (
-                f"{low} earlier or more" if high == np.inf else name,
-                (cold.earlier >= low) & (cold.earlier < high),
-            )
-        )
+        here = (cold.earlier >= low) & (cold.earlier < high)
+        groups.append((f"{low} earlier or more" if high == np.inf else name, here))
     return [(name, chosen) for name, chosen in groups if chosen.any()]
 
 
@@ -147,39 +135,34 @@ TABLE: TableOf[tuple[str, Summary]] = TableOf(
 )
 
 
-def _table(_: Run, rows: Sequence[Cold]) -> list[Table]:
+def _table(_: Run, rows: Sequence[Cold]) -> Table:
     (cold,) = rows
-    groups = _groups(cold)
-    found = ((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in groups)
-    return [TABLE.of(found, trend=_trend(cold))]
+    found = ((name, summarise(cold.relative[keep], cold.block[keep])) for name, keep in _groups(cold))
+    return TABLE.of(found, trend=_trend(cold))
 
 
-def _by_reads(_: Run, rows: Sequence[Cold]) -> list[Figure]:
+def _by_reads(_: Run, rows: Sequence[Cold]) -> Figure:
     (cold,) = rows
     return _strips("Speed of cold reads by how often the process had read the file", cold, _groups(cold))
 
 
-def _by_block(_: Run, rows: Sequence[Cold]) -> list[Figure]:
+def _by_block(_: Run, rows: Sequence[Cold]) -> Figure | None:
     (cold,) = rows
     blocks = np.unique(cold.block)
-    edges = np.array_split(blocks, min(len(blocks), MOST_BLOCKS))
-    groups = [
-        (
-            f"block {each[0] + 1}" if len(each) == 1 else f"blocks {each[0] + 1} to {each[-1] + 1}",
-            np.isin(cold.block, each),
-        )
-        for each in edges
-    ]
-    return _strips("Speed of cold reads in the order of the run", cold, groups) if len(groups) > 1 else []
+    groups = []
+    for each in np.array_split(blocks, min(len(blocks), MOST_BLOCKS)):
+        span = f"block {each[0] + 1}" if len(each) == 1 else f"blocks {each[0] + 1} to {each[-1] + 1}"
+        groups.append((span, np.isin(cold.block, each)))
+    return _strips("Speed of cold reads in the order of the run", cold, groups) if len(groups) > 1 else None
 
 
-def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> list[Figure]:
+def _strips(title: str, cold: Cold, groups: Sequence[tuple[str, np.ndarray]]) -> Figure:
     dots = []
     for name, chosen in groups:
         found = summarise(cold.relative[chosen], cold.block[chosen])
         dots.append(plots.Dot(name, found.median, found.ci95, cold.relative[chosen]))
     note = "Faint: single samples. Diamond: median with its 95 % interval."
-    return [plots.strips(title, "MiB/s over the median of its point", dots, note)]
+    return plots.strips(title, "MiB/s over the median of its point", dots, note)
 
 
 section = Question(
@@ -188,7 +171,7 @@ section = Question(
     rows=_rows,
     headline=_headline,
     text=(_layers, "The verdict takes one value a block, since the reads of one process share its file."),
-    tables=(_table),
+    tables=_table,
     figures=(_by_reads, _by_block),
     missing=lambda run: "" if _rows(run) else reasons(run.experiment, cache="cold"),
 )

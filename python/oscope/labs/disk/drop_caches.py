@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary, summarise
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """A kind of cache, as the metrics name it."""
 
     name: str
@@ -47,8 +46,7 @@ MOST = 0.5
 """Share of what 3 frees from which a value counts as freeing a cache."""
 
 
-@dataclass(frozen=True)
-class Freed:
+class Freed(NamedTuple):
     """What one value freed of one kind."""
 
     value: str
@@ -59,11 +57,6 @@ class Freed:
     """Before less after."""
     share: Summary
     """Freed over what was there before; below zero where more was there afterwards."""
-
-
-def _rows(run: Run) -> list[Freed]:
-    found = (_freed(run.experiment, point, kind) for point in run.experiment.points for kind in KINDS)
-    return [each for each in found if each is not None]
 
 
 def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Freed | None:
@@ -84,15 +77,11 @@ def _freed(experiment: ExperimentResults, point: PointSamples, kind: Kind) -> Fr
 
 def _headline(_: Run, found: Sequence[Freed]) -> str:
     """Say what 1 and 2 free of what they are for."""
+    promised = [each for each in found if each.value == each.kind.promised] or found[:1]
     parts = [
         f"{each.value} freed {format_share(each.share.median, 0.1)} of the {each.kind.name}"
-        for each in found
-        if each.value == each.kind.promised
+        for each in promised
     ]
-    if not parts:
-        parts = [
-            f"{found[0].value} freed {format_share(found[0].share.median, 0.1)} of the {found[0].kind.name}"
-        ]
     return f"Of the values written to drop_caches, {listed(parts[:2])}."
 
 
@@ -112,7 +101,7 @@ def _over_all(each: Freed, found: Sequence[Freed]) -> float | None:
     return each.freed.median / whole.median
 
 
-def _table(_: Run, found: Sequence[Freed]) -> list[Table]:
+def _table(_: Run, found: Sequence[Freed]) -> Table:
     scales = {kind.name: _scale([each for each in found if each.kind is kind], kind) for kind in KINDS}
 
     def amount(each: Freed, summary: Summary) -> str:
@@ -134,7 +123,7 @@ def _table(_: Run, found: Sequence[Freed]) -> list[Table]:
         "Medians. Freed: before less after; below zero, more was there afterwards. The kernel's "
         f"documentation promises {PROMISE}.",
     )
-    return [table.of(found)]
+    return table.of(found)
 
 
 def _scale(found: Sequence[Freed], kind: Kind) -> Scale:
@@ -144,25 +133,30 @@ def _scale(found: Sequence[Freed], kind: Kind) -> Scale:
     return Scale(scale.unit, scale.factor, 1)
 
 
-def _figure(_: Run, found: Sequence[Freed]) -> list[Figure]:
+def _figure(_: Run, found: Sequence[Freed]) -> Figure:
     kinds = [kind.name for kind in KINDS if any(each.kind is kind for each in found)]
     series = {}
     for value in dict.fromkeys(each.value for each in found):
         shares = {each.kind.name: each.share for each in found if each.value == value}
         series[value] = [shares.get(kind) for kind in kinds]
     # Shares as per cent.
-    return [bars("Share freed by writing 1, 2 and 3", plots.axis("freed [%]"), kinds, series, factor=0.01)]
+    return bars("Share freed by writing 1, 2 and 3", plots.axis("freed [%]"), kinds, series, factor=0.01)
 
 
 section = Question(
     title="What drop_caches frees",
     experiment="disk.drop-caches",
-    rows=_rows,
+    rows=lambda run: [
+        freed
+        for point in run.experiment.points
+        for kind in KINDS
+        if (freed := _freed(run.experiment, point, kind)) is not None
+    ],
     headline=_headline,
     text=(
         "The caches are filled first; the whole machine's are counted, with what others hold in them. "
         "What is in use stays, so what 3 frees is the measure of what can be freed."
     ),
-    tables=(_table),
-    figures=(_figure),
+    tables=_table,
+    figures=_figure,
 )

@@ -9,23 +9,15 @@ from typing import Any
 import numpy as np
 
 from oscope.figures import plots
-from oscope.figures.analysed import Analysed
 from oscope.figures.tables import shared_scale
 from oscope.figures.words import listed
-from oscope.labs.disk.model import (
-    CACHES,
-    Bounded,
-    Parts,
-    Primitives,
-    parts,
-    per_mebibyte,
-    primitives,
-)
+from oscope.labs.disk.model import CACHES, Bounded, Parts, Primitives, parts, per_mebibyte, primitives
 from oscope.labs.engine.curves import size_axis
-from oscope.labs.engine.run import narrowing
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, in_unit, stat, text
 from oscope.labs.engine.words import reasons
-from oscope.model.document import Figure, Section
+from oscope.model.document import Figure
 from oscope.model.formatting import bounded_text, format_count, format_share
 from oscope.statistics import Summary
 
@@ -39,44 +31,25 @@ CALLING, FINDING, COPYING, REST, WAITING = NAMES = (
 COLOURS = (0, 1, 2, 3, 5)
 """Of the parts, whichever of them are known: neighbours that look different."""
 
-Found = Mapping[str, Sequence[Parts]]
+Cached = tuple[str, Sequence[Parts]]
+"""A state of the page cache, and where the time goes at each block size."""
 Rows = dict[str, list[tuple[Parts, Bounded | None]]]
 
 
-def section(results: Analysed) -> Section | None:
-    """Explain the curve."""
-    read = results.get("disk.read")
-    if read is None:
-        return None
-    known = primitives(results, read)
-    found = {cache: each for cache in CACHES if (each := parts(results, read, known, cache))}
-    title = "Where the time goes"
-    if not found:
-        missing = reasons(read, engine="read")
-        return Section(title, "", missing=missing) if missing else None
-    return Section(
-        title=title,
-        answer=_dominating(*next(iter(found.items()))),
-        text=[
-            (
-                "Nothing is fitted to the reads: c, f and m come from other experiments. The interval of "
-                "predicted / measured takes the ends of the intervals together, wider than 95 % needs."
-            ),
-            *narrowing(read, ("cache", "engine", "threads", "block_size")),
-        ],
-        tables=[
-            *(TABLE.of(each, cache=cache) for cache, each in found.items()),
-            PRIMITIVES.of(_primitives(known)),
-        ],
-        figures=[*(_stack(cache, each) for cache, each in found.items()), _lines(found)],
-        missing=_missing(known),
-    )
+def _known(run: Run) -> Primitives:
+    return run.once("primitives", lambda: primitives(run.results, run.experiment))
 
 
-def _missing(known: Primitives) -> str:
-    if not known.missing:
-        return ""
-    return f"{'; '.join(known.missing)}. What that would separate is counted as {REST}."
+def _found(run: Run) -> list[Cached]:
+    made = ((cache, parts(run.results, run.experiment, _known(run), cache)) for cache in CACHES)
+    return [(cache, each) for cache, each in made if each]
+
+
+def _missing(run: Run) -> str:
+    if not _found(run):
+        return reasons(run.experiment, engine="read")
+    absent = _known(run).missing
+    return f"{'; '.join(absent)}. What that would separate is counted as {REST}." if absent else ""
 
 
 def _named(each: Parts) -> dict[str, Bounded | None]:
@@ -97,19 +70,19 @@ def _shares(each: Parts) -> dict[str, float | None]:
     return {name: None if part is None else part.value / whole for name, part in _named(each).items()}
 
 
-def _dominating(cache: str, found: Sequence[Parts]) -> str:
+def _dominating(_: Run, cached: Sequence[Cached]) -> str:
     """Say what takes most at the smallest and the largest blocks."""
-    said = []
-    for each in dict.fromkeys((found[0].at.size, found[-1].at.size)):
-        chosen = next(one for one in found if one.at.size == each)
+    (cache, found), said = cached[0], []
+    for chosen in (found[0], found[-1])[: len(found)]:
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
         said.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
     return f"{cache.capitalize()}, the most goes into {listed(said)}."
 
 
-def _primitives(known: Primitives) -> list[tuple[str, str | None]]:
+def _primitives(run: Run) -> list[tuple[str, str | None]]:
     """Return what the model is made of, with its figures and where they are from."""
+    known = _known(run)
     call, file_call = (None if each is None else each.words for each in (known.call, known.file_call))
     return [
         ("c: a `read` of 1 B of /dev/zero", call),
@@ -195,17 +168,16 @@ def _share_axis(shares: Sequence[Mapping[str, float | None]]) -> dict[str, Any]:
     return plots.axis("share of the measured time [%]", range=plots.significant(ends))
 
 
-def _lines(found: Found) -> Figure:
+def _lines(found: Sequence[Cached]) -> Figure:
     """Draw the measured time over the block size beside what the primitives predict."""
-    every = [each for row in found.values() for each in row]
+    every = [each for _, row in found for each in row]
     sizes = sorted({each.at.size for each in every})
     scale = shared_scale([each.measured for each in every], "s")
     curves: Rows = {
-        f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row]
-        for cache, row in found.items()
+        f"measured, {cache}": [(each, Bounded.of(each.measured)) for each in row] for cache, row in found
     }
     # The prediction does not know the cache; a cold read may make a few calls more.
-    basis = found.get("warm") or every
+    basis = dict(found).get("warm") or every
     predicted: Rows = {
         "calls × f + copying": [(each, each.predicted) for each in basis],
         "calls × c + copying": [(each, each.plain) for each in basis],
@@ -234,3 +206,22 @@ def _dot(name: str, value: Bounded, factor: float) -> plots.Dot:
     known = isfinite(value.low) and isfinite(value.high)
     interval = (value.low / factor, value.high / factor) if known else None
     return plots.Dot(name, value.value / factor, interval, np.zeros(0))
+
+
+section = Question(
+    title="Where the time goes",
+    experiment="disk.read",
+    rows=_found,
+    headline=_dominating,
+    text=(
+        "Nothing is fitted to the reads: c, f and m come from other experiments. The interval of "
+        "predicted / measured takes the ends of the intervals together, wider than 95 % needs."
+    ),
+    tables=(
+        lambda _, found: (TABLE.of(each, cache=cache) for cache, each in found),
+        lambda run, _: PRIMITIVES.of(_primitives(run)),
+    ),
+    figures=(lambda _, found: (_stack(*each) for each in found), lambda _, found: _lines(found)),
+    factors=("cache", "engine", "threads", "block_size"),
+    missing=_missing,
+)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from oscope.figures.analysed import levels
+from oscope.figures.words import counted
 from oscope.labs.engine.quantity import Quantity, figure, metric
 from oscope.labs.engine.run import Point, Run, first, shown
-from oscope.labs.engine.words import ratio_text
+from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
@@ -95,53 +96,59 @@ def beside(point: Point, factor: str, base: Level) -> ComparedMetric | None:
 
 @dataclass(frozen=True)
 class Sides:
-    """A table of quantities at two levels of a factor, with the ratio and the original report's figures."""
+    """Quantities at two levels of a factor, with the ratio and the original report's figures."""
 
     factor: str
     ends: Ends
     words: tuple[str, str]
     quantities: Sequence[Quantity]
-    note: str = ""
-    cited: Callable[[Quantity, Level], str] | None = None
-    """The original report's figure of a quantity at a level, if it has one."""
+    uncompared: int = 0
+    """How many of the last quantities are shown, but not compared."""
+
+    def compared(self, run: Run) -> list[ComparedMetric]:
+        """Return how the second level compares with the first, all quantities and places one family."""
+        asked = self.quantities[: len(self.quantities) - self.uncompared]
+        return run.once(
+            (self.factor, self.ends), lambda: compared(run.experiment, asked, self.factor, self.ends)
+        )
 
     def table(
-        self, title: str, experiment: ExperimentResults, rows: Sequence[ComparedMetric], **levels: Level
+        self,
+        title: str,
+        run: Run,
+        note: str = "",
+        cited: Callable[[Quantity, Level], str] | None = None,
+        **levels: Level,
     ) -> Table | None:
-        """Return both sides at these levels of the other factors; None where there is nothing to show."""
-        points = [first(experiment, **{**levels, self.factor: end}) for end in self.ends]
-        lines = []
+        """Return both sides at these levels of the other factors; None where there is nothing to show.
+
+        `cited` gives the original report's figure of a quantity at a level, if it has one.
+        """
+        points = [first(run.experiment, **{**levels, self.factor: end}) for end in self.ends]
+        rows, lines = self.compared(run), []
         for quantity in self.quantities:
-            found = [quantity.summary(experiment, point) for point in points]
-            cited = [self.cited(quantity, end) for end in self.ends] if self.cited else []
-            if found == [None, None] and not any(each != MISSING for each in cited):
+            found = [quantity.summary(run.experiment, point) for point in points]
+            theirs = [cited(quantity, end) for end in self.ends] if cited else []
+            if found == [None, None] and not any(each != MISSING for each in theirs):
                 continue
             values = [MISSING if each is None else figure(each, quantity.unit) for each in found]
-            verdict = _verdict(found[0], found[1], row_of(rows, quantity, **levels))
-            lines.append([quantity.name, *values, *verdict, *cited])
+            verdict = judge(found[0], found[1], row_of(rows, quantity, **levels))
+            answers = (MISSING, MISSING) if verdict is None else (verdict.ratio, verdict.different)
+            lines.append([quantity.name, *values, *answers, *theirs])
         columns = ["", *self.words, f"{self.words[1]} / {self.words[0]} (95 %)", "different"]
-        columns += [f"original report, {word}" for word in self.words] if self.cited else []
-        note = (
-            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A count "
-            "that is the same in every repetition stands alone, and two such are compared as they are. "
-            f"{self.note}"
+        columns += [f"original report, {word}" for word in self.words] if cited else []
+        whole = (
+            "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm). A "
+            "count that is the same in every repetition stands alone, and two such are compared as they are. "
+            f"{note}"
         )
         measured = any(point is not None for point in points)
-        return Table(title, columns, lines, frozenset(), note.strip()) if lines and measured else None
+        return Table(title, columns, lines, frozenset(), whole.strip()) if lines and measured else None
 
 
 def constant(*found: Summary | None) -> bool:
     """Say whether every one is a count that was the same in each of several samples."""
     return all(each is not None and each.n > 1 and each.minimum == each.maximum for each in found)
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """The result of a comparison: the ratio with its interval, and both answers."""
-
-    ratio: str
-    different: str
-    matters: str
 
 
 def judge(
@@ -160,12 +167,6 @@ def judge(
         written = f"{ratio:.4g}" if a.median else MISSING
         return Verdict(written, "no" if a.median == b.median else "yes", large)
     return Verdict(ratio_text(row), row.different, row.matters)
-
-
-def _verdict(a: Summary | None, b: Summary | None, row: ComparedMetric | None) -> list[str]:
-    """Return the cells of a comparison: the ratio, and whether there is a difference."""
-    found = judge(a, b, row)
-    return [MISSING, MISSING] if found is None else [found.ratio, found.different]
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,3 +216,15 @@ def strongest(rows: Sequence[Contrast]) -> Contrast | None:
     """Return the greatest proven difference, as a ratio; None where there is none."""
     apart = [each for each in rows if each.row.different == "yes" and np.isfinite(each.row.ratio)]
     return max(apart, key=lambda each: abs(np.log(each.row.ratio)), default=None)
+
+
+def strongest_said(
+    said: Callable[[Contrast], str], none: Callable[[str, Sequence[Contrast]], str]
+) -> Callable[[Run, Sequence[Contrast]], str]:
+    """Return a headline of the greatest proven difference; where there is none, of how many points."""
+
+    def headline(_: Run, rows: Sequence[Contrast]) -> str:
+        most = strongest(rows)
+        return none(counted(len(rows), "point"), rows) if most is None else said(most)
+
+    return headline

@@ -46,7 +46,7 @@ def strips(
     note: str = STRIPS,
 ) -> Figure:
     """Draw each point as a row: its samples, and their median with its interval."""
-    unit = points[0].run.experiment.metrics[points[0].metric].unit if points else ""
+    unit = points[0].unit if points else ""
     scale = shared_scale([each.summary for each in points], unit)
     rows = [
         experiments.dot(

@@ -17,8 +17,8 @@ Row = TypeVar("Row")
 
 Said = str | Callable[[Run, Sequence[Row]], str | Iterable[str] | None]
 """A paragraph, or what makes one, or some."""
-Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Table | Iterable[Table] | None]
-Drawing = Callable[[Run, Sequence[Row]], Figure | Iterable[Figure] | None]
+Shown = TableOf[Row] | Callable[[Run, Sequence[Row]], Table | Iterable[Table | None] | None]
+Drawing = Callable[[Run, Sequence[Row]], Figure | Iterable[Figure | None] | None]
 
 
 @dataclass(frozen=True)
@@ -112,11 +112,29 @@ class Question(Generic[Row]):
 Part = TypeVar("Part", str, Table, Figure)
 
 
-def _each(found: Part | Iterable[Part] | None) -> Iterable[Part]:
+def _each(found: Part | Iterable[Part | None] | None) -> Iterable[Part]:
     """Return what a part of a question gave as several: one, some, or nothing."""
-    if found is None:
-        return ()
-    return (found,) if isinstance(found, str | Table | Figure) else found
+    several = (found,) if found is None or isinstance(found, str | Table | Figure) else found
+    return (each for each in several if each is not None)
+
+
+def extremes(
+    first: Callable[[Row], str],
+    other: Callable[[Row], str],
+    by: Callable[[Row], float] = lambda row: row.summary.median,  # type: ignore[attr-defined]
+    of: Callable[[Sequence[Row]], Sequence[Row]] = lambda rows: rows,
+) -> Callable[[Run, Sequence[Row]], str]:
+    """Return a headline of the rows with the least and the greatest figure; of one alone where both are it.
+
+    `of` chooses the rows that are compared.
+    """
+
+    def headline(_: Run, rows: Sequence[Row]) -> str:
+        own = of(rows)
+        low, high = min(own, key=by), max(own, key=by)
+        return f"{first(low)}." if low is high else f"{first(low)}{other(high)}."
+
+    return headline
 
 
 def points(metric: str, **levels: Level) -> Callable[[Run], list[Point]]:

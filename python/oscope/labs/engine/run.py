@@ -101,9 +101,14 @@ class Point:
         return self.label(name for name in self.run.experiment.varied() if name != "tracer")
 
     @property
+    def unit(self) -> str:
+        """Unit of what is asked."""
+        return self.run.experiment.metrics[self.metric].unit
+
+    @property
     def value(self) -> str:
         """The median with its interval, for a headline."""
-        return words.value(self.summary, self.run.experiment.metrics[self.metric].unit)
+        return words.value(self.summary, self.unit)
 
     def label(self, names: Iterable[str]) -> str:
         """Return the levels of these factors, as a person writes them."""

@@ -10,7 +10,7 @@ from oscope.figures.tables import row_scale, shared_scale
 from oscope.figures.words import median
 from oscope.labs.engine.quantity import Quantity
 from oscope.labs.engine.run import summary_of
-from oscope.labs.engine.words import ratio_text
+from oscope.labs.engine.words import Verdict, ratio_text
 from oscope.model.document import Table
 from oscope.model.formatting import MISSING, Scale, format_count, format_share
 from oscope.statistics import ComparedMetric, Summary
@@ -167,13 +167,13 @@ def in_unit(heading: str, of: Callable[[Row], tuple[float, Digits] | None], scal
     return Column((f"{heading}{{unit}}",), cells, True, scale=scale)
 
 
-def ratio(heading: str, of: Callable[[Row], ComparedMetric | None], *verdicts: str) -> Column[Row]:
+def ratio(heading: str, of: Callable[[Row], ComparedMetric | Verdict | None], *verdicts: str) -> Column[Row]:
     """Return a column of ratios with their intervals, and one for each of `different` and `matters`."""
 
     def cells(row: Row, _: Scale) -> list[str]:
         found = of(row)
         answers = [MISSING if found is None else str(getattr(found, name)) for name in verdicts]
-        return [ratio_text(found), *answers]
+        return [found.ratio if isinstance(found, Verdict) else ratio_text(found), *answers]
 
     return Column((f"{heading} (95 %)", *verdicts), cells)
 

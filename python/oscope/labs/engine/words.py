@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from oscope.figures.words import counted, median
 from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
@@ -35,6 +36,14 @@ def times(row: ComparedMetric) -> str:
     """Return `1.52 times [1.40, 1.66]`: a ratio with its 95 % interval, for a headline."""
     number, opened, rest = brackets(ratio_text(row)).partition(" [")
     return f"{number} times{opened}{rest}"
+
+
+class Verdict(NamedTuple):
+    """The result of a comparison: the ratio with its interval, and both answers."""
+
+    ratio: str
+    different: str
+    matters: str
 
 
 def ratio_text(row: ComparedMetric | None) -> str:

@@ -39,37 +39,26 @@ def _no_line(factors: Mapping[str, Level]) -> bool:
     return factors["system"] == LOCAL and float(factors["delay"]) > 0
 
 
-_HERE = Design.of(5, 5, system=HERE, operation=OPERATIONS, delay=0.0, size=OWN_SIZE, files=OWN_FILES)
-
-COMPARE = Experiment(
-    name="fs.compare",
-    workload="fs.compare",
-    title="oscope-fs beside sshfs, NFS and the local one",
-    question="Which file system is fastest for which work, by the delay of the line, and why?",
-    full=Design.of(
-        5,
-        5,
-        system=SYSTEMS,
-        operation=OPERATIONS,
-        delay=DELAYS,
-        size=SIZE,
-        files=FILES,
-        directory=GUEST_DISK,
+COMPARE = Experiment.of(
+    "fs.compare",
+    "oscope-fs beside sshfs, NFS and the local one",
+    "Which file system is fastest for which work, by the delay of the line, and why?",
+    Design.of(
+        5, 5, system=SYSTEMS, operation=OPERATIONS, delay=DELAYS, size=SIZE, files=FILES, directory=GUEST_DISK
     ),
-    quick=None,
     quick_share="not in the survey: takes a kernel (`oscope kernel build`) and hours of emulation",
     metrics=METRICS,
     exclude=_no_line,
     guest=GuestSpec("base", "instructions"),
 )
 
-ON_THIS_MACHINE = Experiment(
-    name="fs.here",
+ON_THIS_MACHINE = Experiment.of(
+    "fs.here",
+    "The same on this machine, without NFS",
+    "How near to the local file system does oscope-fs come under this machine's own kernel?",
+    Design.of(5, 5, system=HERE, operation=OPERATIONS, delay=0.0, size=OWN_SIZE, files=OWN_FILES),
     workload="fs.compare",
-    title="The same on this machine, without NFS",
-    question="How near to the local file system does oscope-fs come under this machine's own kernel?",
-    full=_HERE,
-    quick=_HERE.replace(operation=FEW_OPERATIONS, size=FEW_SIZE, files=FEW_FILES),
+    quick=lambda full: full.replace(operation=FEW_OPERATIONS, size=FEW_SIZE, files=FEW_FILES),
     quick_share="15 points 5 times each, 8 MiB or 50 files",
     metrics=METRICS,
     exclude=_no_line,
@@ -84,7 +73,11 @@ LAB = Lab(
         "level, to be compared with NFS"
     ),
     experiments=(COMPARE, ON_THIS_MACHINE),
-    sections=late("fs", "wins", "trips", "choice", "times", "local", "fuse"),
+    sections=late(
+        "fs",
+        *("compare:WINS", "trips", "compare:CHOICE", "compare:TIMES", "compare:HERE", "compare:COMPARE"),
+        "fuse",
+    ),
     notebook="notebooks/fs.ipynb",
     clocks=("wall", "instructions"),
 )

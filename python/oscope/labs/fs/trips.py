@@ -8,7 +8,7 @@ after the last. Packets that are under way together cost one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ ENOUGH_FOR_A_RATE = 1 << 16
 """Bytes from which on bytes a second say something of the line."""
 
 
-@dataclass(frozen=True)
-class Trips:
+class Trips(NamedTuple):
     """How the time of an operation on one file system grows with the delay."""
 
     start: Summary
@@ -62,8 +61,7 @@ Model = Mapping[tuple[str, str], Trips]
 """What was fitted, by operation and file system."""
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """An operation on a file system at one delay, and what was fitted over all."""
 
     operation: str

@@ -52,24 +52,22 @@ def _beyond_the_document(factors: Mapping[str, Level]) -> bool:
     )
 
 
-_THROUGHPUT = Design.of(
-    14,
-    7,
-    buffer=POWERS,
-    channel=CHANNELS,
-    mode=MODES,
-    sockbuf=("default", "buffer"),
-    placement=("free", "same", "other"),
-    total=16 * MEBIBYTE,
-    omit=_placed_and_sized,
-)
-THROUGHPUT = Experiment(
-    name="ipc.throughput",
-    workload="ipc.throughput",
-    title="Moving data between threads and processes",
-    question="How fast does each channel move data, by which buffer size, within and between processes?",
-    full=_THROUGHPUT,
-    quick=_THROUGHPUT.replace(
+THROUGHPUT = Experiment.of(
+    "ipc.throughput",
+    "Moving data between threads and processes",
+    "How fast does each channel move data, by which buffer size, within and between processes?",
+    Design.of(
+        14,
+        7,
+        buffer=POWERS,
+        channel=CHANNELS,
+        mode=MODES,
+        sockbuf=("default", "buffer"),
+        placement=("free", "same", "other"),
+        total=16 * MEBIBYTE,
+        omit=_placed_and_sized,
+    ),
+    quick=lambda full: full.replace(
         reps=10, blocks=5, omit=_beyond_the_document, buffer=FEW_POWERS, placement="free", total=4 * MEBIBYTE
     ),
     quick_share="about 12 s: 47 points, 4 MiB moved 10 times each",
@@ -78,96 +76,92 @@ THROUGHPUT = Experiment(
 )
 
 
-_LATENCY = Design.of(
-    20,
-    10,
-    size=(1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
-    channel=CHANNELS[:-1],
-    mode=MODES[1:],
-    placement=("free", "same", "other"),
-    min_time_ns=50_000_000,
-)
-LATENCY = Experiment(
-    name="ipc.latency",
-    workload="ipc.latency",
-    title="A message there and back",
-    question="How long does a round trip between two threads or processes take, and how much does it vary?",
-    full=_LATENCY,
-    quick=_LATENCY.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=1, placement="free"),
+LATENCY = Experiment.of(
+    "ipc.latency",
+    "A message there and back",
+    "How long does a round trip between two threads or processes take, and how much does it vary?",
+    Design.of(
+        20,
+        10,
+        size=(1, 64, KIBIBYTE, PAGE, 16 * KIBIBYTE, 64 * KIBIBYTE),
+        channel=CHANNELS[:-1],
+        mode=MODES[1:],
+        placement=("free", "same", "other"),
+        min_time_ns=50_000_000,
+    ),
+    quick=lambda full: full.replace(reps=5, blocks=5, min_time_ns=10_000_000, size=1, placement="free"),
     quick_share="about 3 s: 10 points, 10 ms of round trips 5 times each",
     metrics=("round_trip_ns", "mean_ns", "p90_ns", "p99_ns", "p999_ns", "cpu_ns", "voluntary"),
 )
 
-_TRACE = Design.of(
-    14,
-    7,
-    buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-    channel=CHANNELS,
-    mode=MODES,
-    sockbuf="default",
-    total=16 * MEBIBYTE,
-    tracer=("none", ALL_KINDS),
-)
-TRACE = Experiment(
-    name="ipc.trace",
+TRACE = Experiment.of(
+    "ipc.trace",
+    "Moving data, traced",
+    "Which calls are made, what do they ask and get, how long do they take, and which side waits?",
+    Design.of(
+        14,
+        7,
+        buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        channel=CHANNELS,
+        mode=MODES,
+        sockbuf="default",
+        total=16 * MEBIBYTE,
+        tracer=("none", ALL_KINDS),
+    ),
     workload="ipc.throughput",
-    title="Moving data, traced",
-    question="Which calls are made, what do they ask and get, how long do they take, and which side waits?",
-    full=_TRACE,
-    quick=_TRACE.replace(reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=4 * MEBIBYTE),
+    quick=lambda full: full.replace(
+        reps=10, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=4 * MEBIBYTE
+    ),
     quick_share="about 8 s: 12 points with and without a tracer, 4 MiB moved 10 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads", "capacity"),
 )
 
-_EFFECT = Design.of(
-    14,
-    7,
-    buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
-    channel=("pipe", "local", "tcp", "shm"),
-    mode="2proc",
-    total=4 * MEBIBYTE,
-    tracer=TRACERS,
-)
-EFFECT = Experiment(
-    name="trace.effect",
+EFFECT = Experiment.of(
+    "trace.effect",
+    "Moving data under six tracers",
+    "How much slower is the same work under each tracer, and which findings would have changed?",
+    Design.of(
+        14,
+        7,
+        buffer=(256, PAGE, 64 * KIBIBYTE, 128 * KIBIBYTE, MEBIBYTE),
+        channel=("pipe", "local", "tcp", "shm"),
+        mode="2proc",
+        total=4 * MEBIBYTE,
+        tracer=TRACERS,
+    ),
     workload="ipc.throughput",
-    title="Moving data under six tracers",
-    question="How much slower is the same work under each tracer, and which findings would have changed?",
-    full=_EFFECT,
-    quick=_EFFECT.replace(
+    quick=lambda full: full.replace(
         reps=5, blocks=5, buffer=COMPARED, channel=("pipe", "local"), total=MEBIBYTE, tracer=FEW_TRACERS
     ),
     quick_share="about 10 s: 4 points with two tracers and without, 1 MiB moved 5 times each",
     metrics=("throughput", "time_s", "cpu_s", "bytes", "writes", "reads"),
 )
 
-_COST = Design.of(100, 10, call="getppid", style="loop", tracer=TRACERS)
-COST = Experiment(
-    name="trace.cost",
+COST = Experiment.of(
+    "trace.cost",
+    "What a tracer adds to one system call",
+    "How much longer does a system call that does nothing take under each tracer?",
+    Design.of(100, 10, call="getppid", style="loop", tracer=TRACERS),
     workload="syscall.cost",
-    title="What a tracer adds to one system call",
-    question="How much longer does a system call that does nothing take under each tracer?",
-    full=_COST,
-    quick=_COST.replace(reps=20, blocks=5, tracer=FEW_TRACERS),
+    quick=lambda full: full.replace(reps=20, blocks=5, tracer=FEW_TRACERS),
     quick_share="about 8 s: one call with two tracers and without, 20 samples each",
     metrics=("time_ns", "cycles"),
 )
 
-_FAULT = Design.of(
-    20,
-    10,
-    kind=("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
-    threads=(1, 2),
-    size=64 * MEBIBYTE,
-    tracer=("none", "faults"),
-)
-FAULT = Experiment(
-    name="trace.fault",
+FAULT = Experiment.of(
+    "trace.fault",
+    "Page faults, timed and traced",
+    "Which faults does touching a page make, and does their traced time agree with the touch?",
+    Design.of(
+        20,
+        10,
+        kind=("zero-page", "anonymous", "file", "file-major", "copy-on-write", "huge"),
+        threads=(1, 2),
+        size=64 * MEBIBYTE,
+        tracer=("none", "faults"),
+    ),
     workload="memory.fault",
-    title="Page faults, timed and traced",
-    question="Which faults does touching a page make, and does their traced time agree with the touch?",
-    full=_FAULT,
-    quick=_FAULT.replace(reps=5, blocks=5, threads=1, size=4 * MEBIBYTE),
+    quick=lambda full: full.replace(reps=5, blocks=5, threads=1, size=4 * MEBIBYTE),
     quick_share="about 8 s: 6 kinds with and without a tracer, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
@@ -183,8 +177,8 @@ LAB = Lab(
     experiments=(THROUGHPUT, LATENCY, TRACE, EFFECT, COST, FAULT),
     sections=late(
         "ipc",
-        *("performance", "latency", "sizes", "socket_buffer", "in_calls", "switching", "knee"),
-        *("threads", "calls", "faults", "effect"),
+        *("moving:PERFORMANCE", "moving:LATENCY", "returns", "moving:SOCKET_BUFFER", "calls:INSIDE"),
+        *("moving:SWITCHING", "knee", "moving:THREADS", "calls:CALLS", "faults", "effect"),
     ),
     notebook="notebooks/ipc.ipynb",
 )

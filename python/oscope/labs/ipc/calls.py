@@ -1,23 +1,25 @@
-"""The distribution of system calls: how many of each, how long they take, and with which errors they end."""
+"""Traced system calls: which, how long they take, and how much of the time of both sides is in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from oscope.figures import plots
+from oscope.figures.analysed import label
 from oscope.figures.traced import Traced
 from oscope.labs.engine import histograms
 from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import Quantity, metric
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, share, text
 from oscope.labs.engine.traced import effect_column, effect_note, losses
-from oscope.labs.engine.words import EFFECT
-from oscope.labs.ipc.points import TRACE, gaps, traces
+from oscope.labs.engine.words import EFFECT, share_text
+from oscope.labs.ipc import points as ipc
 from oscope.model.document import Figure
 from oscope.model.formatting import format_count, format_share, format_value
+from oscope.statistics import Summary
 from oscope.trace.reading import time_in_calls_ns
 
 LEAST_SHARE = 0.001
@@ -26,116 +28,209 @@ MOST_LINES = 7
 """Lines a figure can show apart."""
 
 
-@dataclass(frozen=True)
-class Call:
-    """One system call at one point."""
+class Call(NamedTuple):
+    """One system call at one point, with its share of the point's time in calls."""
 
     where: Traced
     name: str
     data: dict[str, Any]
     of_time: float | None
-    """Share of the point's time in calls."""
 
-    @property
-    def channel(self) -> str:
-        """The channel of its point."""
-        return str(self.where.point.factors.get("channel"))
+    def repeated(self) -> str | None:
+        """Return how often it is called in a repetition."""
+        reps, number = self.where.reading.get("reps"), self.data["count"]
+        return format_value(number / reps, 0.05 * number / reps, "") if reps else None
 
-    @property
-    def a_repetition(self) -> str | None:
-        """How often it is called in a repetition."""
-        reps, count = self.where.reading.get("reps"), self.data["count"]
-        return format_value(count / reps, 0.05 * count / reps, "") if reps else None
-
-    @property
     def mean(self) -> str | None:
-        """Its mean time."""
-        time, count = self.data.get("time_ns"), self.data["count"]
-        return None if time is None else format_value(time / count * 1e-9, 0.01 * time / count * 1e-9, "s")
+        """Return its mean time."""
+        time, number = self.data.get("time_ns"), self.data["count"]
+        return None if time is None else format_value(time / number * 1e-9, 0.01 * time / number * 1e-9, "s")
+
+    def errors(self) -> str:
+        """Return each error with its count."""
+        errors = self.data["errors"].items()
+        return ", ".join(f"{name}: {format_count(number)}" for name, number in errors) or "none"
 
 
-def _rows(run: Run) -> list[Call]:
-    return [each for point in traces(run, "calls") for each in _calls(point)]
-
-
-def _calls(point: Traced) -> list[Call]:
+def _calls(point: Traced) -> Iterable[Call]:
     calls = point.reading["calls"]
-    count = sum(call["count"] for call in calls.values())
-    time = time_in_calls_ns(point.reading)
-    found = []
+    total, time = sum(call["count"] for call in calls.values()), time_in_calls_ns(point.reading)
     for name, call in sorted(calls.items(), key=lambda pair: -pair[1]["count"]):
         of_time = call["time_ns"] / time if time and "time_ns" in call else None
-        if count and max(call["count"] / count, of_time or 0.0) >= LEAST_SHARE:
-            found.append(Call(point, name, call, of_time))
-    return found
+        if total and max(call["count"] / total, of_time or 0.0) >= LEAST_SHARE:
+            yield Call(point, name, call, of_time)
 
 
-def _headline(_: Run, found: Sequence[Call]) -> str:
+def _most(_: Run, found: Sequence[Call]) -> str:
     most = max(found, key=lambda each: each.of_time or 0.0)
     share = f" takes {format_share(most.of_time)} of the time in calls" if most.of_time else ""
     return f"`{most.name}`{share} at {most.where.name}."
 
 
-def _errors(call: Call) -> str:
-    errors = call.data["errors"].items()
-    return ", ".join(f"{name}: {format_count(number)}" for name, number in errors) or "none"
+def _points(found: Sequence[Call]) -> dict[str, Traced]:
+    return {each.where.name: each.where for each in found}
 
 
-def _bars(_: Run, found: Sequence[Call]) -> list[Figure]:
+def _shares_figure(_: Run, found: Sequence[Call]) -> Figure:
     """Draw each call's share of the time in calls, a bar a point."""
-    points = list({each.where.name: each.where for each in found}.values())
-    names = list(dict.fromkeys(each.name for each in found))
-    shares = {(each.where.name, each.name): each.of_time for each in found}
-    rows = {name: [shares.get((point.name, name)) for point in points] for name in names}
+    points, shares = _points(found), {(each.where.name, each.name): each.of_time for each in found}
+    names = dict.fromkeys(each.name for each in found)
+    rows = {name: [shares.get((point, name)) for point in points] for name in names}
     axis = plots.axis("share of the time in calls [%]", range=[0, 101])
-    note = f"Waiting within a call is in it. {effect_note(points)}"
+    note = f"Waiting within a call is in it. {effect_note(points.values())}"
     series = {name: row for name, row in rows.items() if any(row)}
-    drawn = bars("Time in calls, by call", axis, [each.name for each in points], series, note, 0.01)
-    return [plots.stacked(drawn)]
+    return plots.stacked(bars("Time in calls, by call", axis, list(points), series, note, 0.01))
 
 
-def _figures(_: Run, found: Sequence[Call]) -> list[Figure]:
+def _times_figures(_: Run, found: Sequence[Call]) -> Iterable[Figure]:
     """Draw the times of the calls that take most, a figure a channel."""
-    figures = []
-    for channel in dict.fromkeys(each.channel for each in found):
-        here = [each for each in found if each.channel == channel and each.data.get("times")]
-        chosen = sorted(here, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
-        rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
-        if rows:
-            points = list({each.where.name: each.where for each in chosen}.values())
-            left = "" if len(chosen) == len(here) else f"The {MOST_LINES} that take most time. "
-            note = left + effect_note(points)
-            title = f"Times of single calls, {channel}"
-            figures.append(histograms.figure(title, "time in the call [ns]", rows, note))
-    return figures
+    for channel in dict.fromkeys(str(each.where.point.factors.get("channel")) for each in found):
+        here = [each for each in found if str(each.where.point.factors.get("channel")) == channel]
+        timed = [each for each in here if each.data.get("times")]
+        chosen = sorted(timed, key=lambda each: -(each.data["time_ns"]))[:MOST_LINES]
+        if chosen:
+            rows = {f"{each.name} · {each.where.name}": each.data["times"] for each in chosen}
+            left = "" if len(chosen) == len(timed) else f"The {MOST_LINES} that take most time. "
+            note = left + effect_note(_points(chosen).values())
+            yield histograms.figure(f"Times of single calls, {channel}", "time in the call [ns]", rows, note)
 
 
-section = Question(
+CALLS = Question(
     title="Which calls, and how long they take",
-    experiment=TRACE,
-    rows=_rows,
-    headline=_headline,
+    experiment=ipc.TRACE,
+    rows=lambda run: [each for point in ipc.traces(run, "calls") for each in _calls(point)],
+    headline=_most,
     text=(
         "From entry to return, by the kernel's tracepoints: waiting and the tracer's own time are in it.",
-        lambda run, _: losses(traces(run, "calls")),
+        lambda run, _: losses(ipc.traces(run, "calls")),
     ),
-    tables=(
-        TableOf(
-            "System calls",
-            (
-                text("point", lambda call: call.where.name),
-                text("call", lambda call: call.name),
-                count("calls", lambda call: call.data["count"]),
-                text("a repetition", lambda call: call.a_repetition, numeric=True),
-                share("of the time in calls", lambda call: call.of_time),
-                text("mean", lambda call: call.mean),
-                *histograms.columns(lambda call: call.data.get("times")),
-                text("errors", _errors),
-                effect_column(lambda call: call.where),
-            ),
-            f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
-        )
+    tables=TableOf(
+        "System calls",
+        (
+            text("point", lambda call: call.where.name),
+            text("call", lambda call: call.name),
+            count("calls", lambda call: call.data["count"]),
+            text("a repetition", Call.repeated, numeric=True),
+            share("of the time in calls", lambda call: call.of_time),
+            text("mean", Call.mean),
+            *histograms.columns(lambda call: call.data.get("times")),
+            text("errors", Call.errors),
+            effect_column(lambda call: call.where),
+        ),
+        f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
     ),
-    figures=(_bars, _figures),
-    missing=lambda run: gaps(run, "calls"),
+    figures=(_shares_figure, _times_figures),
+    missing=lambda run: ipc.gaps(run, "calls"),
+)
+
+# ---- the share of the time that is in calls
+
+ON_CPU = Quantity(
+    "on a CPU", "", lambda point: metric(point, "cpu_s") / (metric(point, ipc.TIME) * ipc.sides(point))
+)
+"""CPU time over the time of all sides."""
+IN_KERNEL = Quantity(
+    "in the kernel",
+    "",
+    lambda point: ipc.both_sides(point, "system_s") / (metric(point, ipc.TIME) * ipc.sides(point)),
+)
+"""Its part in the kernel; no value where the kernel does not separate it from user time."""
+
+
+class Share(NamedTuple):
+    """Shares of the time of all sides: in calls by the trace, waiting included; the others untraced."""
+
+    name: str
+    traced: Traced | None
+    inside: float | None
+    on_cpu: Summary | None
+    system: Summary | None
+
+
+def inside(point: Traced) -> float | None:
+    """Return the share of the time of all sides that is spent in system calls; None where it is not known.
+
+    `region_ns` sums the processes that marked their regions; threads of one process share its marks.
+    """
+    time = time_in_calls_ns(point.reading)
+    regions, reps = point.reading.get("regions"), point.reading.get("reps")
+    if time is None or not regions or not reps or not point.reading.get("region_ns"):
+        return None
+    marked = regions / reps
+    return float(time / (point.reading["region_ns"] * ipc.sides(point.point) / marked))
+
+
+def _shares(run: Run) -> list[Share]:
+    """Return the traced points; where there are none, what is known of those untraced."""
+    trace, own = run.beside(ipc.TRACE), ipc.plain(run)
+    found = [
+        Share(each.name, each, part, trace.summary(each.plain, ON_CPU), trace.summary(each.plain, IN_KERNEL))
+        for each in ipc.traces(run, "calls")
+        if trace is not None and (part := inside(each)) is not None
+    ]
+    names = [name for name in ipc.NAMES if name in own.experiment.varied()]
+    return found or [
+        Share(label(own.experiment, point.factors, names), None, None, on_cpu, own.summary(point, IN_KERNEL))
+        for point in own.experiment.points
+        if (on_cpu := own.summary(point, ON_CPU)) is not None
+    ]
+
+
+def _waiting(_: Run, found: Sequence[Share]) -> str:
+    """Say where the most of the time in calls is waiting."""
+    known = [
+        (each.inside, each.on_cpu.median, each.name)
+        for each in found
+        if each.inside is not None and each.on_cpu is not None
+    ]
+    if not known:
+        most = max(found, key=lambda each: each.inside or (each.on_cpu.median if each.on_cpu else 0.0))
+        what = "in system calls" if most.inside is not None else "on a CPU"
+        share = most.inside or (most.on_cpu.median if most.on_cpu else 0.0)
+        return f"{most.name} spends most of its time {what}: {format_share(share)}."
+    within, on_cpu, name = max(known, key=lambda row: row[0] - row[1])
+    if within <= on_cpu:
+        return "Nowhere is more time spent in calls than on a CPU: they do not wait."
+    return (
+        f"Waiting in calls is most at {name}: {format_share(within)} of the time in calls, "
+        f"{format_share(on_cpu)} on a CPU."
+    )
+
+
+def _figure(_: Run, found: Sequence[Share]) -> Figure:
+    series: dict[str, list[Summary | float | None]] = {
+        "in system calls, traced": [each.inside for each in found],
+        "on a CPU, untraced": [each.on_cpu for each in found],
+    }
+    points = [each.traced for each in found if each.traced is not None]
+    note = effect_note(points) if points else "Without a tracer."
+    axis = plots.axis("share of the time of all sides [%]", rangemode="tozero")
+    return bars("Time in system calls", axis, [each.name for each in found], series, note, 0.01)
+
+
+INSIDE = Question(
+    title="Time in system calls",
+    experiment=ipc.MOVED,
+    rows=_shares,
+    headline=_waiting,
+    text=(
+        (
+            "A call that waits for the other side is in the call all the while; CPU time, untraced, holds no "
+            "waiting, and most kernels sample the kernel's part of it at ticks only."
+        ),
+        lambda run, _: losses(ipc.traces(run, "calls")),
+    ),
+    tables=TableOf(
+        "Shares of the time",
+        (
+            text("point", lambda each: each.name),
+            share("in system calls, traced", lambda each: each.inside),
+            text("on a CPU, untraced (95 %)", lambda each: share_text(each.on_cpu)),
+            text("in the kernel, untraced (95 %)", lambda each: share_text(each.system)),
+            effect_column(lambda each: each.traced),
+        ),
+        f"Shares of the time of all sides. {EFFECT}",
+    ),
+    figures=_figure,
+    missing=lambda run: ipc.gaps(run, "calls"),
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from math import isfinite, nan
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from oscope.figures.traced import probe_effect
 from oscope.labs.engine.curves import best, curve, size_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import metric
-from oscope.labs.engine.question import Question
+from oscope.labs.engine.question import Question, extremes
 from oscope.labs.engine.run import Run, only
-from oscope.labs.engine.table import TableOf, count, ratio, text
+from oscope.labs.engine.table import TableOf, count, ratio, text, written
 from oscope.labs.engine.words import joined, reasons, times
 from oscope.labs.ipc import CHANNELS, TRACERS
 from oscope.labs.ipc.points import RATE, TIME, channels
@@ -35,8 +35,7 @@ TIMES = {COST: ("time_ns", 1.0), MOVING: (TIME, 1e9)}
 """What is timed in each experiment, and one of its unit in ns."""
 
 
-@dataclass(frozen=True)
-class Slowdown:
+class Slowdown(NamedTuple):
     """One point under one tracer."""
 
     experiment: str
@@ -51,9 +50,8 @@ class Slowdown:
     counted: str
     """Where `calls` is from."""
 
-    @property
     def added_ns(self) -> str | None:
-        """What is added to a call in ns, with its interval, if it has one."""
+        """Return what is added to a call in ns, with its interval, if it has one."""
         if self.added is None or not self.calls:
             return None
         one = TIMES[self.experiment][1] / self.calls
@@ -61,32 +59,9 @@ class Slowdown:
         added = self.added.median * one
         return bounded_text(added, low * one, high * one) if isfinite(low) else f"{added:.3g}"
 
-    @property
-    def added_to_second(self) -> str | None:
-        """What is added to a second of work."""
-        return format_value(self.row.ratio - 1, None, "s") if isfinite(self.row.ratio) else None
 
-
-@dataclass(frozen=True)
-class Finding:
-    """A finding that a tracer changes."""
-
-    tracer: str
-    untraced: str
-    traced: str
-
-
-def _rows(run: Run) -> list[Slowdown]:
-    return [each for name in TIMES for each in _slowdowns(run, name)]
-
-
-def _headline(_: Run, found: Sequence[Slowdown]) -> str:
-    """Name the tracers that add least and most."""
-    own = [each for each in found if each.experiment == found[0].experiment]
-    what = "one getppid" if own[0].experiment == COST else "moving data"
-    least, most = (end(own, key=lambda each: each.row.ratio) for end in (min, max))
-    text = f"{most.tracer} makes {what} {times(most.row)} as long"
-    return f"{text}." if most is least else f"{text}, {least.tracer} {times(least.row)}."
+Finding = tuple[str, str, str]
+"""A finding that a tracer changes: the tracer, what is so untraced, and what it says."""
 
 
 def tracers(experiment: ExperimentResults) -> list[str]:
@@ -146,7 +121,7 @@ def _changes(run: Run) -> list[Finding]:
                 *_orders(plain.experiment, traced.experiment),
                 *(text for channel in channels(own) if (text := _best_size((plain, traced), channel))),
             ]
-            found += [Finding(tracer, *each) for each in changed or [("nothing changes", MISSING)]]
+            found += [(tracer, *each) for each in changed or [("nothing changes", MISSING)]]
     return found
 
 
@@ -204,31 +179,12 @@ def _best_size(sides: tuple[Run, Run], channel: str) -> tuple[str, str] | None:
     return f"the best buffer of {channel} is {was.name}", f"it is {now.name}"
 
 
-# ---- tables and figures
-
-
-TABLE: TableOf[Slowdown] = TableOf(
-    "Slow-down by tracer",
-    (
-        text("tracer", lambda each: each.tracer),
-        text("point", lambda each: each.name or "getppid"),
-        ratio("slow-down", lambda each: each.row, "different"),
-        text("added to a call [ns] (95 %)", lambda each: each.added_ns),
-        text("added to a second", lambda each: each.added_to_second),
-        count("calls", lambda each: each.calls),
-        text("calls by", lambda each: each.counted or None),
-    ),
-    "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the times "
-    "over the calls within.",
-)
-
-
 CHANGES: TableOf[Finding] = TableOf(
     "Findings that change under a tracer",
     (
-        text("tracer", lambda each: each.tracer),
-        text("untraced", lambda each: each.untraced),
-        text("under the tracer", lambda each: each.traced),
+        text("tracer", lambda row: row[0]),
+        text("untraced", lambda row: row[1]),
+        text("under the tracer", lambda row: row[2]),
     ),
     "What the tracer's own times would have said (paired by block, p corrected by Holm).",
 )
@@ -248,17 +204,46 @@ def _figures(_: Run, found: Sequence[Slowdown]) -> list[Figure]:
     ]
 
 
+def _work(each: Slowdown) -> str:
+    return "one getppid" if each.experiment == COST else "moving data"
+
+
+def _seconds(added: float) -> str | None:
+    return format_value(added, None, "s") if isfinite(added) else None
+
+
 section = Question(
     title="The probe effect",
     experiment=(MOVING, COST),
-    rows=_rows,
-    headline=_headline,
+    rows=lambda run: [each for name in TIMES for each in _slowdowns(run, name)],
+    headline=extremes(
+        lambda most: f"{most.tracer} makes {_work(most)} {times(most.row)} as long",
+        lambda least: f", {least.tracer} {times(least.row)}",
+        by=lambda each: -each.row.ratio,
+        of=lambda found: [each for each in found if each.experiment == found[0].experiment],
+    ),
     text=(
         "`bpf-count` counts calls, `bpf-histogram` times them in the kernel, `bpf-full` sends an event a "
         "call; `perf-trace` and `strace` print each, `strace-count` sums; strace stops the process twice "
         "a call."
     ),
-    tables=(TABLE, lambda run, _: CHANGES.of(_changes(run))),
-    figures=(_figures),
+    tables=(
+        TableOf(
+            "Slow-down by tracer",
+            (
+                text("tracer", lambda each: each.tracer),
+                text("point", lambda each: each.name or "getppid"),
+                ratio("slow-down", lambda each: each.row, "different"),
+                text("added to a call [ns] (95 %)", Slowdown.added_ns),
+                written("added to a second", lambda each: each.row.ratio - 1, _seconds),
+                count("calls", lambda each: each.calls),
+                text("calls by", lambda each: each.counted or None),
+            ),
+            "Slow-down: time traced over untraced, paired by block. Added to a call: the difference of the "
+            "times over the calls within.",
+        ),
+        lambda run, _: CHANGES.of(_changes(run)),
+    ),
+    figures=_figures,
     missing=lambda run: joined(*(reasons(one.experiment) for name in TIMES if (one := run.beside(name)))),
 )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from oscope.figures import plots
 from oscope.figures.traced import Traced, traced
 from oscope.labs.engine import histograms
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.question import Question, extremes
+from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, count, level, number, share, text, value
 from oscope.labs.engine.traced import effect_column, effect_note, losses, missing_traces
 from oscope.labs.engine.words import joined
@@ -33,33 +32,26 @@ Fault = Mapping[str, Any]
 """The faults of one class, access and kind at a point."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """One kind of `trace.fault`, timed and traced."""
+class Kind(NamedTuple):
+    """One kind of `trace.fault`: traced, and the time of a touch without a tracer, in ns."""
 
     where: Traced
     touch: Summary | None
-    """Time of a touch without a tracer, in ns."""
-
-    @property
-    def row(self) -> Fault:
-        """The faults that the touches made: the commonest."""
-        return _commonest(self.where)
 
     @property
     def mean_ns(self) -> float:
-        """Time of a fault by the trace."""
-        return float(self.row["time_ns"] / self.row["count"])
+        """Time of the commonest fault by the trace."""
+        row = _commonest(self.where)
+        return float(row["time_ns"] / row["count"])
 
-    @property
     def ratio(self) -> float | None:
-        """Traced time of a fault over the timed touch."""
+        """Return the traced time of a fault over the timed touch."""
         return None if self.touch is None or self.touch.median <= 0 else self.mean_ns / self.touch.median
 
-    @property
     def what(self) -> str:
-        """The commonest fault in words."""
-        row, presence = self.row, "present" if self.row["present"] else "not present"
+        """Return the commonest fault in words."""
+        row = _commonest(self.where)
+        presence = "present" if row["present"] else "not present"
         return f"{row['kind']} ({row['class']}, {row['access']}, {presence}, by the {row['by']})"
 
 
@@ -125,11 +117,11 @@ KINDS: TableOf[Kind] = TableOf(
     "Faults traced, beside touches timed",
     (
         text("touched", lambda each: each.where.name),
-        text("the commonest fault", lambda each: each.what),
-        count("faults", lambda each: each.row["count"]),
+        text("the commonest fault", Kind.what),
+        count("faults", lambda each: _commonest(each.where)["count"]),
         text("time of a fault, traced", lambda each: _time(each.mean_ns)),
         value("time of a touch, untraced (95 %)", lambda each: each.touch, "ns"),
-        number("fault / touch", lambda each: each.ratio),
+        number("fault / touch", Kind.ratio),
         effect_column(lambda each: each.where),
     ),
     "A touch holds the exception and the return from it as well, a traced fault the tracer's own work. Where "
@@ -165,14 +157,10 @@ def _shown(each: Traced) -> list[Fault]:
 
 
 def _figures(_: Run, found: Sequence[Traced]) -> list[Figure]:
-    busiest = sorted(found, key=lambda each: -sum(row["count"] for row in each.reading["faults"]))[
-        :MOST_LINES
-    ]
-    rows = {
-        f"{each.name}: {top['kind']}": top["times"]
-        for each in busiest
-        if (top := _commonest(each)).get("times")
-    }
+    ordered = sorted(found, key=lambda each: -sum(row["count"] for row in each.reading["faults"]))
+    busiest = ordered[:MOST_LINES]
+    tops = [(each.name, _commonest(each)) for each in busiest]
+    rows = {f"{name}: {top['kind']}": top["times"] for name, top in tops if top.get("times")}
     left = "" if len(busiest) == len(found) else f"The {MOST_LINES} points with most faults. "
     note = f"{left}{effect_note(busiest)}"
     lines = [
@@ -197,13 +185,6 @@ def _rate(each: Traced) -> list[tuple[float, plots.Dot]]:
     return sorted(row, key=lambda pair: pair[0])
 
 
-def _touches(_: Run, points: Sequence[Point]) -> str:
-    """Name the quickest and the slowest touch."""
-    low, high = (end(points, key=lambda each: each.summary.median) for end in (min, max))
-    text = f"Untraced, touching {low.level('kind')} takes {low.value} a page"
-    return f"{text}." if low is high else f"{text}, touching {high.level('kind')} {high.value}."
-
-
 TRACED = Question(
     title=TITLE,
     experiment=tuple(SOURCES),
@@ -220,7 +201,7 @@ TRACED = Question(
         lambda run, _: KINDS.of(_kinds(run)),
         lambda _, found: FAULTS.of((each, row) for each in found for row in _shown(each)),
     ),
-    figures=(_figures),
+    figures=_figures,
     missing=_missing,
     asked=lambda run: bool(_found(run)),
 )
@@ -228,16 +209,17 @@ UNTRACED = Question(
     title=TITLE,
     experiment=tuple(SOURCES),
     rows=lambda run: own.points("time_ns") if (own := run.beside(TIMED)) else [],
-    headline=_touches,
-    tables=(
-        TableOf(
-            "Touches timed",
-            (
-                level("kind"),
-                count("n", lambda point: point.summary.n),
-                value("time of a touch (95 %)", "time_ns", "ns"),
-            ),
-        )
+    headline=extremes(
+        lambda low: f"Untraced, touching {low.level('kind')} takes {low.value} a page",
+        lambda high: f", touching {high.level('kind')} {high.value}",
+    ),
+    tables=TableOf(
+        "Touches timed",
+        (
+            level("kind"),
+            count("n", lambda point: point.summary.n),
+            value("time of a touch (95 %)", "time_ns", "ns"),
+        ),
     ),
     missing=_missing,
     asked=lambda run: not _found(run),

@@ -15,17 +15,7 @@ from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run
 from oscope.labs.engine.table import TableOf, number, ratio, text, written
 from oscope.labs.engine.words import bytes_text
-from oscope.labs.ipc.points import (
-    CALLS,
-    KNOWN,
-    MODE_WORDS,
-    RATE,
-    SWITCHES,
-    curves,
-    free,
-    modes,
-    over_buffers,
-)
+from oscope.labs.ipc.points import CALLS, KNOWN, MODE_WORDS, RATE, SWITCHES, curves, free, modes, over_buffers
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import MISSING, format_share, format_value
 from oscope.model.samples import ExperimentResults
@@ -182,7 +172,7 @@ section = Question(
         f"{format_share(HELPS - 1, 0.1)}; of two sizes, medians and test (Holm) differ. The capacity is "
         "what the channel holds before a writer blocks, measured."
     ),
-    tables=(_table),
+    tables=_table,
     figures=(_figure, _calls),
     factors=KNOWN,
 )

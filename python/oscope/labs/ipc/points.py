@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from oscope.figures.traced import Traced, traced
 from oscope.labs.engine.curves import At, curves_by, several
 from oscope.labs.engine.quantity import Quantity, metric
-from oscope.labs.engine.run import UNTRACED, Point, Run
+from oscope.labs.engine.run import UNTRACED, Run
 from oscope.labs.engine.traced import missing_traces
-from oscope.labs.ipc import CHANNELS, COMPARED, MODES
+from oscope.labs.ipc import CHANNELS, MODES
 from oscope.model.document import Figure
 from oscope.model.factors import Level
 from oscope.model.samples import Floats, PointSamples
@@ -110,13 +110,3 @@ def _a_second(kind: str) -> Quantity:
 
 
 VOLUNTARY, INVOLUNTARY = _a_second("voluntary"), _a_second("involuntary")
-
-
-def shown(points: Sequence[Point]) -> list[Point]:
-    """Return what a table shows: the lab's compared sizes, else both ends of a channel's in a mode."""
-    found: list[Point] = []
-    for which in dict.fromkeys((each.level("mode"), each.level("channel")) for each in points):
-        own = [each for each in points if (each.level("mode"), each.level("channel")) == which]
-        chosen = [each for each in own if each.factors["buffer"] in COMPARED]
-        found += chosen or list(dict.fromkeys((own[0], own[-1])))
-    return found

@@ -1,39 +1,202 @@
-"""The distribution of what calls return: bytes of transfers, each value of the others, errors by name."""
+"""What calls return: bytes asked and got, short transfers, errors, and what the channel holds."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from oscope.figures import plots
+from oscope.figures.analysed import measured
 from oscope.figures.plots import Ecdf
 from oscope.figures.traced import Traced
-from oscope.labs.engine.traced import effect_note
-from oscope.labs.engine.words import bytes_text
+from oscope.labs.engine.curves import size_of
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import Quantity, metric
+from oscope.labs.engine.question import Question
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, text, written
+from oscope.labs.engine.traced import effect_column, effect_note, losses
+from oscope.labs.engine.words import EFFECT, bytes_text
+from oscope.labs.ipc import COMPARED
+from oscope.labs.ipc import points as ipc
 from oscope.model.document import Figure
+from oscope.model.formatting import format_count, format_share, format_value
 from oscope.trace.calls import TRANSFERS
 from oscope.trace.reading import return_values
 
+TITLE = "What read and write return"
 MOST_LINES = 7
 """Lines a figure can show apart."""
 MOST_VALUES = 7
 """Return values that have a colour of their own."""
-OTHER = "other values"
 
 
-def figures(found: Sequence[Traced]) -> list[Figure]:
+class Transfers(NamedTuple):
+    """The calls of one name at one point that moved bytes."""
+
+    where: Traced
+    call: str
+    data: Mapping[str, Any]
+    """How many there were (`count`) and were short, and the bytes `asked` and `returned`."""
+    refused: Mapping[str, int]
+    """By errno."""
+    sizes: Sequence[tuple[int, int]]
+    """Sizes returned with their counts, the commonest first; where bytes were returned."""
+
+    @property
+    def done(self) -> int:
+        """How many calls ended without an error."""
+        return int(self.data["count"] - sum(self.refused.values()))
+
+    @property
+    def short(self) -> float:
+        """Share of the calls that returned less than was asked; errors are no short transfers."""
+        return self.data["short"] / self.done if self.done else 0.0
+
+    def returned(self) -> str | None:
+        """Return the mean of what those returned."""
+        return (self.done and format_value(self.data["returned"] / self.done, None, "B")) or None
+
+    def errors(self) -> str:
+        """Return each error with its count."""
+        said = [f"{name}: {format_count(number)}" for name, number in self.refused.items()]
+        return ", ".join(said) or "none"
+
+    def commonest(self) -> str | None:
+        """Return the commonest size that short transfers returned, with its share of the calls."""
+        if not self.data["short"] or not self.sizes:
+            return None
+        size, number = self.sizes[0]
+        return f"{bytes_text(size)} ({format_share(number / self.data['count'])})"
+
+    def capacity(self) -> float | None:
+        """Return the median of what the channel holds, in bytes."""
+        found = measured(self.where.plain or self.where.point, "capacity")[0]
+        return float(np.median(found)) if len(found) else None
+
+
+def _transfers(run: Run) -> list[Transfers]:
+    return [
+        Transfers(point, name, call, call.get("errors", {}), _moved(call.get("sizes", ())))
+        for point in ipc.traces(run, "calls")
+        for name, call in point.reading["calls"].items()
+        if call.get("asked")
+    ]
+
+
+def _moved(found: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    moved = ((size, number) for size, number in found if size > 0)
+    return sorted(moved, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _most_short(_: Run, found: Sequence[Transfers]) -> str:
+    most = max(found, key=lambda each: each.short)
+    if not most.short:
+        return "Every call moves what it was asked to."
+    return f"`{most.call}` is short most often at {most.where.name}: {format_share(most.short)} of the calls."
+
+
+def _short_figure(_: Run, found: Sequence[Transfers]) -> Figure:
+    points = {each.where.name: each.where for each in found}
+    shares = {(each.where.name, each.call): each.short for each in found}
+    calls = dict.fromkeys(each.call for each in found)
+    series = {call: [shares.get((name, call)) for name in points] for call in calls}
+    axis = plots.axis("short [% of the calls]", range=[0, 105])
+    return bars("Share of short transfers", axis, list(points), series, effect_note(points.values()), 0.01)
+
+
+TRACED = Question(
+    title=TITLE,
+    experiment=ipc.MOVED,
+    rows=_transfers,
+    headline=_most_short,
+    text=(
+        (
+            "A call is short when it returns fewer bytes than it was asked for; who reads gets what is "
+            "there. The capacity is what the channel takes before a writer blocks, measured."
+        ),
+        lambda run, _: losses(ipc.traces(run, "calls")),
+    ),
+    tables=TableOf(
+        "Bytes asked for and returned",
+        (
+            text("point", lambda each: each.where.name),
+            text("call", lambda each: each.call),
+            count("calls", lambda each: each.data["count"]),
+            text(
+                "asked, mean", lambda each: format_value(each.data["asked"] / each.data["count"], None, "B")
+            ),
+            text("returned, mean", Transfers.returned),
+            text("short", lambda each: format_share(each.short) if each.data["short"] else "none"),
+            text("errors", Transfers.errors),
+            count("different returns", lambda each: len(each.sizes)),
+            text("commonest, if short", Transfers.commonest),
+            written("capacity", Transfers.capacity, bytes_text),
+            effect_column(lambda each: each.where),
+        ),
+        f"Calls of all traced repetitions. Returned: mean of the calls without error. {EFFECT}",
+    ),
+    figures=(_short_figure, lambda run, _: _returned(ipc.traces(run, "calls"))),
+    missing=lambda run: ipc.gaps(run, "calls"),
+    asked=lambda run: bool(_transfers(run)),
+)
+
+SHORT_READS = Quantity("short reads", "", lambda each: metric(each, "short_reads") / metric(each, "reads"))
+
+
+def _counts(run: Run) -> list[Point]:
+    points = ipc.plain(run).points("writes")
+    return [each for each in points if size_of(each.samples) in COMPARED] or points
+
+
+def _counted(_: Run, points: Sequence[Point]) -> str:
+    shares = [(found.median if (found := each.of(SHORT_READS)) else 0.0, each) for each in points]
+    most, point = max(shares, key=lambda pair: pair[0])
+    if not most:
+        return "By the workload's own counts, no read is short."
+    return (
+        f"By the workload's own counts, reads are short most often at {point.label(ipc.NAMES)}: "
+        f"{format_share(most)} of them."
+    )
+
+
+UNTRACED = Question(
+    title=TITLE,
+    experiment=ipc.MOVED,
+    rows=_counts,
+    headline=_counted,
+    tables=TableOf(
+        "Calls by the workload's own counts",
+        (
+            text("point", lambda point: point.label(ipc.NAMES)),
+            count("writes", "writes"),
+            count("short writes", "short_writes"),
+            count("reads", "reads"),
+            count("short reads", "short_reads"),
+            count("EAGAIN", "refusals"),
+            written("capacity", "capacity", bytes_text),
+        ),
+        "Medians.",
+    ),
+    missing=lambda run: ipc.gaps(run, "calls"),
+    asked=lambda run: not _transfers(run),
+)
+sections = (TRACED, UNTRACED)
+
+# ---- the distribution of what was returned: bytes of transfers, each value of the others, errors by name
+
+
+def _returned(found: Sequence[Traced]) -> Iterable[Figure]:
     """Draw what each call that moves bytes returned, a figure a channel; then what the other calls did."""
-    drawn = []
     names = dict.fromkeys(name for each in found for name in each.reading["calls"] if name in TRANSFERS)
     for call in names:
-        for title, points in _groups([each for each in found if _moves(each, call)]):
-            drawn.append(_bytes(call, title, points))
-    others = _others(found)
-    return [*drawn, others] if others is not None else drawn
-
-
-def _moves(point: Traced, call: str) -> bool:
-    return bool(point.reading["calls"].get(call, {}).get("sizes"))
+        moving = [each for each in found if each.reading["calls"].get(call, {}).get("sizes")]
+        yield from (_bytes(call, title, points) for title, points in _groups(moving))
+    if (others := _others(found)) is not None:
+        yield others
 
 
 def _groups(found: Sequence[Traced]) -> list[tuple[str, list[Traced]]]:
@@ -90,7 +253,7 @@ def _others(found: Sequence[Traced]) -> Figure | None:
     ]
     if len(common) > len(kept):
         left = [1 - sum(row.get(value, 0.0) for value in kept) for row in shares.values()]
-        series.append(plots.Bars(OTHER, [100 * share if share > 1e-9 else None for share in left]))
+        series.append(plots.Bars("other values", [100 * share if share > 1e-9 else None for share in left]))
     note = f"Shares of the calls of each name, of all points with this channel. {effect_note(found)}"
     axis = plots.axis("share of the calls [%]", range=[0, 101])
     title = "Return values of the calls that move no bytes"

@@ -28,25 +28,23 @@ COUNTS = (
 # to have 1000 of them.
 _CALLS = Design.of(60, 5, call=CALLS, style="loop", min_time_ns=4_000_000)
 
-PRECIOUS = Experiment(
-    name="kernel.precious",
+PRECIOUS = Experiment.of(
+    "kernel.precious",
+    "A new system call, silent and logged",
+    "How many instructions does a new call take, and how many of them are its printing?",
+    _CALLS,
     workload="syscall.cost",
-    title="A new system call, silent and logged",
-    question="How many instructions does a new call take, and how many of them are its printing?",
-    full=_CALLS,
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("time_ns",),
     guest=COUNTED,
 )
 
-PRECIOUS_WALL = Experiment(
-    name="kernel.precious-wall",
+PRECIOUS_WALL = Experiment.of(
+    "kernel.precious-wall",
+    "A new system call, silent and logged, in time",
+    "How long does a new call take, and how much of it is its printing?",
+    _CALLS,
     workload="syscall.cost",
-    title="A new system call, silent and logged, in time",
-    question="How long does a new call take, and how much of it is its printing?",
-    full=_CALLS,
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("time_ns", "cycles"),
     guest=TIMED,
@@ -54,25 +52,23 @@ PRECIOUS_WALL = Experiment(
 
 _FORK = Design.of(60, 5, how="fork", resident=0, pages="4K")
 
-FORK = Experiment(
-    name="kernel.fork",
+FORK = Experiment.of(
+    "kernel.fork",
+    "fork beside the new system call",
+    "How many instructions until the child of fork runs, and until the parent goes on?",
+    _FORK,
     workload="process.create",
-    title="fork beside the new system call",
-    question="How many instructions until the child of fork runs, and until the parent goes on?",
-    full=_FORK,
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("child_ns", "parent_ns", "total_ns"),
     guest=COUNTED,
 )
 
-FORK_WALL = Experiment(
-    name="kernel.fork-wall",
+FORK_WALL = Experiment.of(
+    "kernel.fork-wall",
+    "fork beside the new system call, in time",
+    "How long until the child of fork runs, and until the parent goes on?",
+    _FORK,
     workload="process.create",
-    title="fork beside the new system call, in time",
-    question="How long until the child of fork runs, and until the parent goes on?",
-    full=_FORK,
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("child_ns", "parent_ns", "total_ns", "child_cycles", "parent_cycles"),
     guest=TIMED,
@@ -103,25 +99,23 @@ def _reclaim(patterns: tuple[str, ...]) -> Design:
     )
 
 
-RECLAIM = Experiment(
-    name="kernel.reclaim",
+RECLAIM = Experiment.of(
+    "kernel.reclaim",
+    "Which pages the kernel reclaims",
+    "What do faults, swap and instructions become where references do not spare a page?",
+    _reclaim(("random", "seq")),
     workload="memory.access",
-    title="Which pages the kernel reclaims",
-    question="What do faults, swap and instructions become where references do not spare a page?",
-    full=_reclaim(("random", "seq")),
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("time_s", "cpu_s", *COUNTS),
     guest=COUNTED,
 )
 
-RECLAIM_WALL = Experiment(
-    name="kernel.reclaim-wall",
+RECLAIM_WALL = Experiment.of(
+    "kernel.reclaim-wall",
+    "Which pages the kernel reclaims, in time",
+    "What does the time become where references do not spare a page?",
+    _reclaim(("random",)),
     workload="memory.access",
-    title="Which pages the kernel reclaims, in time",
-    question="What does the time become where references do not spare a page?",
-    full=_reclaim(("random",)),
-    quick=None,
     quick_share=NOT_QUICK,
     metrics=("time_s", "cpu_s", *COUNTS),
     guest=TIMED,
@@ -136,7 +130,7 @@ LAB = Lab(
         "kernel reclaim pages that it would have kept"
     ),
     experiments=(PRECIOUS, FORK, RECLAIM, PRECIOUS_WALL, FORK_WALL, RECLAIM_WALL),
-    sections=late("kernel", "precious", "fork", "table_one", "reclaim"),
+    sections=late("kernel", "calls:PRECIOUS", "calls:FORK_BESIDE", "calls:TABLE_ONE", "reclaim"),
     notebook="notebooks/kernel.ipynb",
     clocks=("wall", "instructions"),
 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
-from oscope.labs.engine.contrast import Verdict, compared, judge, row_of
+from oscope.labs.engine.contrast import compared, judge, row_of
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.quantity import Quantity, figure, plain
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Run, first, shown
-from oscope.labs.engine.words import brackets, joined, reasons
+from oscope.labs.engine.words import Verdict, brackets, joined, reasons
 from oscope.labs.kernel import MAPPINGS, POLICIES, clocked
 from oscope.model import clocks
 from oscope.model.document import Figure, Table
@@ -55,8 +56,7 @@ SHARED = (
 )
 
 
-@dataclass(frozen=True)
-class View:
+class View(NamedTuple):
     """One experiment at one mapping: its quantities and how each policy compares with the kernel's own."""
 
     experiment: ExperimentResults
@@ -83,7 +83,7 @@ class View:
         exact = clocks.step(quantity.name, quantity.unit, 1) <= 1
         found = judge(own, other, row, exact=exact)
         few = min(own.blocks, other.blocks) < FEWEST_CLUSTERS
-        return replace(found, different="cannot tell") if found and few else found
+        return found._replace(different="cannot tell") if found and few else found
 
     def point(self, policy: str, pattern: str) -> PointSamples | None:
         """Return the measured point."""

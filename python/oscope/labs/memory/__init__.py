@@ -45,47 +45,44 @@ GETRUSAGE = ("utime_s", "stime_s", "minflt", "majflt", "maxrss_kib", "inblock", 
 """Metrics that the initialisation has, too, with `init_` before them."""
 
 
-_ACCESS = Design.of(
-    5,
-    5,
-    pattern=PATTERNS,
-    footprint=FOOTPRINTS,
-    mapping="anonymous",
-    counters="none",
-    sets=SETS,
-    size=GIBIBYTE,
-)
-ACCESS = Experiment(
-    name="memory.access",
-    workload="memory.access",
-    title="Walking memory in sequence and at random",
-    question="How much longer do random sets take than sequential ones, by how much memory they reach?",
-    full=_ACCESS,
-    quick=_ACCESS.replace(sets=FEW_SETS),
+ACCESS = Experiment.of(
+    "memory.access",
+    "Walking memory in sequence and at random",
+    "How much longer do random sets take than sequential ones, by how much memory they reach?",
+    Design.of(
+        5,
+        5,
+        pattern=PATTERNS,
+        footprint=FOOTPRINTS,
+        mapping="anonymous",
+        counters="none",
+        sets=SETS,
+        size=GIBIBYTE,
+    ),
+    quick=lambda full: full.replace(sets=FEW_SETS),
     quick_share="about 15 s: 4 points of 32768 sets (the original report has 1048576) in 1 GiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "touched_pages", "accesses", "reads", "writes"),
 )
 
-_COUNTERS = Design(
-    factors={
-        "counters": ("simulated", "hardware"),
-        "pattern": PATTERNS,
-        "footprint": FOOTPRINTS,
-        "mapping": ("anonymous",),
-        "sets": (SETS,),
-        "size": (GIBIBYTE,),
-    },
-    reps=5,
-    # In one process the simulation, which is the same every time, is done once for all repetitions.
-    blocks=1,
-)
-COUNTERS = Experiment(
-    name="memory.counters",
+COUNTERS = Experiment.of(
+    "memory.counters",
+    "Hits and misses of caches and TLBs",
+    "How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
+    Design(
+        factors={
+            "counters": ("simulated", "hardware"),
+            "pattern": PATTERNS,
+            "footprint": FOOTPRINTS,
+            "mapping": ("anonymous",),
+            "sets": (SETS,),
+            "size": (GIBIBYTE,),
+        },
+        reps=5,
+        # In one process the simulation, which is the same every time, is done once for all repetitions.
+        blocks=1,
+    ),
     workload="memory.access",
-    title="Hits and misses of caches and TLBs",
-    question="How many accesses miss caches and TLBs, by a model and, where there are any, by counters?",
-    full=_COUNTERS,
-    quick=_COUNTERS.replace(reps=1, sets=1 << 12),
+    quick=lambda full: full.replace(reps=1, sets=1 << 12),
     quick_share="about 5 s: 4 points of 4096 sets, simulated once",
     metrics=(
         *("simulated_l1d_read_access", "simulated_l1d_write_access", "simulated_l1d_read_miss"),
@@ -96,14 +93,13 @@ COUNTERS = Experiment(
     ),
 )
 
-_FILES = Design.of(5, 5, mapping=MAPPINGS, pattern=PATTERNS, footprint=FOOTPRINTS, sets=SETS, size=GIBIBYTE)
-FILES = Experiment(
-    name="memory.mapping",
+FILES = Experiment.of(
+    "memory.mapping",
+    "Mapping a file instead of anonymous memory",
+    "What do mappings of a file change: faults, resident memory, blocks read and written?",
+    Design.of(5, 5, mapping=MAPPINGS, pattern=PATTERNS, footprint=FOOTPRINTS, sets=SETS, size=GIBIBYTE),
     workload="memory.access",
-    title="Mapping a file instead of anonymous memory",
-    question="What do mappings of a file change: faults, resident memory, blocks read and written?",
-    full=_FILES,
-    quick=_FILES.replace(footprint="first64th", sets=1 << 12, size=256 * MEBIBYTE),
+    quick=lambda full: full.replace(footprint="first64th", sets=1 << 12, size=256 * MEBIBYTE),
     quick_share="about 4 s: 6 points of 4096 sets in 256 MiB, 5 times each",
     metrics=("set_ns", "time_s", *GETRUSAGE, *(f"init_{name}" for name in GETRUSAGE), "touched_pages"),
 )
@@ -114,24 +110,23 @@ def _prepared_twice(factors: Mapping[str, Level]) -> bool:
     return bool(factors["populate"]) and factors["initialise"] != "none"
 
 
-_INITIALISE = Design.of(
-    5,
-    5,
-    mapping=MAPPINGS,
-    populate=(False, True),
-    initialise=("none", "memset", "memset+msync"),
-    pattern="seq",
-    footprint="first64th",
-    sets=SETS,
-    size=GIBIBYTE,
-)
-INITIALISE = Experiment(
-    name="memory.initialise",
+INITIALISE = Experiment.of(
+    "memory.initialise",
+    "Populating and setting memory before it is used",
+    "What do MAP_POPULATE, memset and msync do at once, and what do they save later?",
+    Design.of(
+        5,
+        5,
+        mapping=MAPPINGS,
+        populate=(False, True),
+        initialise=("none", "memset", "memset+msync"),
+        pattern="seq",
+        footprint="first64th",
+        sets=SETS,
+        size=GIBIBYTE,
+    ),
     workload="memory.access",
-    title="Populating and setting memory before it is used",
-    question="What do MAP_POPULATE, memset and msync do at once, and what do they save later?",
-    full=_INITIALISE,
-    quick=_INITIALISE.replace(omit=_prepared_twice, sets=1 << 12, size=64 * MEBIBYTE),
+    quick=lambda full: full.replace(omit=_prepared_twice, sets=1 << 12, size=64 * MEBIBYTE),
     quick_share="about 7 s: 12 points of 4096 sets in 64 MiB, 5 times each",
     metrics=(
         "init_time_s",
@@ -143,37 +138,34 @@ INITIALISE = Experiment(
     ),
 )
 
-_PRESSURE = Design.of(
-    5,
-    5,
-    pressure=("none", "compete"),
-    pattern="random",
-    footprint="first64th",
-    initialise="memset",
-    sets=SETS,
-    size=GIBIBYTE,
-    limit=GIBIBYTE // 2,
-    wait=5.0,
-)
-PRESSURE = Experiment(
-    name="memory.pressure",
+PRESSURE = Experiment.of(
+    "memory.pressure",
+    "Memory that another process wants, too",
+    "How much longer does the same work take while another process takes all memory, and why?",
+    Design.of(
+        5,
+        5,
+        pressure=("none", "compete"),
+        pattern="random",
+        footprint="first64th",
+        initialise="memset",
+        sets=SETS,
+        size=GIBIBYTE,
+        limit=GIBIBYTE // 2,
+        wait=5.0,
+    ),
     workload="memory.access",
-    title="Memory that another process wants, too",
-    question="How much longer does the same work take while another process takes all memory, and why?",
-    full=_PRESSURE,
-    quick=_PRESSURE.replace(sets=1 << 13, size=64 * MEBIBYTE, limit=32 * MEBIBYTE, wait=1.0),
+    quick=lambda full: full.replace(sets=1 << 13, size=64 * MEBIBYTE, limit=32 * MEBIBYTE, wait=1.0),
     quick_share="about 20 s: 2 points of 8192 sets in 64 MiB, 5 times each, after a wait of 2 s or more",
     metrics=("set_ns", "time_s", *GETRUSAGE, "resident_kib", "pressure_resident_kib", "pressure_wait_s"),
 )
 
-_FAULT = Design.of(20, 10, kind=FAULTS, threads=(1, 2), size=64 * MEBIBYTE)
-FAULT = Experiment(
-    name="memory.fault",
-    workload="memory.fault",
-    title="What a page fault costs",
-    question="How long does touching a page take that is not mapped, by what the kernel has to do for it?",
-    full=_FAULT,
-    quick=_FAULT.replace(reps=5, blocks=5, size=4 * MEBIBYTE),
+FAULT = Experiment.of(
+    "memory.fault",
+    "What a page fault costs",
+    "How long does touching a page take that is not mapped, by what the kernel has to do for it?",
+    Design.of(20, 10, kind=FAULTS, threads=(1, 2), size=64 * MEBIBYTE),
+    quick=lambda full: full.replace(reps=5, blocks=5, size=4 * MEBIBYTE),
     quick_share="about 8 s: 7 kinds by 1 and 2 threads, 4 MiB touched 5 times each",
     metrics=("time_ns", "faults_per_s", "faults", "major"),
 )
@@ -189,22 +181,20 @@ def _few_places(factors: Mapping[str, Level]) -> bool:
     return factors["stride"] == PAGE_AND_LINE and int(factors["size"]) < 128 * KIBIBYTE
 
 
-_LATENCY = Design.of(
-    5,
-    5,
-    size=SIZES,
-    stride=(LINE, 4 * LINE, PAGE_AND_LINE),
-    pages=("4K", "huge"),
-    order="random",
-    min_time_ns=20_000_000,
-)
-LATENCY = Experiment(
-    name="memory.latency",
-    workload="memory.latency",
-    title="The time of a dependent load",
-    question="How long does a load take that waits for the one before, by size of memory, stride and page?",
-    full=_LATENCY,
-    quick=_LATENCY.replace(
+LATENCY = Experiment.of(
+    "memory.latency",
+    "The time of a dependent load",
+    "How long does a load take that waits for the one before, by size of memory, stride and page?",
+    Design.of(
+        5,
+        5,
+        size=SIZES,
+        stride=(LINE, 4 * LINE, PAGE_AND_LINE),
+        pages=("4K", "huge"),
+        order="random",
+        min_time_ns=20_000_000,
+    ),
+    quick=lambda full: full.replace(
         min_time_ns=2_000_000, omit=_few_places, size=FEW_SIZES, stride=(LINE, PAGE_AND_LINE)
     ),
     quick_share="about 8 s: 48 points, 2 ms of loads 5 times each",
@@ -219,21 +209,19 @@ def _windowless(factors: Mapping[str, Level]) -> bool:
     return windowed and (factors.get("operation") != "copy" or factors.get("threads") != 1)
 
 
-_BANDWIDTH = Design.of(
-    20,
-    10,
-    operation=("read", "write", "copy"),
-    threads=(1, 0),
-    window=(0, 128 * KIBIBYTE, 4 * MEBIBYTE),
-    size=256 * MEBIBYTE,
-)
-BANDWIDTH = Experiment(
-    name="memory.bandwidth",
-    workload="memory.bandwidth",
-    title="How fast memory is read, written and copied",
-    question="How fast can memory be streamed: what reading from the page cache can at most reach?",
-    full=_BANDWIDTH,
-    quick=_BANDWIDTH.replace(reps=5, blocks=5, size=64 * MEBIBYTE),
+BANDWIDTH = Experiment.of(
+    "memory.bandwidth",
+    "How fast memory is read, written and copied",
+    "How fast can memory be streamed: what reading from the page cache can at most reach?",
+    Design.of(
+        20,
+        10,
+        operation=("read", "write", "copy"),
+        threads=(1, 0),
+        window=(0, 128 * KIBIBYTE, 4 * MEBIBYTE),
+        size=256 * MEBIBYTE,
+    ),
+    quick=lambda full: full.replace(reps=5, blocks=5, size=64 * MEBIBYTE),
     quick_share="about 6 s: 8 points of 64 MiB, 5 times each",
     metrics=("throughput", "time_s"),
     exclude=_windowless,
@@ -251,8 +239,8 @@ LAB = Lab(
     experiments=(ACCESS, FILES, INITIALISE, PRESSURE, FAULT, COUNTERS, LATENCY, BANDWIDTH),
     sections=late(
         "memory",
-        *("patterns", "footprint", "counts", "counters", "mappings", "initialisation", "pressure"),
-        *("latency", "bandwidth", "faults"),
+        *("walks:PATTERNS", "walks:FOOTPRINT_PAGES", "counts:COUNTS", "counts:COUNTERS", "files:MAPPINGS"),
+        *("files:INITIALISATION", "walks:PRESSURE", "loads:LATENCY", "loads:BANDWIDTH", "loads:FAULTS"),
     ),
     notebook="notebooks/memory.ipynb",
 )

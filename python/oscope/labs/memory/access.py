@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
+
 from oscope.figures.words import listed
 from oscope.labs.engine.quantity import Quantity, metric, number, plain
 from oscope.labs.engine.run import Point
@@ -11,7 +13,7 @@ from oscope.labs.memory import reference
 from oscope.model.document import Table
 from oscope.model.factors import Level
 from oscope.model.formatting import MISSING
-from oscope.model.samples import PointSamples
+from oscope.model.samples import Floats, PointSamples
 from oscope.model.units import format_bytes
 
 NEAR = 0.02
@@ -44,6 +46,20 @@ RESOURCES = (
     plain("blocks written (oublock)", "oublock"),
 )
 RESIDENT = plain("resident memory of the mapping", "resident_kib", "KiB")
+
+
+def each_page(name: str, key: str, factor: float = 1.0) -> Quantity:
+    """Return a metric over the number of pages touched, and over `factor`."""
+
+    def of(point: PointSamples) -> Floats:
+        pages = metric(point, "touched_pages")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(pages > 0, metric(point, key) / (factor * pages), np.nan)
+
+    return Quantity(name, "", of)
+
+
+FAULTS_EACH_PAGE = each_page("minor faults for a page mapped", "minflt")
 
 
 def walked(points: Iterable[PointSamples | Point]) -> str:

@@ -1,22 +1,31 @@
-"""Why the counts are what they are: the loop's formula, what was counted, and the original's counters."""
+"""How many accesses there are, by the loop's formula and counted, and which miss caches and TLBs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
+from oscope.figures import plots
 from oscope.figures.analysed import measured
-from oscope.labs.engine.quantity import number as figure
+from oscope.figures.words import share
+from oscope.labs.engine.drawing import bars
+from oscope.labs.engine.quantity import Quantity, figure, metric
+from oscope.labs.engine.quantity import number as plain_number
 from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run, known
+from oscope.labs.engine.run import Point, Run, shown
 from oscope.labs.engine.table import TableOf, count, number, text, written
 from oscope.labs.engine.words import joined, reasons
-from oscope.labs.memory import SET_LINES, WALKS, WRITTEN, reference
-from oscope.labs.memory.access import sets
-from oscope.model.document import Table
-from oscope.model.formatting import MISSING, format_count, format_share
-from oscope.model.samples import ExperimentResults, PointSamples
+from oscope.labs.memory import FOOTPRINTS, SET_LINES, WALKS, WRITTEN, reference
+from oscope.labs.memory.access import cite, each_set, sets, walked
+from oscope.model.document import Figure, Table
+from oscope.model.formatting import MISSING, bounded_text, format_count, format_share
+from oscope.model.samples import Floats, PointSamples
+from oscope.statistics import Summary
+
+# ---- how many accesses there are
 
 EXPERIMENTS = ("memory.access", "memory.counters")
 FED = {"reads": "simulated_l1d_read_access", "writes": "simulated_l1d_write_access"}
@@ -25,8 +34,6 @@ HARDWARE = {"reads": "l1d_read_access", "writes": "l1d_write_access"}
 STATE_WORDS = 4
 """Words of the random generator's state: each number drawn loads and stores all of them."""
 
-Row = tuple[ExperimentResults, PointSamples]
-
 
 def formula(count: int) -> dict[str, int]:
     """Return the accesses that `count` sets make: one in 8 is a write."""
@@ -34,31 +41,37 @@ def formula(count: int) -> dict[str, int]:
     return {"accesses": accesses, "reads": accesses - accesses // WRITTEN, "writes": accesses // WRITTEN}
 
 
-def _found(run: Run) -> list[Row]:
-    runs = [own for name in EXPERIMENTS if (own := run.beside(name)) is not None]
-    return [(own.experiment, point) for own in runs for point in known(own.experiment, "accesses")]
+def _own(point: Point) -> dict[str, int]:
+    return formula(sets(point.samples))
 
 
-def _shown(_: Run, found: Sequence[Row]) -> Table:
-    """Show the first of the points that make the same accesses."""
-    by_place = {
-        (e.experiment, p.factors.get("pattern"), p.factors.get("footprint"), sets(p), _fed(p)): (e, p)
-        for e, p in reversed(found)
-    }
-    return TABLE.of(list(by_place.values())[::-1])
+def _walked(run: Run) -> list[Point]:
+    return [point for name in EXPERIMENTS if (own := run.beside(name)) for point in own.points("accesses")]
 
 
-def _fed(point: PointSamples) -> bool:
+def _different(found: Sequence[Point]) -> list[Point]:
+    """Return the first of the points that make the same accesses."""
+    seen: dict[tuple[object, ...], Point] = {}
+    for each in found:
+        place = (each.factors.get("pattern"), each.factors.get("footprint"), sets(each.samples), _fed(each))
+        seen.setdefault((each.run.experiment.experiment, *place), each)
+    return list(seen.values())
+
+
+def _fed(point: Point) -> bool:
     """Say whether a model was fed with the accesses of this point, and so counted them."""
-    return all(len(measured(point, name)[0]) for name in FED.values())
+    return all(len(measured(point.samples, name)[0]) for name in FED.values())
 
 
-def _equal(point: PointSamples) -> bool:
-    wanted = formula(sets(point))
-    return all(bool(np.all(measured(point, name)[0] == wanted[kind])) for kind, name in FED.items())
+def _equal(point: Point) -> str:
+    if not _fed(point):
+        return "not counted"
+    wanted = _own(point)
+    found = ((measured(point.samples, name)[0], wanted[kind]) for kind, name in FED.items())
+    return "yes" if all(bool(np.all(values == one)) for values, one in found) else "no"
 
 
-def _headline(*_: object) -> str:
+def _loop(*_: object) -> str:
     wanted = formula(reference.SETS)
     reads, writes = format_count(wanted["reads"]), format_count(wanted["writes"])
     return f"The loop of {format_count(reference.SETS)} sets makes {reads} reads and {writes} writes, 7 to 1."
@@ -67,6 +80,18 @@ def _headline(*_: object) -> str:
 def _beyond(kind: str) -> float:
     """Return what the original report's counters have more than the formula."""
     return reference.PATTERN["seq"][HARDWARE[kind]].mean - formula(reference.SETS)[kind]
+
+
+def _median(point: Point, name: str) -> float:
+    return float(np.median(measured(point.samples, name)[0]))
+
+
+def _by_model(point: Point, kind: str) -> float | None:
+    return _median(point, FED[kind]) if _fed(point) else None
+
+
+def _more(point: Point, kind: str) -> float:
+    return (_median(point, HARDWARE[kind]) - _own(point)[kind]) / sets(point.samples)
 
 
 ORIGINAL: TableOf[str] = TableOf(
@@ -79,74 +104,244 @@ ORIGINAL: TableOf[str] = TableOf(
     ),
     f"Sequential. The formula: sets x {WALKS} walks x {SET_LINES} lines, one in {WRITTEN} written.",
 )
-
-
-def _median(point: PointSamples, name: str) -> float:
-    return float(np.median(measured(point, name)[0]))
-
-
-TABLE: TableOf[Row] = TableOf(
+ACCESSES: TableOf[Point] = TableOf(
     "Accesses by the formula and counted",
     (
-        text("experiment", lambda row: row[0].experiment),
-        text("pattern", lambda row: str(row[1].factors.get("pattern"))),
-        text("footprint", lambda row: str(row[1].factors.get("footprint"))),
-        count("sets", lambda row: sets(row[1])),
-        count("accesses by the formula", lambda row: formula(sets(row[1]))["accesses"]),
-        count("reads", lambda row: formula(sets(row[1]))["reads"]),
-        count("writes", lambda row: formula(sets(row[1]))["writes"]),
-        written("reads fed to the model", lambda row: _by_model(row[1], "reads"), figure, numeric=True),
-        written("writes fed to it", lambda row: _by_model(row[1], "writes"), figure, numeric=True),
-        text("equal in all samples", lambda row: _verdict(row[1])),
+        text("experiment", lambda point: point.run.experiment.experiment),
+        text("pattern", lambda point: str(point.factors.get("pattern"))),
+        text("footprint", lambda point: str(point.factors.get("footprint"))),
+        count("sets", lambda point: sets(point.samples)),
+        count("accesses by the formula", lambda point: _own(point)["accesses"]),
+        count("reads", lambda point: _own(point)["reads"]),
+        count("writes", lambda point: _own(point)["writes"]),
+        written("reads fed to the model", lambda each: _by_model(each, "reads"), plain_number, numeric=True),
+        written("writes fed to it", lambda each: _by_model(each, "writes"), plain_number, numeric=True),
+        text("equal in all samples", _equal),
     ),
     f"{MISSING}: computed by the formula alone. The original report has {format_count(reference.SETS)} sets.",
 )
-COUNTED: TableOf[tuple[Row, str]] = TableOf(
+COUNTED: TableOf[tuple[Point, str]] = TableOf(
     "The counters of the CPU beside the formula",
     (
-        text("experiment", lambda row: row[0][0].experiment),
-        text("pattern", lambda row: str(row[0][1].factors.get("pattern"))),
-        text("footprint", lambda row: str(row[0][1].factors.get("footprint"))),
+        text("experiment", lambda row: row[0].run.experiment.experiment),
+        text("pattern", lambda row: str(row[0].factors.get("pattern"))),
+        text("footprint", lambda row: str(row[0].factors.get("footprint"))),
         text("", lambda row: row[1]),
-        written("counter", lambda row: _median(row[0][1], HARDWARE[row[1]]), figure, numeric=True),
-        written("formula", lambda row: formula(sets(row[0][1]))[row[1]], figure, numeric=True),
-        number("more, a set", lambda row: _more(row[0][1], row[1]), ".3f"),
+        written("counter", lambda row: _median(row[0], HARDWARE[row[1]]), plain_number, numeric=True),
+        written("formula", lambda row: _own(row[0])[row[1]], plain_number, numeric=True),
+        number("more, a set", lambda row: _more(*row), ".3f"),
     ),
 )
-
-
-def _by_model(point: PointSamples, kind: str) -> float | None:
-    return _median(point, FED[kind]) if _fed(point) else None
-
-
-def _verdict(point: PointSamples) -> str:
-    return ("yes" if _equal(point) else "no") if _fed(point) else "not counted"
-
-
-def _more(point: PointSamples, kind: str) -> float:
-    return (_median(point, HARDWARE[kind]) - formula(sets(point))[kind]) / sets(point)
-
-
-section = Question(
+COUNTS = Question(
     title="How many accesses there are",
     experiment=EXPERIMENTS,
-    rows=_found,
-    headline=_headline,
+    rows=_walked,
+    headline=_loop,
     text=(
         "A counter sees all of the process between two readings. The original's more a set, 5 reads and 4 "
         f"writes, fits a generator with {STATE_WORDS} words of state in memory and the flag of the pattern."
     ),
     tables=(
-        _shown,
+        lambda _, found: ACCESSES.of(_different(found)),
         lambda *_: ORIGINAL.of(HARDWARE),
         lambda _, found: COUNTED.of(
             (each, kind)
             for each in found
             for kind, name in HARDWARE.items()
-            if len(measured(each[1], name)[0])
+            if len(measured(each.samples, name)[0])
         ),
     ),
     missing=lambda run: joined(
         *(reasons(own.experiment) for name in EXPERIMENTS if (own := run.beside(name)))
+    ),
+)
+
+# ---- hits and misses of caches and TLBs: simulated, and by the CPU's counters where it has them
+
+WORDS = {"seq": "sequential", "random": "random"}
+NOT_MEASURED = "Simulated figures are computed by a model, not measured"
+KINDS = {
+    "simulated": (frozenset({"simulated", "both"}), "simulated_l1d_read_access"),
+    "hardware": (frozenset({"hardware", "both"}), "l1d_read_access"),
+}
+"""Of both kinds of figures: the levels of `counters` that have them, and a metric that they have."""
+
+
+class Event(NamedTuple):
+    """One event, simulated and counted; None where the CPU has no such counter here."""
+
+    simulated: Quantity
+    hardware: Quantity | None
+
+
+def _event(name: str, simulated: str, hardware: str = "") -> Event:
+    counter = each_set(name, hardware) if hardware else None
+    return Event(replace(each_set(name, simulated), key=hardware), counter)
+
+
+def _rate(misses: str, accesses: str) -> Quantity:
+    def of(point: PointSamples) -> Floats:
+        return metric(point, misses) / metric(point, accesses)
+
+    return Quantity("L1D read miss rate", "", of, "rate")
+
+
+RATE = Event(
+    _rate("simulated_l1d_read_miss", "simulated_l1d_read_access"), _rate("l1d_read_miss", "l1d_read_access")
+)
+MISSES = (
+    _event("L1D read misses", "simulated_l1d_read_miss", "l1d_read_miss"),
+    _event("L1D write misses", "simulated_l1d_write_miss"),
+    _event("L2 misses", "simulated_l2_miss"),
+    _event("dTLB read misses", "simulated_dtlb_read_miss", "dtlb_read_miss"),
+    _event("dTLB write misses", "simulated_dtlb_write_miss", "dtlb_write_miss"),
+    _event("second-level TLB misses", "simulated_stlb_miss"),
+)
+EVENTS = (
+    _event("L1D reads", "simulated_l1d_read_access", "l1d_read_access"),
+    _event("L1D writes", "simulated_l1d_write_access", "l1d_write_access"),
+    *(MISSES[0], RATE, *MISSES[1:]),
+)
+
+
+class Where(NamedTuple):
+    """The points of one pattern over one footprint, by the kind of their figures."""
+
+    footprint: str
+    pattern: str
+    points: dict[str, PointSamples | None]
+    run: Run
+
+    def of(self, event: Event, kind: str) -> Summary | None:
+        """Return an event of a set, `simulated` or by the `hardware`."""
+        quantity = getattr(event, kind)
+        return None if quantity is None else self.run.summary(self.points[kind], quantity)
+
+
+def _places(run: Run) -> list[Where]:
+    found = []
+    for footprint in run.levels("footprint", FOOTPRINTS):
+        for pattern in WORDS:
+            points = shown(run.experiment, footprint=footprint, pattern=pattern)
+            by_kind = {
+                kind: next((p for p in points if p.factors.get("counters") in levels and _has(p, name)), None)
+                for kind, (levels, name) in KINDS.items()
+            }
+            if any(by_kind.values()):
+                found.append(Where(footprint, pattern, by_kind, run))
+    return found
+
+
+def _has(point: PointSamples, name: str) -> bool:
+    return bool(np.isfinite(metric(point, name)).any())
+
+
+def _cell(summary: Summary | None, event: Event) -> str:
+    """Return the median with its interval; what is the same in every sample stands alone."""
+    if summary is None:
+        return MISSING
+    alone = summary.minimum == summary.maximum
+    if event is RATE:
+        if summary.ci95 is None or alone:
+            return format_share(summary.median)
+        return share(summary.median, *summary.ci95)
+    return f"{summary.median:.3g}" if alone and 0 < summary.median < 10 else figure(summary, "")
+
+
+def _miss_rates(_: Run, found: Sequence[Where]) -> str:
+    """Give the miss rates over the largest footprint, counted where they were."""
+    last = [each for each in found if each.footprint == found[-1].footprint]
+    for kind, word in (("hardware", "Counted by the CPU"), ("simulated", "Simulated")):
+        rates = {each.pattern: rate for each in last if (rate := each.of(RATE, kind)) is not None}
+        if len(rates) == len(WORDS):
+            shares = [_cell(rates[end], RATE) for end in WORDS]
+            place = f"{word}, over {found[-1].footprint}"
+            return f"{place}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at random."
+    return "Sequential and random access were not both measured."
+
+
+def _geometry(run: Run, _: Sequence[Where]) -> list[str]:
+    """Return what the points say of the model's geometry, each note once."""
+    points = [each for each in shown(run.experiment) if each.factors.get("counters") in KINDS["simulated"][0]]
+    return list(dict.fromkeys(note for point in points for note in point.notes))
+
+
+def _off(where: Where, event: Event) -> str | None:
+    model, counted = (where.of(event, kind) for kind in KINDS)
+    if model is None or counted is None or not counted.median > 0:
+        return None
+    low, high = counted.ci95 or (np.nan, np.nan)
+    bounds = (model.median / high, model.median / low) if low > 0 else (np.nan, np.nan)
+    return bounded_text(model.median / counted.median, *bounds)
+
+
+def _cited(each: Where, event: Event) -> str | None:
+    if each.footprint != "first64th":
+        return None
+    if event is RATE:
+        known = reference.PATTERN[each.pattern]
+        return format_share(known["l1d_read_miss"].mean / known["l1d_read_access"].mean)
+    return cite(reference.PATTERN, event.simulated, each.pattern)
+
+
+EVENTS_TABLE: TableOf[tuple[Where, Event]] = TableOf(
+    "Events of a working set, simulated and counted",
+    (
+        text("footprint", lambda row: row[0].footprint),
+        text("pattern", lambda row: WORDS[row[0].pattern]),
+        text("event, for a set", lambda row: row[1].simulated.name),
+        text("simulated", lambda row: _cell(row[0].of(row[1], "simulated"), row[1])),
+        text("hardware", lambda row: _cell(row[0].of(row[1], "hardware"), row[1])),
+        text("simulated / hardware", lambda row: _off(*row)),
+        text("original report (hardware)", lambda row: _cited(*row)),
+    ),
+    f"{NOT_MEASURED}. {MISSING}: not counted here, or not in the original report. {{walked}} "
+    f"{reference.WHERE}",
+)
+
+
+def _events_table(run: Run, found: Sequence[Where]) -> Table:
+    rows = [
+        (each, event) for each in found for event in EVENTS if any(each.of(event, kind) for kind in KINDS)
+    ]
+    return EVENTS_TABLE.of(rows, walked=walked(shown(run.experiment)))
+
+
+def _misses_figures(run: Run, found: Sequence[Where]) -> list[Figure]:
+    """Draw the misses of a set, random beside sequential, for each footprint."""
+    figures = []
+    note = f"{NOT_MEASURED}. A bar that is missing is 0, or not known. {walked(shown(run.experiment))}"
+    names = [event.simulated.name for event in MISSES]
+    for footprint in dict.fromkeys(each.footprint for each in found):
+        series: dict[str, list[Summary | float | None]] = {}
+        for each in (each for each in found if each.footprint == footprint):
+            for kind in KINDS:
+                values = [each.of(event, kind) for event in MISSES]
+                # A logarithmic axis has no place for 0.
+                row = [one.median if one is not None and one.median > 0 else None for one in values]
+                series[f"{WORDS[each.pattern]} ({kind})"] = list(row)
+        title = f"Misses of a working set over {footprint}"
+        figures.append(bars(title, plots.axis("misses a set", scale="log"), names, series, note))
+    return figures
+
+
+COUNTERS = Question(
+    title="Hits and misses of caches and TLBs",
+    experiment="memory.counters",
+    rows=_places,
+    headline=_miss_rates,
+    text=(
+        (
+            f"{NOT_MEASURED}: sets of true LRU, fed with the very addresses that the loop touches, without "
+            "prefetcher, other processes or kernel, which a real CPU has."
+        ),
+        _geometry,
+    ),
+    tables=_events_table,
+    figures=_misses_figures,
+    missing=lambda run: " ".join(
+        f"counters={level}: {why}"
+        for level in run.levels("counters")
+        if (why := reasons(run.experiment, counters=level))
     ),
 )

@@ -1,20 +1,26 @@
-"""What each call costs, in a loop and by itself, and what entering the kernel adds."""
+"""What a call costs, in a loop and by itself, beside entering the kernel, and how many fit into a second."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from oscope.figures import plots
 from oscope.figures.analysed import paired_difference
-from oscope.figures.tables import unmeasured
+from oscope.figures.tables import shared_scale, uncertainty, unmeasured
 from oscope.figures.words import excludes_zero, median
-from oscope.labs.engine.drawing import dots
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, stat, text
+from oscope.labs.engine.contrast import beside
+from oscope.labs.engine.drawing import bars, dots, strips
+from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import TableOf, count, in_unit, level, number, ratio, stat, text
 from oscope.labs.engine.words import value
+from oscope.labs.syscalls import reference
+from oscope.model.document import Figure
 from oscope.model.samples import PointSamples
 from oscope.statistics import Summary
+
+# ---- cost
 
 METRIC = "time_ns"
 STYLES = ("loop", "single")
@@ -25,8 +31,7 @@ VDSO_CLOCK_SOURCES = frozenset({"tsc", "kvm-clock", "hyperv_clocksource_tsc_page
 """Clock sources that the vDSO reads by itself (arch/x86/include/asm/vdso/clocksource.h)."""
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One call in both styles."""
 
     run: Run
@@ -45,9 +50,8 @@ class Call:
         point = self.point(style)
         return unmeasured(point, METRIC) if point else f"style={style} was not run"
 
-    @property
     def difference(self) -> Summary | None:
-        """Single less loop, paired by block."""
+        """Return single less loop, paired by block."""
         return _difference(self.run, self.point("loop"), self.point("single"))
 
 
@@ -55,21 +59,15 @@ def _difference(run: Run, a: PointSamples | None, b: PointSamples | None) -> Sum
     return paired_difference(run.experiment, a, b, METRIC) if a and b else None
 
 
-def _calls(run: Run) -> list[Call]:
-    return [Call(run, name) for name in run.levels("call")]
-
-
-def _headline(_: Run, calls: Sequence[Call]) -> str:
+def _cheapest(_: Run, calls: Sequence[Call]) -> str:
     for style, where in (("loop", "in a loop"), ("single", "timed by itself")):
         found = {call.name: summary for call in calls if (summary := call.of(style)) is not None}
         if found:
             ordered = sorted(found, key=lambda name: found[name].median)
             first, last = BARE if BARE in found else ordered[0], ordered[-1]
             text = f"{first} costs {value(found[first], 'ns')} {where}"
-            if first == last:
-                return f"{text}."
-            last_text = f"{text}; {last}, the most expensive of {len(found)} calls"
-            return f"{last_text}, {value(found[last], 'ns')}."
+            most = f"; {last}, the most expensive of {len(found)} calls, {value(found[last], 'ns')}"
+            return f"{text}{'' if first == last else most}."
     return ""
 
 
@@ -100,52 +98,123 @@ def _crossing(run: Run, _: Sequence[Call]) -> list[str]:
 
 def _differs(call: Call) -> str | None:
     """Say whether a call timed by itself differs from one in a loop by more than the clock's step."""
-    found = call.difference
+    found = call.difference()
     return None if found is None else ("yes" if excludes_zero(found) else "not found")
 
 
-def _dots(calls: Sequence[Call]) -> list[tuple[str, str, Summary]]:
-    return [
-        (style, call.name, found)
-        for style in STYLES
-        for call in calls
-        if (found := call.of(style)) is not None
+def _cost_figure(_: Run, calls: Sequence[Call]) -> Figure | None:
+    found = [
+        (style, call.name, cost) for style in STYLES for call in calls if (cost := call.of(style)) is not None
     ]
+    title = "Cost of one call, in a loop and by itself"
+    note = "Medians with their 95 % intervals; where none is seen, it is narrower than the dot."
+    return dots(title, "time of one call", found, "ns", note) if found else None
 
 
-section = Question(
+COST = Question(
     title="What a call costs",
     experiment="syscall.cost",
-    rows=_calls,
-    headline=_headline,
-    text=(_crossing),
-    tables=(
-        TableOf(
-            "Cost of one call",
-            (
-                text("call", lambda call: call.name),
-                stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
-                stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
-                stat("single - loop", lambda call: call.difference, "ns"),
-                text("differ", _differs),
-            ),
-            "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
-            "within half a step of the clock. gethostid(3) is a library function that reads a file.",
-        )
+    rows=lambda run: [Call(run, name) for name in run.levels("call")],
+    headline=_cheapest,
+    text=_crossing,
+    tables=TableOf(
+        "Cost of one call",
+        (
+            text("call", lambda call: call.name),
+            stat("loop", lambda call: call.of("loop"), "ns", why=lambda call: call.why("loop")),
+            stat("single", lambda call: call.of("single"), "ns", why=lambda call: call.why("single")),
+            stat("single - loop", Call.difference, "ns"),
+            text("differ", _differs),
+        ),
+        "Medians, less the cost of reading the clock. The difference is paired by block; not found: "
+        "within half a step of the clock. gethostid(3) is a library function that reads a file.",
     ),
-    figures=(
-        lambda _, calls: (
-            [
-                dots(
-                    "Cost of one call, in a loop and by itself",
-                    "time of one call",
-                    _dots(calls),
-                    "ns",
-                    "Medians with their 95 % intervals; where none is seen, it is narrower than the dot.",
-                )
-            ]
-            if _dots(calls)
-            else []
-        )
+    figures=_cost_figure,
+)
+
+# ---- entering the kernel: a call that does not exist, beside getppid and sched_yield
+
+ENTRY = Question(
+    title="Entering the kernel",
+    experiment="syscall.entry",
+    rows=points("time_ns"),
+    headline="{least.name} costs {least.value}; {most.name}, the most expensive of {count}, {most.value}.",
+    text=(
+        "No kernel has call 1023: its cost is that of entering and leaving. Call 24 (x86-64) is sched_yield."
     ),
+    tables=TableOf(
+        "Cost of a call beside getppid",
+        (
+            text("call", lambda point: point.name),
+            stat("{}", lambda point: point.summary, "ns", "n", "median", "95 %"),
+            ratio("call / getppid", lambda each: beside(each, "call", "getppid"), "different", "matters"),
+        ),
+        "Medians; each ratio is paired by block.",
+    ),
+    figures=lambda _, found: strips("Time of one call", "time", found, lambda point: point.name),
+)
+
+# ---- how many calls fit into a second
+
+UNIT = "calls/s"
+
+
+def _call(point: Point) -> str:
+    return point.level("call")
+
+
+def _cited(point: Point) -> float | None:
+    return reference.CALLS_PER_SECOND.get(_call(point))
+
+
+def _most_calls(_: Run, found: Sequence[Point]) -> str:
+    slow, fast = (end(found, key=lambda each: each.summary.median) for end in (min, max))
+    text = f"{_call(fast)} reaches {value(fast.summary, UNIT)}"
+    slower = f"{_call(slow)}, the slowest of {len(found)} calls, {value(slow.summary, UNIT)}"
+    return f"{text}." if slow is fast else f"{text}; {slower}."
+
+
+def _predicted(point: Point) -> tuple[float, float] | None:
+    """Return the reciprocal of the cost of one call in a loop, with what decides its digits."""
+    cost = Run.of(point.run.results, "syscall.cost")
+    found = cost.at("time_ns", call=_call(point), style="loop") if cost else None
+    if found is None or found.median <= 0:
+        return None
+    rate = 1e9 / found.median
+    return rate, rate * (uncertainty(found) or 0.0) / found.median
+
+
+def _throughput_figure(_: Run, found: Sequence[Point]) -> Figure:
+    scale = shared_scale([each.summary for each in found], UNIT)
+    series: dict[str, list[Summary | float | None]] = {
+        "here": [each.summary for each in found],
+        "original": [_cited(each) for each in found],
+    }
+    title = "Calls a second, here and in the original report"
+    names = [_call(each) for each in found]
+    return bars(title, plots.axis(scale.unit), names, series, factor=scale.factor, cited=["original"])
+
+
+THROUGHPUT = Question(
+    title="How many calls fit into a second",
+    experiment="syscall.throughput",
+    rows=points("calls_per_s"),
+    headline=_most_calls,
+    text="The original report counts each call as one byte moved; so does bytes_per_s here.",
+    tables=TableOf(
+        "Calls a second",
+        (
+            level("call"),
+            level("duration", "for"),
+            count("n", lambda point: point.summary.n),
+            stat("{}", lambda point: point.summary, UNIT, "median", "95 %", "std. dev."),
+            stat("bytes", "bytes_per_s", "B/s", "median"),
+            in_unit("original", lambda point: None if (c := _cited(point)) is None else (c, None), UNIT),
+            number("here / original", lambda point: (c := _cited(point)) and point.summary.median / c),
+            in_unit("1 / cost in a loop", _predicted, UNIT),
+        ),
+        "The last column is the reciprocal of the median of `syscall.cost`, whose read is from "
+        "/dev/zero; this one is from a file in memory.",
+    ),
+    figures=_throughput_figure,
 )

@@ -62,10 +62,10 @@ LAB = Lab(
     inspections=(SESSION, EXPLAIN, DEVICES, INTERFACES, DHCP),
     sections=late_inspected(
         "tools",
-        session="session",
+        session="shown:session",
         explain="explain",
-        devices="devices",
-        interfaces="interfaces",
+        devices="shown:devices",
+        interfaces="shown:interfaces",
         dhcp="dhcp",
     ),
     notebook="notebooks/tools.ipynb",

@@ -92,24 +92,22 @@ _TOLD = (
     *("receiver_switches", "cpu_s_per_gib", "receiver_cpu_s_per_gib"),
 )
 
-_COPY = Design.of(
-    20,
-    10,
-    sender=SENDERS,
-    receiver=RECEIVERS,
-    size=(64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
-    digest=DIGESTS,
-    content="random",
-    files=1,
-    omit=_digested,
-)
-COPY = Experiment(
-    name="transfer.copy",
-    workload="transfer.copy",
-    title="Ways to send and to receive",
-    question="Which pair of methods moves a file fastest, and what does its digest cost?",
-    full=_COPY,
-    quick=_COPY.replace(
+COPY = Experiment.of(
+    "transfer.copy",
+    "Ways to send and to receive",
+    "Which pair of methods moves a file fastest, and what does its digest cost?",
+    Design.of(
+        20,
+        10,
+        sender=SENDERS,
+        receiver=RECEIVERS,
+        size=(64 * KIBIBYTE, MEBIBYTE, 16 * MEBIBYTE, 256 * MEBIBYTE),
+        digest=DIGESTS,
+        content="random",
+        files=1,
+        omit=_digested,
+    ),
+    quick=lambda full: full.replace(
         reps=5,
         blocks=5,
         omit=_few_pairs,
@@ -122,45 +120,45 @@ COPY = Experiment(
     metrics=("bytes_per_s", *(each for each in _TOLD if each != "bytes_per_s")),
 )
 
-_FEW = Design.of(
-    20,
-    10,
-    sender=("readwrite", "mmap", "sendfile"),
-    receiver=("readwrite", "mmap"),
-    sizes=("equal", "document"),
-    files=EXECUTIONS,
-    size=(*SMALL, TARGET),
-    content="random",
-    omit=_executions,
-)
-FEW = Experiment(
-    name="transfer.small",
+FEW = Experiment.of(
+    "transfer.small",
+    "Small files, 1, 5 and 10 at a time",
+    "How long do the original's small files take, one, five and ten an execution?",
+    Design.of(
+        20,
+        10,
+        sender=("readwrite", "mmap", "sendfile"),
+        receiver=("readwrite", "mmap"),
+        sizes=("equal", "document"),
+        files=EXECUTIONS,
+        size=(*SMALL, TARGET),
+        content="random",
+        omit=_executions,
+    ),
     workload="transfer.copy",
-    title="Small files, 1, 5 and 10 at a time",
-    question="How long do the original's small files take, one, five and ten an execution?",
-    full=_FEW,
-    quick=_FEW.replace(reps=10, blocks=5, sender=("readwrite", "mmap"), size=(SMALL[0], SMALL[-1], TARGET)),
+    quick=lambda full: full.replace(
+        reps=10, blocks=5, sender=("readwrite", "mmap"), size=(SMALL[0], SMALL[-1], TARGET)
+    ),
     quick_share="about 1 s: 10 points, 10 times each",
     metrics=_TOLD,
 )
 
-_LARGE = Design.of(
-    20,
-    10,
-    sender=("readwrite", "mmap", "sendfile", "splice"),
-    receiver=("readwrite", "mmap", "splice"),
-    size=SIZES,
-    content=CONTENTS,
-    files=1,
-    omit=_crossed,
-)
-LARGE = Experiment(
-    name="transfer.large",
+LARGE = Experiment.of(
+    "transfer.large",
+    "From 1 KiB to 100 MiB, zeros and random",
+    "From which size on is mmap faster, does the content matter, and where does the time go?",
+    Design.of(
+        20,
+        10,
+        sender=("readwrite", "mmap", "sendfile", "splice"),
+        receiver=("readwrite", "mmap", "splice"),
+        size=SIZES,
+        content=CONTENTS,
+        files=1,
+        omit=_crossed,
+    ),
     workload="transfer.copy",
-    title="From 1 KiB to 100 MiB, zeros and random",
-    question="From which size on is mmap faster, does the content matter, and where does the time go?",
-    full=_LARGE,
-    quick=_LARGE.replace(
+    quick=lambda full: full.replace(
         reps=10,
         blocks=5,
         sender=SENDERS[:3],
@@ -171,12 +169,11 @@ LARGE = Experiment(
     metrics=_TOLD,
 )
 
-INPUTS = Experiment(
-    name="transfer.inputs",
-    workload="transfer.copy",
-    title="Five large inputs in one execution",
-    question="How long do the original's five large inputs take in one execution, zeros and random bytes?",
-    full=Design.of(
+INPUTS = Experiment.of(
+    "transfer.inputs",
+    "Five large inputs in one execution",
+    "How long do the original's five large inputs take in one execution, zeros and random bytes?",
+    Design.of(
         10,
         10,
         sender=("readwrite", "mmap", "sendfile", "splice"),
@@ -186,7 +183,7 @@ INPUTS = Experiment(
         content=CONTENTS,
         omit=_crossed,
     ),
-    quick=None,
+    workload="transfer.copy",
     quick_share="not in it: an execution moves 111 MiB, and transfer.large has the sizes one by one",
     metrics=_TOLD,
 )
@@ -201,45 +198,43 @@ _NETWORK = Design.of(
     size=4 * MEBIBYTE,
     content="random",
 )
-NETWORK = Experiment(
-    name="transfer.network",
+NETWORK = Experiment.of(
+    "transfer.network",
+    "Over a line with rate, delay and loss",
+    "How much of a line's rate does a transfer get, by its delay and its losses?",
+    _NETWORK.replace(omit=_slow_lines),
     workload="transfer.copy",
-    title="Over a line with rate, delay and loss",
-    question="How much of a line's rate does a transfer get, by its delay and its losses?",
-    full=_NETWORK.replace(omit=_slow_lines),
-    quick=_NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=0, size=MEBIBYTE),
+    quick=lambda _: _NETWORK.replace(rate=(0, 100 * MEGABIT_S), delay=(0, 0.01), loss=0, size=MEBIBYTE),
     quick_share="about 3 s: 4 points, 1 MiB 5 times each",
     metrics=("bytes_per_s", "time_ns", "receiver_time_ns", "calls", "receiver_calls"),
 )
 
-_MEETING = Design.of(
-    10,
-    5,
-    meeting=MEETINGS,
-    late=(LATE_S, 0.3, 0.5, 0.9),
-    writes=("whole", "small", "nodelay"),
-    files=5,
-    sizes="equal",
-    size=KIBIBYTE,
-    omit=_met,
-)
-MEETING = Experiment(
-    name="transfer.meeting",
+MEETING = Experiment.of(
+    "transfer.meeting",
+    "How both ends meet, and small writes",
+    "What makes a step of 900 ms, and is it gone where both ends meet by themselves?",
+    Design.of(
+        10,
+        5,
+        meeting=MEETINGS,
+        late=(LATE_S, 0.3, 0.5, 0.9),
+        writes=("whole", "small", "nodelay"),
+        files=5,
+        sizes="equal",
+        size=KIBIBYTE,
+        omit=_met,
+    ),
     workload="transfer.copy",
-    title="How both ends meet, and small writes",
-    question="What makes a step of 900 ms, and is it gone where both ends meet by themselves?",
-    full=_MEETING,
-    quick=_MEETING.replace(reps=5, late=LATE_S),
+    quick=lambda full: full.replace(reps=5, late=LATE_S),
     quick_share="about 12 s: 5 points 5 times each, two of which wait a second",
     metrics=("receiver_time_ns", "time_ns", "wait_ns", "calls", "receiver_calls"),
 )
 
-TRACE = Experiment(
-    name="transfer.trace",
-    workload="transfer.copy",
-    title="A transfer, traced",
-    question="In which system calls is the time of both sides, and how long is a wake-up?",
-    full=Design.of(
+TRACE = Experiment.of(
+    "transfer.trace",
+    "A transfer, traced",
+    "In which system calls is the time of both sides, and how long is a wake-up?",
+    Design.of(
         10,
         5,
         sender=("readwrite", "mmap", "sendfile", "splice"),
@@ -249,17 +244,16 @@ TRACE = Experiment(
         tracer=("none", ALL_KINDS),
         omit=_crossed,
     ),
-    quick=None,
+    workload="transfer.copy",
     quick_share="not in it: attaching a tracer takes seconds, and the IPC lab has the same calls traced",
     metrics=_TOLD,
 )
 
-DEVICE = Experiment(
-    name="transfer.device",
-    workload="transfer.device",
-    title="Through a device in the kernel",
-    question="Is mmap faster than read and write on a device that holds the connection?",
-    full=Design.of(
+DEVICE = Experiment.of(
+    "transfer.device",
+    "Through a device in the kernel",
+    "Is mmap faster than read and write on a device that holds the connection?",
+    Design.of(
         10,
         10,
         method=("fcntl", "mmap"),
@@ -269,7 +263,6 @@ DEVICE = Experiment(
         content=CONTENTS,
         omit=_device_executions,
     ),
-    quick=None,
     quick_share=(
         "not in it: it needs a guest under a kernel that is built first, in minutes (`oscope kernel build`)"
     ),
@@ -277,13 +270,12 @@ DEVICE = Experiment(
     guest=GuestSpec("base", "wall"),
 )
 
-DEVICE_INPUTS = Experiment(
-    name="transfer.device-inputs",
+DEVICE_INPUTS = Experiment.of(
+    "transfer.device-inputs",
+    "Five large inputs in one execution, through a device",
+    "How long do the original's five large inputs take in one execution through the devices?",
+    Design.of(10, 10, method=("fcntl", "mmap"), sizes="large", files=len(SIZES), content=CONTENTS),
     workload="transfer.device",
-    title="Five large inputs in one execution, through a device",
-    question="How long do the original's five large inputs take in one execution through the devices?",
-    full=Design.of(10, 10, method=("fcntl", "mmap"), sizes="large", files=len(SIZES), content=CONTENTS),
-    quick=None,
     quick_share=DEVICE.quick_share,
     metrics=DEVICE.metrics,
     guest=GuestSpec("base", "wall"),
@@ -300,8 +292,8 @@ LAB = Lab(
     experiments=(COPY, FEW, LARGE, INPUTS, NETWORK, MEETING, TRACE, DEVICE, DEVICE_INPUTS),
     sections=late(
         "transfer",
-        *("large", "inputs", "small", "content", "time_breakdown", "traced", "rendezvous", "device"),
-        *("pairs", "network", "integrity"),
+        *("large:LARGE", "large:FIVE", "small:SMALL_FILES", "large:ZEROS", "work:WORK", "work:TRACED"),
+        *("rendezvous", "small:THROUGH_DEVICES", "pairs:PAIRS", "network", "pairs:INTEGRITY"),
     ),
     notebook="notebooks/transfer.ipynb",
 )

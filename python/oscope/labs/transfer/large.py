@@ -1,42 +1,35 @@
-"""Time against size, zeros and random: the original's large inputs, and from which size on mmap is faster."""
+"""Large inputs: time against size and content, and the original report's five inputs in one execution."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import mean
 from statistics import median as middle
+from typing import NamedTuple
 
 import numpy as np
+import scipy
 
 from oscope.figures.analysed import measured
-from oscope.figures.words import listed
-from oscope.labs.engine.contrast import Contrast
+from oscope.figures.words import counted, listed
+from oscope.labs.engine.contrast import Contrast, compared
 from oscope.labs.engine.curves import over_sizes
+from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run, known
-from oscope.labs.engine.table import TableOf, count, level, number, text
-from oscope.labs.engine.words import judged, times
-from oscope.labs.transfer import SIZES, reference
-from oscope.labs.transfer.points import (
-    CALLS,
-    CONTENT,
-    COPIED,
-    MAPPED,
-    METHOD,
-    RATE,
-    SPREAD,
-    Sides,
-    compared_ways,
-    curves,
-    lasting,
-    times_of,
-    verdict_table,
-)
+from oscope.labs.engine.table import Column, TableOf, count, level, number, ratio, text
+from oscope.labs.engine.words import cautions, joined, judged, reasons, times
+from oscope.labs.transfer import CONTENTS, SIZES, reference
+from oscope.labs.transfer import points as moved
+from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import bounded_text, format_count, format_value
 from oscope.model.units import format_bytes
-from oscope.statistics import summarise
+from oscope.statistics import ComparedMetric, summarise
 
 WORDS = {"zeros": "zeros", "random": "random bytes"}
+
+# ---- by size, also of what goes through the devices
 
 
 def equal(rows: Sequence[Contrast]) -> list[Contrast]:
@@ -54,7 +47,7 @@ def headline(rows: Sequence[Contrast], names: tuple[str, str]) -> str:
     content = "random" if "random" in contents else contents[-1]
     own = {each.size: each.row for each in here if each.level("content") == content}
     faster = {size: row.different == "yes" and row.ratio < 1 for size, row in own.items()}
-    start, some = lasting(list(own), faster.__getitem__), [size for size in own if faster[size]]
+    start, some = moved.lasting(list(own), faster.__getitem__), [size for size in own if faster[size]]
     where = f"only at {listed([format_bytes(size) for size in some])}" if some else "at no size"
     found = (
         f"is faster than {names[0]} from {format_bytes(start)} on"
@@ -94,7 +87,7 @@ def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
             CONTENT,
             METHOD,
             count("n", lambda each: each.summary.n),
-            *times_of(sides, "{side}, {part}", *SPREAD),
+            *moved.times_of(sides, "{side}, {part}", *moved.SPREAD),
             text("throughput", _throughput),
         ),
         f"The average and standard deviation of all executions, and the median with its interval.{note}",
@@ -103,13 +96,13 @@ def table_of_times(run: Run, sides: Sides, title: str, note: str = "") -> Table:
 
 
 def _throughput(point: Point) -> str | None:
-    found = point.of(RATE)
+    found = point.of(moved.RATE)
     return None if found is None else format_value(found.median, found.std, "B/s")
 
 
 def verdicts(rows: Sequence[Contrast], base: str, title: str) -> Table:
     """Return each other way's time over that of `base`, by size and content."""
-    return verdict_table(title, base, equal(rows), level("size"), CONTENT)
+    return moved.verdict_table(title, base, equal(rows), level("size"), CONTENT)
 
 
 def figures(run: Run, metric: str, title: str) -> list[Figure]:
@@ -118,7 +111,7 @@ def figures(run: Run, metric: str, title: str) -> list[Figure]:
     unit = run.experiment.metrics[metric].unit
     drawn = []
     for content in run.levels("content"):
-        found = curves(run, metric, content=content, **({"sizes": "equal"} if several else {}))
+        found = moved.curves(run, metric, content=content, **({"sizes": "equal"} if several else {}))
         if found and max(len(each) for each in found.values()) > 1:
             drawn.append(over_sizes(f"{title}, {content}", found, unit, name="size of the file"))
     return drawn
@@ -131,14 +124,17 @@ CITED: Sequence[Cited] = [
     for (method, content), values in inputs.items()
 ]
 """The original report's times: side, method, content, ms."""
+CITED_COLUMNS: tuple[Column[Cited], ...] = (
+    text("side", lambda row: row[0]),
+    text("method", lambda row: row[1]),
+    text("content", lambda row: row[2]),
+)
 ORIGINAL: TableOf[Cited] = TableOf(
     "The original report's large inputs",
     (
-        text("side", lambda row: row[0]),
-        text("method", lambda row: row[1]),
-        text("content", lambda row: row[2]),
+        *CITED_COLUMNS,
         count("n", lambda row: len(row[3])),
-        number("mean [ms]", lambda row: sum(row[3]) / len(row[3]), ".1f"),
+        number("mean [ms]", lambda row: mean(row[3]), ".1f"),
         number("median [ms]", lambda row: middle(row[3]), ".1f"),
         text("groups: median [ms] (n)", lambda row: reference.groups_text(row[3])),
     ),
@@ -150,10 +146,10 @@ ORIGINAL: TableOf[Cited] = TableOf(
 
 
 def _verdicts(run: Run) -> list[Contrast]:
-    return run.once("verdicts", lambda: compared_ways(run, COPIED.sender, CALLS))
+    return run.once("verdicts", lambda: moved.compared_ways(run, COPIED.sender, CALLS))
 
 
-section = Question(
+LARGE = Question(
     title="Large inputs: mmap against read and write",
     experiment="transfer.large",
     rows=points(COPIED.sender),
@@ -162,13 +158,196 @@ section = Question(
         "The sender's clock runs from its connect until it has the receipt of a verified file, the "
         "receiver's from accept until then; both ends are ready before, and no execution is left out."
     ),
-    tables=(
-        lambda run, _: [
-            table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
-            verdicts(_verdicts(run), CALLS, "Against read and write, the sender's time"),
-            ORIGINAL.of(CITED),
-        ]
-    ),
-    figures=(lambda run, _: figures(run, COPIED.sender, "Time of the sender")),
+    tables=lambda run, _: [
+        table_of_times(run, COPIED, "Large inputs", firsts(run, COPIED.sender)),
+        verdicts(_verdicts(run), CALLS, "Against read and write, the sender's time"),
+        ORIGINAL.of(CITED),
+    ],
+    figures=lambda run, _: figures(run, COPIED.sender, "Time of the sender"),
     timed=True,
+)
+
+# ---- zeros against random bytes: the original report saw a difference, and guessed the CPU
+
+TITLE = "Zeros against random bytes"
+METRICS = (COPIED.sender, COPIED.receiver, "cpu_s_per_gib", "receiver_cpu_s_per_gib")
+
+
+def _most_apart(_: Run, rows: Sequence[ComparedMetric]) -> str:
+    here = [row for row in rows if row.metric == COPIED.receiver] or rows
+    apart = [row for row in here if row.different == "yes"]
+    if not apart:
+        return f"The content makes no difference that was found at {counted(len(here), 'point')}."
+    most = max(apart, key=lambda row: abs(row.ratio - 1))
+    place = f"{way(most.factors)}, {format_bytes(int(most.factors['size']))}"
+    where = f"at {len(apart)} of {counted(len(here), 'point')}"
+    return f"Random bytes take another time than zeros {where}, most at {place}: {times(most)}."
+
+
+def _received(method: str) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the original report's times in ms, of zeros and of random bytes."""
+    zeros, random = (reference.RECEIVER[method, each] for each in CONTENTS)
+    return zeros, random
+
+
+def by_group(method: str) -> float:
+    """Return what of the original's difference the numbers of executions in its late group make, in ms.
+
+    The step is that of the series with zeros, which has both groups by either method.
+    """
+    early, late = reference.groups(reference.RECEIVER[method, CONTENTS[0]])
+    border = (max(early) + min(late)) / 2
+    zeros, random = (sum(value > border for value in values) / len(values) for values in _received(method))
+    return (random - zeros) * (middle(late) - middle(early))
+
+
+def _apart(method: str) -> float:
+    zeros, random = map(mean, _received(method))
+    return random - zeros
+
+
+def _within(method: str) -> str:
+    """Return the difference within each group that both contents have, with its p."""
+    zeros, random = (reference.groups(values) for values in _received(method))
+    shared = ((a, b) for a in zeros for b in random if abs(middle(a) - middle(b)) < reference.GAP_MS)
+    tests = ((a, b, scipy.stats.mannwhitneyu(a, b, method="exact").pvalue) for a, b in shared)
+    return listed([f"{middle(b) - middle(a):+.1f} near {middle(a):.0f} (p {p:.2f})" for a, b, p in tests])
+
+
+ZEROS_ORIGINAL: TableOf[str] = TableOf(
+    "The original report's difference between random bytes and zeros",
+    (
+        text("method", lambda method: method),
+        text("zeros: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[0])),
+        text("random: groups [ms] (n)", lambda method: reference.groups_text(_received(method)[1])),
+        number("averages apart [ms]", _apart, ".0f"),
+        number("by more in the late group [ms]", by_group, ".0f"),
+        text("within a group [ms]", _within),
+    ),
+    "Within a group: random less zeros, p of the rank sum test, exact, uncorrected. The report guessed the "
+    "CPU.",
+)
+ZEROS: Question[ComparedMetric] = Question(
+    title=TITLE,
+    experiment="transfer.large",
+    rows=lambda run: sorted(
+        compared(run.experiment, METRICS, "content", (CONTENTS[0], CONTENTS[1])),
+        key=lambda row: int(row.factors["size"]),
+    ),
+    headline=_most_apart,
+    tables=(
+        TableOf(
+            TITLE,
+            (
+                text("size", lambda row: format_bytes(int(row.factors["size"]))),
+                text("method", lambda row: way(row.factors)),
+                text("metric", lambda row: row.metric),
+                ratio("random / zeros", lambda row: row, "different", "matters"),
+            ),
+            "Paired by block, p corrected (Holm) for all rows.",
+        ),
+        lambda *_: ZEROS_ORIGINAL.of(reference.METHODS),
+    ),
+    timed=True,
+)
+
+# ---- the original report's second test: its five large inputs in one execution
+
+
+class Through(NamedTuple):
+    """One of the two ways between the processes, with the original report's two methods there."""
+
+    experiment: str
+    name: str
+    sides: Sides
+    methods: tuple[str, str]
+
+
+SPACE = Through("transfer.inputs", "user space", COPIED, (CALLS, MAPPED))
+DEVICES = Through("transfer.device-inputs", "the devices", DEVICE, ("fcntl", "mmap"))
+KINDS = (SPACE, DEVICES)
+APART = "A guest has its own clock and its own kernel: its figures are not compared with those of user space."
+Shown = tuple[Through, Run, Sequence[Point]]
+
+
+def _runs(run: Run) -> list[tuple[Through, Run]]:
+    return [(kind, found) for kind in KINDS if (found := run.beside(kind.experiment)) is not None]
+
+
+def _against(shown: Shown) -> list[Contrast]:
+    kind, run, _ = shown
+    return moved.compared_ways(run, kind.sides.receiver, kind.methods[0])
+
+
+def _five(_: Run, shown: Sequence[Shown]) -> str:
+    pairs = [(each[0], row) for each in shown for row in _against(each) if row.ends[1] == each[0].methods[1]]
+    if not pairs:
+        return "The original report's two methods were not both measured."
+    kind, found = max(pairs, key=lambda pair: pair[1].level("content") == "random")
+    what, row = f"the time of {kind.methods[0]} through {kind.name}", found.row
+    ratio_of = f"{times(row)} {what}" if row.different == "yes" else judged(row, what)
+    return f"Five large inputs take by {kind.methods[1]} {ratio_of}."
+
+
+def _cited(side: reference.Inputs) -> Callable[[Point], float | None]:
+    """Return the average of the original report's ten executions by this method."""
+
+    def average(point: Point) -> float | None:
+        values = side.get((reference.own_name(way(point.factors)) or "", point.level("content")))
+        return None if values is None else mean(values)
+
+    return average
+
+
+def _times(shown: Shown) -> Table:
+    """Return averages and medians of both sides, beside the original report's averages."""
+    kind, _, points = shown
+    table: TableOf[Point] = TableOf(
+        f"Five large inputs through {kind.name}",
+        (
+            CONTENT,
+            METHOD,
+            count("bytes", "bytes"),
+            count("n", lambda each: each.summary.n),
+            *moved.times_of(kind.sides, "{side}, {part}", *moved.SPREAD),
+            number("original report's sender, mean [ms]", _cited(reference.SENDER), ".1f"),
+            number("its receiver, mean [ms]", _cited(reference.RECEIVER), ".1f"),
+        ),
+        f"The average of all executions, and the median with its interval. {reference.WHERE}",
+    )
+    return table.of(points)
+
+
+def _against_table(shown: Shown) -> Table:
+    base, name = shown[0].methods[0], shown[0].name
+    title = f"Against {base} through {name}, the receiver's time"
+    return moved.verdict_table(title, base, _against(shown), CONTENT)
+
+
+def _five_figure(shown: Shown) -> Figure:
+    """Draw the receiver's time of each content, a colour for each way."""
+    rows = moved.way_dots(shown[2], lambda each: f"{each.level('content')}, {way(each.factors)}")
+    title = f"Time of the receiver, five large inputs through {shown[0].name}"
+    return dots(title, "receiver's time", rows, "ns")
+
+
+FIVE = Question(
+    title="Five large inputs in one execution",
+    experiment=tuple(kind.experiment for kind in KINDS),
+    rows=lambda run: [
+        (kind, each, found) for kind, each in _runs(run) if (found := each.points(kind.sides.receiver))
+    ],
+    headline=_five,
+    about=(
+        f"1 KiB, 5 KiB, 1 MiB, 10 MiB and 100 MiB, {format_count(sum(SIZES))} bytes, over one connection: "
+        "ten executions in the original report, which left out a first one started by hand. Here every one "
+        "counts."
+    ),
+    text=(
+        lambda _, shown: APART if any(kind is DEVICES for kind, *_ in shown) else None,
+        lambda _, shown: dict.fromkeys(text for _, run, _ in shown for text in cautions(run.experiment)),
+    ),
+    tables=(lambda _, shown: map(_times, shown), lambda _, shown: map(_against_table, shown)),
+    figures=lambda _, shown: map(_five_figure, shown),
+    missing=lambda run: joined(*(reasons(each.experiment) for _, each in _runs(run))),
 )

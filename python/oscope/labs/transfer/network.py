@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ from oscope.statistics import ComparedMetric, Summary
 NS = 1e9
 
 
-@dataclass(frozen=True)
-class OnLine:
+class OnLine(NamedTuple):
     """What was measured over one line."""
 
     point: PointSamples
@@ -57,31 +56,27 @@ class OnLine:
         return round(float(np.nanmedian(metric(self.point, "bytes"))))
 
     @property
-    def content(self) -> str:
-        """What was sent, in words."""
-        words = {"zeros": "zeros", "random": "random bytes"}
-        content = str(self.point.factors.get("content", "random"))
-        return f"{bytes_text(self.size)}, {words.get(content, content)}"
-
-    @property
-    def product(self) -> float:
-        """Bandwidth-delay product: the bytes under way when the line is full."""
-        return self.rate * self.round_trip_s
-
-    @property
     def bound(self) -> float:
         """Most bytes a second of a transfer that waits for one round trip; infinite where nothing limits."""
         seconds = (self.size / self.rate if self.rate else 0.0) + self.round_trip_s
         return self.size / seconds if seconds else float("inf")
 
-    @property
     def of_bound(self) -> float | None:
-        """Share of the bound that is reached; None where nothing limits."""
+        """Return the share of the bound that is reached; None where nothing limits."""
         return self.summary.median / self.bound if np.isfinite(self.bound) else None
 
-    @property
+    def product(self) -> str | None:
+        """Return the bandwidth-delay product: the bytes under way when the line is full."""
+        product = self.rate * self.round_trip_s
+        return format_bytes(round(product)) if product else None
+
+    def content(self) -> str:
+        """Return what was sent, in words."""
+        content = str(self.point.factors.get("content", "random"))
+        return f"{bytes_text(self.size)}, {'random bytes' if content == 'random' else content}"
+
     def name(self) -> str:
-        """The line in words."""
+        """Return the line in words."""
         parts = [_rate_name(self.rate), f"{format_duration(self.round_trip_s / 2)} each way"]
         return ", ".join([*parts, *([f"{self.loss / 10:g} % lost"] if self.loss else [])])
 
@@ -116,7 +111,7 @@ def _headline(_: Run, found: Sequence[OnLine]) -> str:
     plain = [each for each in found if not each.round_trip_s and not each.loss] or found
     each = plain[0]
     share = f", {format_share(each.summary.median / each.rate, 0.01)} of the rate" if each.rate else ""
-    return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name}{share}."
+    return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name()}{share}."
 
 
 def _lossy(run: Run, found: Sequence[OnLine]) -> dict[int, ComparedMetric]:
@@ -124,16 +119,15 @@ def _lossy(run: Run, found: Sequence[OnLine]) -> dict[int, ComparedMetric]:
     levels = sorted({each.loss for each in found})
     if len(levels) < 2 or levels[0] != 0:
         return {}
-    rows = compared(run.experiment, (TIME,), "loss", (0, levels[-1]))
-    own = [(each, {n: v for n, v in each.point.factors.items() if n != "loss"}) for each in found]
-    return {
-        id(each): row
-        for each, factors in own
-        if each.loss == levels[-1] and (row := row_of(rows, TIME, **factors)) is not None
-    }
+    rows, lossy = compared(run.experiment, (TIME,), "loss", (0, levels[-1])), {}
+    for each in found:
+        factors = {name: level for name, level in each.point.factors.items() if name != "loss"}
+        if each.loss == levels[-1] and (row := row_of(rows, TIME, **factors)) is not None:
+            lossy[id(each)] = row
+    return lossy
 
 
-def _table(run: Run, found: Sequence[OnLine]) -> list[Table]:
+def _table(run: Run, found: Sequence[OnLine]) -> Table:
     lossy = _lossy(run, found)
     table: TableOf[OnLine] = TableOf(
         "Throughput over the line",
@@ -141,14 +135,12 @@ def _table(run: Run, found: Sequence[OnLine]) -> list[Table]:
             text("rate", lambda each: _rate_name(each.rate)),
             text("delay, one way", lambda each: format_duration(each.round_trip_s / 2)),
             text("lost", lambda each: f"{each.loss / 10:g} %"),
-            text("sent", lambda each: each.content),
+            text("sent", OnLine.content),
             count("n", lambda each: each.summary.n),
             stat("throughput", lambda each: each.summary, "B/s"),
             share("of the rate", lambda each: each.summary.median / each.rate if each.rate else None),
-            text(
-                "bandwidth × delay", lambda each: format_bytes(round(each.product)) if each.product else None
-            ),
-            share("of the bound", lambda each: each.of_bound),
+            text("bandwidth × delay", OnLine.product),
+            share("of the bound", OnLine.of_bound),
             value_of("round trips (95 %)", lambda each: each.rounds, ""),
             text("shaped by", _shaped),
             *([ratio("time / without loss", lambda each: lossy.get(id(each)), "different")] if lossy else ()),
@@ -156,7 +148,7 @@ def _table(run: Run, found: Sequence[OnLine]) -> list[Table]:
         "Round trips: (time - bytes / rate) / round trip, in which losses show as further ones. Bound: bytes "
         "over (bytes / rate + one round trip). Loss is compared paired by block (Holm).",
     )
-    return [table.of(found)]
+    return table.of(found)
 
 
 def _figures(_: Run, found: Sequence[OnLine]) -> list[Figure]:
@@ -168,7 +160,7 @@ def _figures(_: Run, found: Sequence[OnLine]) -> list[Figure]:
     lines = []
     for colour, rate in enumerate(dict.fromkeys(each.rate for each in plain)):
         here = [(each.round_trip_s * 1e3, each) for each in plain if each.rate == rate]
-        measured = [(place, dot(each.name, each.summary, scale.factor)) for place, each in here]
+        measured = [(place, dot(each.name(), each.summary, scale.factor)) for place, each in here]
         bounds = [
             (place, plots.Dot("bound", each.bound / scale.factor, None, np.zeros(0)))
             for place, each in here
@@ -190,7 +182,7 @@ section = Question(
         "Two network namespaces joined by a veth. A connection begins with ten packets and needs some "
         "round trips until it fills bandwidth × delay."
     ),
-    tables=(_table),
-    figures=(_figures),
+    tables=_table,
+    figures=_figures,
     timed=True,
 )

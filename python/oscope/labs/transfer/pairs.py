@@ -1,18 +1,19 @@
-"""Every pair of methods, which is fastest, and what the digest of each file costs."""
+"""Every pair of methods, what the digest costs, and that every file arrived."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from oscope.figures.tables import row_scale, shared_scale
-from oscope.figures.words import listed
+from oscope.figures.words import counted, listed
 from oscope.labs.engine.contrast import Contrast, contrasts
 from oscope.labs.engine.curves import At, best, several
 from oscope.labs.engine.question import Question
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, level, ratio, text
+from oscope.labs.engine.table import TableOf, count, level, ratio, text
 from oscope.labs.engine.words import value
-from oscope.labs.transfer import DIGESTS, PLAIN, RECEIVERS, SENDERS, pair
+from oscope.labs.transfer import DIGESTS, LAB, PLAIN, RECEIVERS, SENDERS, pair
 from oscope.labs.transfer.points import PLAIN_WAY, RATE, compared_ways, curves, named, sizes, way
 from oscope.model.document import Figure, Table
 from oscope.model.factors import Level
@@ -20,9 +21,11 @@ from oscope.model.formatting import MISSING
 from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
 
+# ---- pairs
+
 DEFAULT, NONE = DIGESTS[0], DIGESTS[-1]
 OWN = ("sender", "receiver", "size", "digest", "tracer")
-"""Factors that the section names; of any other the first level is shown."""
+"""Factors that the PAIRS names; of any other the first level is shown."""
 
 
 def _narrow(run: Run) -> Run:
@@ -41,7 +44,7 @@ def _digest(experiment: ExperimentResults) -> str:
     return DEFAULT if DEFAULT in names else names[0]
 
 
-def _headline(run: Run, _: Sequence[Point]) -> str:
+def _fastest(run: Run, _: Sequence[Point]) -> str:
     """Name the fastest pair at the largest size, and those that are not distinguished from it."""
     every = [each for row in _found(run).values() for each in row]
     most = max(each.size for each in every)
@@ -113,14 +116,80 @@ def _figures(run: Run, _: Sequence[Point]) -> list[Figure]:
     return drawn
 
 
-section = Question(
+PAIRS = Question(
     title="Every way of sending and receiving",
     experiment="transfer.copy",
     rows=lambda run: _narrow(run).points(RATE),
-    headline=_headline,
+    headline=_fastest,
     text=("Over loopback, from the page cache to a tmpfs, one file; any sender meets any receiver."),
     tables=(_matrices, lambda run, _: DIGEST_COSTS.of(_digests(run))),
-    figures=(_figures),
+    figures=_figures,
     factors=OWN,
     timed=True,
+)
+
+
+# ---- integrity
+
+NAMES = tuple(each.name for each in LAB.experiments)
+
+
+def _checked(run: Run) -> list[ExperimentResults]:
+    """Return every experiment of the lab that was run."""
+    found = [each.experiment for name in NAMES if (each := run.beside(name)) is not None]
+    return [each for each in found if _transfers(each)]
+
+
+def _transfers(experiment: ExperimentResults) -> int:
+    return sum(len(point) for point in experiment.points)
+
+
+def _failed(experiment: ExperimentResults) -> Counter[str]:
+    """Return how many transfers failed, by reason."""
+    return Counter(reason for point in experiment.points for _, reason in point.failed)
+
+
+def _files(experiment: ExperimentResults) -> int:
+    """Return how many files arrived equal to their sources."""
+    return sum(
+        (len(point) - len({index for index, _ in point.failed})) * int(point.factors.get("files", 1))
+        for point in experiment.points
+    )
+
+
+def _arrived(_: Run, rows: Sequence[ExperimentResults]) -> str:
+    files, transfers = sum(map(_files, rows)), sum(map(_transfers, rows))
+    failed = sum(_failed(row).total() for row in rows)
+    text = f"{counted(files, 'file')} of {counted(transfers - failed, 'transfer')} arrived equal to their "
+    text += "sources"
+    if not failed:
+        return f"All {text}."
+    return f"{text}; {counted(failed, 'transfer')} failed, and no time of theirs is used."
+
+
+def _why(experiment: ExperimentResults) -> str:
+    return "; ".join(f"{why} ({n})" for why, n in _failed(experiment).most_common()) or "none"
+
+
+INTEGRITY = Question(
+    title="Every file is equal to its source",
+    experiment=NAMES,
+    rows=_checked,
+    headline=_arrived,
+    text=(
+        "Each received file is read again after the clock has stopped. A transfer that fails this is a "
+        "failed sample and never a time."
+    ),
+    tables=TableOf(
+        "Files compared with their sources",
+        (
+            text("experiment", lambda row: row.experiment),
+            text("compared", lambda row: "sha512" if row.workload == "transfer.device" else "byte by byte"),
+            count("transfers", _transfers),
+            count("files equal", _files),
+            count("failed", lambda row: _failed(row).total()),
+            text("why", _why),
+        ),
+    ),
+    missing=lambda _: "",
 )

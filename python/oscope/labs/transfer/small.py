@@ -1,75 +1,61 @@
-"""One, five and ten small files an execution, by file and by method, beside the original's."""
+"""One, five and ten small files an execution, beside the original's; and the same through two devices."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median as middle
 
-from oscope.figures.analysed import paired_difference
+from oscope.figures.analysed import Analysed, paired_difference
 from oscope.figures.words import counted, listed
+from oscope.labs.engine.contrast import Contrast
+from oscope.labs.engine.curves import At
 from oscope.labs.engine.drawing import dots
 from oscope.labs.engine.question import Question, points
 from oscope.labs.engine.run import Point, Run
-from oscope.labs.engine.table import TableOf, count, number, text
-from oscope.labs.engine.words import value
-from oscope.labs.transfer import SMALL, TARGET, reference
-from oscope.labs.transfer.points import (
-    CALLS,
-    COPIED,
-    MAPPED,
-    METHOD,
-    Sides,
-    compared_ways,
-    times_of,
-    verdict_table,
-    way,
-    way_dots,
-)
+from oscope.labs.engine.table import Column, TableOf, count, level, number, text, written
+from oscope.labs.engine.table import value as value_of
+from oscope.labs.engine.words import NOT_RUN, reasons, value
+from oscope.labs.transfer import LAB, SMALL, TARGET, large, reference
+from oscope.labs.transfer import points as moved
+from oscope.labs.transfer.points import CALLS, CONTENT, COPIED, DEVICE, MAPPED, METHOD, Sides, way
 from oscope.model.document import Figure, Table
 from oscope.model.factors import Level
 from oscope.model.formatting import format_count, format_value
 
-Names = tuple[str, str]
-
-
-def executions(run: Run, metric: str) -> list[Point]:
-    """Return the points that move several of the original report's files."""
-    found = [each for each in run.points(metric, sizes="document") if _files(each) > 1]
-    return sorted(found, key=_files)
-
-
-def singles(run: Run, metric: str) -> list[Point]:
-    """Return the points that move one of the original report's small files or its larger one, by size."""
-    found = run.points(metric, sizes="equal", files=1)
-    return sorted((each for each in found if each.size in (*SMALL, TARGET)), key=lambda each: each.size)
+# ---- also of what goes through the devices
 
 
 def _files(point: Point) -> int:
     return int(point.factors.get("files", 1))
 
 
-def _way(point: Point) -> str:
-    return way(point.factors)
+def _executions(run: Run, metric: str) -> list[Point]:
+    """Return the points that move several of the original report's files."""
+    found = [each for each in run.points(metric, sizes="document") if _files(each) > 1]
+    return sorted(found, key=_files)
 
 
-def headline(run: Run, sides: Sides, names: Names) -> str:
+def _singles(run: Run, metric: str) -> list[Point]:
+    """Return the points that move one of the original report's small files or its larger one, by size."""
+    found = run.points(metric, sizes="equal", files=1)
+    return sorted((each for each in found if each.size in (*SMALL, TARGET)), key=lambda each: each.size)
+
+
+def _headline(run: Run, sides: Sides, names: tuple[str, str]) -> str:
     """Give the time of the most files by each method."""
-    several = executions(run, sides.receiver) or singles(run, sides.receiver)
+    several = _executions(run, sides.receiver) or _singles(run, sides.receiver)
     most = max((_files(each) for each in several), default=1)
     unit = run.experiment.metrics[sides.receiver].unit
-    parts = [
-        f"{value(each.summary, unit)} by {name}"
-        for name in names
-        for each in [next((p for p in several if _way(p) == name and _files(p) == most), None)]
-        if each is not None
-    ]
+    by_way = {way(each.factors): each for each in reversed(several) if _files(each) == most}
+    parts = [f"{value(by_way[name].summary, unit)} by {name}" for name in names if name in by_way]
     what = counted(most, "small file")
     return f"For {what} an execution the receiver takes {listed(parts)}." if parts else ""
 
 
 def _file_more(run: Run, metric: str, point: Point) -> str | None:
     """Return what each file beyond the fewest adds by this method; None where that is not found to cost."""
-    here = {_files(each): each.samples for each in executions(run, metric) if _way(each) == _way(point)}
+    own = [each for each in _executions(run, metric) if way(each.factors) == way(point.factors)]
+    here = {_files(each): each.samples for each in own}
     span = _files(point) - min(here)
     found = paired_difference(run.experiment, here[min(here)], point.samples, metric) if span else None
     if found is None or found.ci95 is None or found.ci95[0] <= 0:
@@ -78,10 +64,10 @@ def _file_more(run: Run, metric: str, point: Point) -> str | None:
     return format_value(found.median / span, half, run.experiment.metrics[metric].unit)
 
 
-def tables(run: Run, sides: Sides, base: str) -> list[Table]:
+def _tables(run: Run, sides: Sides, base: str) -> list[Table]:
     """Return the times of single files, of five and ten, and the verdicts on them."""
     name = run.experiment.experiment
-    times = times_of(sides, "{side} {part}", "median", "95 %")
+    times = moved.times_of(sides, "{side} {part}", "median", "95 %")
     single: TableOf[Point] = TableOf(
         f"One file an execution ({name})",
         (
@@ -109,32 +95,34 @@ def tables(run: Run, sides: Sides, base: str) -> list[Table]:
         f"whose sizes sum to {format_count(sum(SMALL))}. {reference.WHERE}",
     )
     found = (
-        single.of(singles(run, sides.receiver)),
-        several.of(executions(run, sides.receiver)),
+        single.of(_singles(run, sides.receiver)),
+        several.of(_executions(run, sides.receiver)),
         _verdicts(run, sides.receiver, base),
     )
     return [each for each in found if each.rows]
 
 
+def _own_name(point: Point) -> str:
+    return reference.own_name(way(point.factors)) or ""
+
+
 def _cited(point: Point) -> float | None:
     """Return the original report's time of a file by this method."""
-    name = reference.own_name(_way(point))
-    if name is None:
-        return None
     if point.size == TARGET:
-        return reference.TARGET_FILE[name]
-    return reference.SMALL_FILES[name][SMALL.index(point.size)]
+        return reference.TARGET_FILE.get(_own_name(point))
+    values = reference.SMALL_FILES.get(_own_name(point))
+    return None if values is None else values[SMALL.index(point.size)]
 
 
 def _cited_median(point: Point) -> float | None:
     """Return the median of the original report's times of so many files."""
-    theirs = reference.EXECUTION.get(_files(point), {}).get(reference.own_name(_way(point)) or "")
+    theirs = reference.EXECUTION.get(_files(point), {}).get(_own_name(point))
     return None if theirs is None else middle(theirs)
 
 
 def _cited_average(point: Point) -> float | None:
     """Return the average that it prints."""
-    return reference.AVERAGE.get(_files(point), {}).get(reference.own_name(_way(point)) or "")
+    return reference.AVERAGE.get(_files(point), {}).get(_own_name(point))
 
 
 def _execution(factors: Mapping[str, Level]) -> tuple[int, int]:
@@ -148,31 +136,136 @@ def _place(factors: Mapping[str, Level]) -> str:
 
 
 def _verdicts(run: Run, metric: str, base: str) -> Table:
-    found = [*singles(run, metric), *executions(run, metric)]
+    found = [*_singles(run, metric), *_executions(run, metric)]
     shown = {_execution(each.factors) for each in found}
-    rows = [each for each in compared_ways(run, metric, base) if _execution(each.row.factors) in shown]
+    rows = [each for each in moved.compared_ways(run, metric, base) if _execution(each.row.factors) in shown]
     rows.sort(key=lambda each: _execution(each.row.factors))
     title = f"Against {base}, the receiver's time"
-    return verdict_table(title, base, rows, text("files", lambda each: _place(each.row.factors)))
+    return moved.verdict_table(title, base, rows, text("files", lambda each: _place(each.row.factors)))
 
 
-def figure(run: Run, metric: str, title: str) -> Figure:
+def _figure(run: Run, metric: str, title: str) -> Figure:
     """Draw the small files and the executions as rows, a colour for each way."""
-    found = [*(each for each in singles(run, metric) if each.size < TARGET), *executions(run, metric)]
-    rows = way_dots(found, lambda point: _place(point.factors))
+    found = [*(each for each in _singles(run, metric) if each.size < TARGET), *_executions(run, metric)]
+    rows = moved.way_dots(found, lambda point: _place(point.factors))
     return dots(f"{title}, small files", "time", rows, "ns")
 
 
-section = Question(
+SMALL_FILES = Question(
     title="Small files: 1, 5 and 10 an execution",
     experiment="transfer.small",
     rows=points(COPIED.sender),
-    headline=lambda run, _: headline(run, COPIED, (CALLS, MAPPED)),
+    headline=lambda run, _: _headline(run, COPIED, (CALLS, MAPPED)),
     text=(
         "All files of an execution follow each other over one connection. Here the sender connects; in "
         "the original report it listens, and the receiver connects."
     ),
-    tables=(lambda run, _: tables(run, COPIED, CALLS)),
-    figures=(lambda run, _: figure(run, COPIED.sender, "Time of the sender")),
+    tables=lambda run, _: _tables(run, COPIED, CALLS),
+    figures=lambda run, _: _figure(run, COPIED.sender, "Time of the sender"),
     timed=True,
+)
+
+# ---- through two devices of the kernel that hold the connection
+
+NAME = "transfer.device"
+METHODS = ("fcntl", "mmap")
+HOW_TO = (
+    "It needs a guest whose kernel has the modules: `oscope kernel build`, then `oscope run transfer.device`."
+)
+
+
+def _median(heading: str, name: str) -> Column[Point]:
+    return written(heading, name, lambda found: format_value(found, None, ""), numeric=True)
+
+
+WORK: TableOf[Point] = TableOf(
+    "What the programs do",
+    (
+        level("size"),
+        CONTENT,
+        METHOD,
+        _median("sender's calls", "sender_calls"),
+        _median("receiver's calls", "calls"),
+        _median("page faults", "minflt"),
+    ),
+    "Medians, of a whole transfer. Page faults are minor ones of the measured process.",
+)
+Beside = tuple[At, str, str, str]
+"""A size at which a way was measured: with its content, through devices or user space, and its method."""
+SIDE_BY_SIDE: TableOf[Beside] = TableOf(
+    "Devices and user space side by side",
+    (
+        text("size", lambda row: row[0].name),
+        text("content", lambda row: row[1]),
+        text("through", lambda row: row[2]),
+        text("method", lambda row: row[3]),
+        value_of("receiver's time (95 %)", lambda row: row[0].summary, "ns"),
+    ),
+    "{apart}: the figures stand side by side and are not compared. A digest is checked in the time of user "
+    "space.",
+)
+
+
+def _through_verdicts(run: Run) -> list[Contrast]:
+    return run.once("verdicts", lambda: moved.compared_ways(run, DEVICE.receiver, METHODS[0]))
+
+
+def _work(_: Run, found: Sequence[Point]) -> Table:
+    sized = [point for point in found if point.level("sizes") == "equal"]
+    return WORK.of(sorted(sized, key=lambda point: point.size))
+
+
+def _side_by_side(run: Run, _: Sequence[Point]) -> Table | None:
+    """Return the devices' receiver times beside those through user space, if both are known."""
+    other = run.beside("transfer.large")
+    if other is None or not other.points(COPIED.receiver):
+        return None
+    rows = [
+        (at, content, through, name)
+        for content in run.levels("content")
+        for through, found in (
+            ("device", moved.curves(run, DEVICE.receiver, content=content, sizes="equal")),
+            ("user space", moved.curves(other, COPIED.receiver, content=content)),
+        )
+        for name, row in found.items()
+        for at in row
+    ]
+    guest = "guest" in run.experiment.environment
+    kernel = "Both were measured on this kernel, each in a run of its own"
+    apart = "A guest has its own clock and its own kernel" if guest else kernel
+    return SIDE_BY_SIDE.of(sorted(rows, key=lambda row: row[0].size), apart=apart)
+
+
+def _few(run: Run, _: Sequence[Point]) -> Figure | None:
+    some = _singles(run, DEVICE.receiver) or _executions(run, DEVICE.receiver)
+    return _figure(run, DEVICE.receiver, "Time of the receiving device") if some else None
+
+
+def _unrun(results: Analysed) -> str:
+    others = any(results.get(each.name) for each in LAB.experiments)
+    return f"{NOT_RUN.format(NAME, NAME)}. {HOW_TO}" if others else ""
+
+
+THROUGH_DEVICES = Question(
+    title="Through devices in the kernel: fcntl against mmap",
+    experiment=NAME,
+    rows=points(DEVICE.receiver),
+    headline=lambda run, _: large.headline(_through_verdicts(run), METHODS),
+    about=(
+        "oscope_sender and oscope_receiver are the original report's master and slave: character devices "
+        "that hold a TCP connection in the kernel. The time is the receiver's."
+    ),
+    tables=(
+        lambda run, _: [
+            large.table_of_times(run, DEVICE, "Through the devices"),
+            large.verdicts(_through_verdicts(run), METHODS[0], "mmap against fcntl, the receiver's time"),
+            *_tables(run, DEVICE, METHODS[0]),
+        ],
+        _work,
+        _side_by_side,
+    ),
+    figures=(lambda run, _: large.figures(run, DEVICE.receiver, "Time of the receiving device"), _few),
+    missing=lambda run: reasons(run.experiment) or ("" if run.points(DEVICE.receiver) else HOW_TO),
+    timed=True,
+    unrun=_unrun,
 )

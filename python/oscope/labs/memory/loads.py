@@ -1,27 +1,28 @@
-"""The time of a dependent load by size, stride and page size, and the levels that its curve shows."""
+"""Loads, streams and faults: levels of caches and TLBs, bandwidth, and what a page fault costs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
-from oscope.labs.engine.contrast import compared, row_of
-from oscope.labs.engine.curves import At, at, over_sizes, sizes_of
-from oscope.labs.engine.quantity import plain
-from oscope.labs.engine.question import Question
-from oscope.labs.engine.run import Run
-from oscope.labs.engine.table import TableOf, ratio, text, written
+from oscope.labs.engine.contrast import beside, compared, row_of
+from oscope.labs.engine.curves import RATE, RATE_UNIT, At, at, over_sizes, sizes_of
+from oscope.labs.engine.drawing import STRIPS, by_level, strips
+from oscope.labs.engine.quantity import Quantity, figure, plain
+from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.run import Point, Run, first
+from oscope.labs.engine.table import TableOf, count, level, ratio, stat, text, written
 from oscope.labs.engine.table import value as value_of
 from oscope.labs.engine.words import bytes_text, value
 from oscope.labs.memory import LINE, PAGE
 from oscope.labs.memory.levels import Levels, levels
 from oscope.model.document import Figure, Table
 from oscope.model.formatting import format_count, format_share
-from oscope.model.samples import ExperimentResults
 from oscope.model.units import format_bytes
 from oscope.statistics import ComparedMetric, Summary
+
+# ---- the time of a dependent load, and the levels that its curve shows
 
 METRIC = "time_ns"
 LOAD = plain("time of a load", METRIC, "ns")
@@ -29,11 +30,9 @@ CYCLES = plain("cycles of a load", "cycles")
 ORDER = "random"
 SLOWER = 1.1
 """From this ratio to huge ones on, base pages cost more."""
-KNOWN = ("size", "stride", "pages")
 
 
-@dataclass(frozen=True)
-class Chase:
+class Chase(NamedTuple):
     """The curve of one stride on pages of one size."""
 
     stride: int
@@ -70,7 +69,7 @@ def _best(chases: Sequence[Chase]) -> Chase:
     return min(chases, key=lambda each: (each.stride != LINE, each.stride, each.pages != "huge"))
 
 
-def _headline(_: Run, chases: Sequence[Chase]) -> str:
+def _levels_said(_: Run, chases: Sequence[Chase]) -> str:
     chosen = _best(chases)
     plateaus = chosen.levels.plateaus
     if not plateaus:
@@ -82,21 +81,14 @@ def _headline(_: Run, chases: Sequence[Chase]) -> str:
     return f"With {chosen.name}, {noun} found: a load takes {' to '.join(dict.fromkeys(ends))}."
 
 
-def _says(experiment: ExperimentResults) -> list[tuple[str, int]]:
-    """Return the caches for data that the CPU names, with their sizes."""
-    caches: Sequence[Mapping[str, Any]] = (experiment.environment.get("cpu") or {}).get("caches") or []
-    return [
-        (f"L{each['level']}", int(each["size_bytes"]))
-        for each in caches
-        if str(each.get("type", "")).lower() in ("data", "unified") and each.get("size_bytes")
-    ]
-
-
 def _changes(run: Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
-    """Return each cache that the CPU names, with the change of the curve that is set beside it."""
+    """Return each cache for data that the CPU names, with the change of the curve that is set beside it."""
     chosen, rows = _best(chases), []
     steps = [(first.high, second.low) for first, second in pairwise(chosen.levels.plateaus)]
-    for name, size in _says(run.experiment):
+    for each in (run.experiment.environment.get("cpu") or {}).get("caches") or []:
+        if str(each.get("type", "")).lower() not in ("data", "unified") or not each.get("size_bytes"):
+            continue
+        size = int(each["size_bytes"])
         beside = next((step for step in steps if step[0] <= size <= step[1]), None)
         if beside is not None:
             steps.remove(beside)
@@ -105,7 +97,7 @@ def _changes(run: Run, chases: Sequence[Chase]) -> list[tuple[str, int, str]]:
             found = "none of its own"
         else:
             found = f"not reached: the curve ends at {format_bytes(chosen.found[-1].size)}"
-        rows.append((name, size, found))
+        rows.append((f"L{each['level']}", size, found))
     return rows
 
 
@@ -156,12 +148,7 @@ def _unseparated(chases: Sequence[Chase]) -> str:
     return f" Not separated, so taken as one level: {'; '.join(parts)}." if parts else ""
 
 
-def _pages_compared(run: Run) -> list[ComparedMetric]:
-    return compared(run.experiment, [LOAD], "pages", ("huge", "4K"))
-
-
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A level of a curve, or a size between two levels."""
 
     run: Run
@@ -169,17 +156,15 @@ class Row:
     found: tuple[At, ...]
     middle: At
 
-    @property
     def spread(self) -> str:
-        """The medians of its sizes."""
+        """Return the medians of its sizes."""
         if len(self.found) == 1:
             return "by itself: no level"
         low, high = (end(one.summary.median for one in self.found) for end in (min, max))
         return f"{low:.3g} to {high:.3g}"
 
-    @property
     def cycles(self) -> Summary | None:
-        """Cycles of a load of a level."""
+        """Return the cycles of a load of a level."""
         return self.run.summary(self.middle.point, CYCLES) if len(self.found) > 1 else None
 
 
@@ -199,8 +184,8 @@ LEVELS: TableOf[Row] = TableOf(
         text("from", lambda row: row.found[0].name),
         text("to", lambda row: row.found[-1].name),
         value_of("time of a load (95 %)", lambda row: row.middle.summary, "ns"),
-        text("medians of its sizes [ns]", lambda row: row.spread),
-        written("TSC cycles", lambda row: row.cycles, lambda found: f"{found:.3g}"),
+        text("medians of its sizes [ns]", Row.spread),
+        written("TSC cycles", Row.cycles, lambda found: f"{found:.3g}"),
     ),
     "The time is that of the size in the middle. TSC cycles are of constant rate, not those of the "
     "core.{unseparated}",
@@ -208,7 +193,7 @@ LEVELS: TableOf[Row] = TableOf(
 
 
 def _page_tables(run: Run, chases: Sequence[Chase]) -> list[Table]:
-    rows, found = _pages_compared(run), []
+    rows, found = compared(run.experiment, [LOAD], "pages", ("huge", "4K")), []
     for stride in _paged(chases):
         curves = {each.pages: each.found for each in chases if each.stride == stride}
         table: TableOf[int] = TableOf(
@@ -239,11 +224,11 @@ def _figures(_: Run, chases: Sequence[Chase]) -> list[Figure]:
     return figures
 
 
-section = Question(
+LATENCY = Question(
     title="Levels of caches and TLBs",
     experiment="memory.latency",
     rows=_chases,
-    headline=_headline,
+    headline=_levels_said,
     text=(
         (
             "Each load's address is what the one before gave, in an order drawn at random that no prefetcher "
@@ -259,6 +244,151 @@ section = Question(
         lambda run, chases: CACHES.of(_changes(run, chases)),
         _page_tables,
     ),
-    figures=(_figures),
-    factors=KNOWN,
+    figures=_figures,
+    factors=("size", "stride", "pages"),
+)
+
+
+# ---- bandwidth, by one core and by all
+
+ONE, ALL = 1, 0
+CORES = {ONE: "one core", ALL: "all cores"}
+
+
+def _streamed(_: Run, found: Sequence[Point]) -> str:
+    """Give the first operation, by one core and by all."""
+    first = found[0].level("operation")
+    own = [each for each in found if each.level("operation") == first and not each.factors.get("window")]
+    threads = [int(each.factors.get("threads", ONE)) for each in own]
+    parts = [
+        f"{value(each.summary, RATE_UNIT)} by {CORES.get(number, f'{number} threads')}"
+        for each, number in zip(own[:2], threads, strict=False)
+    ]
+    return f"Memory: {first} {', '.join(parts) or found[0].value}."
+
+
+def _over_one(point: Point) -> ComparedMetric | None:
+    """Return how all cores compare with one."""
+    return beside(point, "threads", ONE) if point.factors.get("threads") == ALL else None
+
+
+def _window(point: Point) -> str:
+    if point.level("operation") != "copy":
+        return ""
+    return point.label(("window",)) if point.factors.get("window") else "as large as the memory"
+
+
+BANDWIDTH = Question(
+    title="Bandwidth",
+    experiment="memory.bandwidth",
+    rows=points(RATE),
+    headline=_streamed,
+    text=(
+        "Bytes are counted once, though a copy reads and writes, and an ordinary store reads its line "
+        "first. A window is the buffer into which a copy goes again and again."
+    ),
+    tables=TableOf(
+        "Reading, writing and copying memory",
+        (
+            level("operation"),
+            text("cores", lambda each: "all" if each.level("threads") == "0" else each.level("threads")),
+            text("window", _window),
+            stat("median", lambda point: point.summary, RATE_UNIT),
+            ratio("all / one", _over_one),
+        ),
+        "Medians; the ratio is paired by block, p corrected (Holm) for the operations.",
+    ),
+    figures=lambda _, found: strips(
+        "Throughput of memory",
+        "throughput",
+        found,
+        lambda point: point.name,
+        by_level(found, "operation"),
+        f"{STRIPS} 0 threads: one for each CPU.",
+    ),
+    factors=("operation", "threads", "window"),
+)
+
+# ---- what a fault costs by its kind, and whether two threads fault twice as fast
+
+FAULT = plain("time of a fault", "time_ns", "ns")
+PER_SECOND = plain("faults a second", "faults_per_s", "faults/s")
+THREADS = (1, 2)
+KIND_WORDS: Mapping[str, str] = {
+    "zero-page": "read of anonymous memory: the page of zeros",
+    "anonymous": "write to anonymous memory: a new page",
+    "file": "read of a file's page that is in the page cache",
+    "file-major": "read of a file's page that is on the device only",
+    "copy-on-write": "write after fork",
+    "huge": "write to a huge page of 2 MiB",
+    "swap-in": "access to a page that was swapped out",
+}
+
+
+class Kind(NamedTuple):
+    """One kind of fault, by one thread and by two."""
+
+    run: Run
+    name: str
+    two_over_one: ComparedMetric | None
+
+    def by(self, threads: int, quantity: Quantity) -> str:
+        """Return a quantity with so many threads."""
+        return quantity.text(self.run.experiment, first(self.run.experiment, kind=self.name, threads=threads))
+
+    def of(self, name: str) -> Summary | None:
+        """Return a count of one thread, or of two where that was not measured."""
+        points = (first(self.run.experiment, kind=self.name, threads=threads) for threads in THREADS)
+        return self.run.summary(next(filter(None, points), None), plain("", name))
+
+
+def _fewest(run: Run) -> list[Point]:
+    """Return the points of the fewest threads that have times, the quickest first."""
+    found = sorted(run.points("time_ns"), key=lambda each: each.summary.median)
+    threads = min((int(each.factors.get("threads", 1)) for each in found), default=0)
+    return [each for each in found if each.factors.get("threads", 1) == threads]
+
+
+def _kinds(run: Run) -> list[Kind]:
+    rows = compared(run.experiment, [PER_SECOND], "threads", THREADS)
+    kinds = [each for each in run.levels("kind") if _fewest(run) and first(run.experiment, kind=each)]
+    return [Kind(run, kind, row_of(rows, PER_SECOND, kind=kind)) for kind in kinds]
+
+
+def _quickest(run: Run, _: Sequence[Kind]) -> str:
+    own = _fewest(run)
+    quick, slow = own[0], own[-1]
+    threads = int(quick.factors.get("threads", 1))
+    who = "" if threads == 1 else f" by {threads} threads at once"
+    text = f"A page fault of kind {quick.level('kind')} takes {quick.value}{who}"
+    return f"{text}." if slow is quick else f"{text}; {slow.level('kind')}, the slowest, {slow.value}."
+
+
+FAULTS = Question(
+    title="What a page fault costs by its kind",
+    experiment="memory.fault",
+    rows=_kinds,
+    headline=_quickest,
+    text=(
+        "A touch is timed with the exception, its handling and the return; getrusage proves one fault a "
+        "page. Two threads fault in their own halves of one mapping."
+    ),
+    tables=TableOf(
+        "Faults by kind",
+        (
+            text("kind", lambda row: row.name),
+            text("what it is", lambda row: KIND_WORDS.get(row.name, "")),
+            count("faults", lambda row: row.of("faults")),
+            text("major", lambda row: None if (n := row.of("major")) is None else figure(n, "")),
+            text("time of a fault, 1 thread", lambda row: row.by(1, FAULT)),
+            text("faults a second, 1 thread", lambda row: row.by(1, PER_SECOND)),
+            text("2 threads", lambda row: row.by(2, PER_SECOND)),
+            ratio("2 / 1", lambda row: row.two_over_one, "different"),
+        ),
+        "Medians with their 95 % intervals; the ratio is paired by block, p corrected (Holm) for all kinds.",
+    ),
+    figures=lambda run, _: strips(
+        "Time of a page fault by kind", "time", _fewest(run), lambda each: each.level("kind")
+    ),
+    factors=("kind", "threads", "size"),
 )

@@ -1,0 +1,341 @@
+"""Moving data without a tracer: the fastest configuration, round trips, socket buffers, switches, knees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from oscope.figures.traced import Traced
+from oscope.figures.words import listed
+from oscope.labs.engine.contrast import Contrast, contrasts, strongest_said
+from oscope.labs.engine.curves import At, best, ratio_lines
+from oscope.labs.engine.drawing import by_level, strips
+from oscope.labs.engine.quantity import Quantity
+from oscope.labs.engine.question import Question, extremes, points
+from oscope.labs.engine.run import Point, Run
+from oscope.labs.engine.table import Column, TableOf, count, levels, number, ratio, stat, text, written
+from oscope.labs.engine.traced import effect_column, losses, scheduling, wakeups
+from oscope.labs.engine.words import EFFECT, NOT_RUN, bytes_text, joined, reasons, times, value
+from oscope.labs.ipc import COMPARED, SOCKETS
+from oscope.labs.ipc import points as ipc
+from oscope.labs.ipc.points import KNOWN, MODE_WORDS, RATE, RATE_UNIT, free, plain
+from oscope.model.factors import Level
+from oscope.model.formatting import MISSING, format_value
+from oscope.model.units import format_bytes
+from oscope.statistics import ComparedMetric, Summary, compare_points
+
+# ---- the best buffer size of each channel
+
+REFERENCE: Mapping[str, Level] = {"mode": "2proc", "channel": "pipe", "buffer": 128 << 10}
+"""What the others are compared with: the original report's default."""
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest buffer size of a channel in a mode."""
+
+    run: Run
+    mode: str
+    channel: str
+    at: At
+    alike: Sequence[At]
+
+    def of(self, asked: Quantity) -> Summary | None:
+        """Return another quantity at that size."""
+        return self.run.summary(self.at.point, asked)
+
+
+def _over_default(row: Best) -> ComparedMetric | None:
+    experiment = row.run.experiment
+    base = experiment.point(**REFERENCE)
+    if base is None or base is row.at.point or RATE not in base.metrics or not len(base):
+        return None
+    return compare_points(base, row.at.point, experiment.metrics[RATE], same_run=True)
+
+
+def _best(run: Run) -> list[Best]:
+    own = plain(run)
+    return [
+        Best(own, mode, channel, *best(found, own.experiment, RATE))
+        for mode in ipc.modes(own)
+        for channel, found in ipc.curves(own, RATE, mode=mode).items()
+    ]
+
+
+def _in_one_mode(found: Sequence[Best]) -> list[Best]:
+    """Return the rows between processes, else those of the last mode that was measured."""
+    mode = "2proc" if any(each.mode == "2proc" for each in found) else found[-1].mode
+    return [each for each in found if each.mode == mode]
+
+
+PERFORMANCE = Question(
+    title="How the configurations perform",
+    experiment="ipc.throughput",
+    rows=_best,
+    headline=extremes(
+        lambda fast: (
+            f"{fast.channel} is the fastest channel {MODE_WORDS[fast.mode]}: "
+            f"{value(fast.at.summary, RATE_UNIT)}"
+        ),
+        lambda slow: f"; {slow.channel}, the slowest, reaches {value(slow.at.summary, RATE_UNIT)}",
+        by=lambda each: -each.at.summary.median,
+        of=_in_one_mode,
+    ),
+    text="Throughput is what arrives at the receiver and is checked there; CPU time is that of both sides.",
+    tables=TableOf(
+        "The best buffer size of each configuration",
+        (
+            text("mode", lambda row: row.mode),
+            text("channel", lambda row: row.channel),
+            text("best buffer", lambda row: row.at.name),
+            count("n", lambda row: row.at.summary.n),
+            stat("throughput", lambda row: row.at.summary, RATE_UNIT),
+            text("not distinguished", lambda row: listed([each.name for each in row.alike]) or "none"),
+            stat("CPU time of a MiB", ipc.CPU, "s", "median"),
+            number("CPUs busy", ipc.BUSY),
+            ratio("over a 2proc pipe by 128 KiB", _over_default, "different"),
+        ),
+        "Medians. Sizes not distinguished from the best: paired by block, p corrected by Holm.",
+    ),
+    figures=lambda run, _: ipc.over_buffers("Throughput over the buffer size", plain(run), RATE, RATE_UNIT),
+    factors=KNOWN,
+)
+
+# ---- round trips
+
+ROUND_TRIP = ("channel", "mode", "size", "placement")
+
+
+def _trip(point: Point) -> str:
+    return point.label(name for name in ROUND_TRIP if name in point.run.experiment.varied())
+
+
+LATENCY = Question(
+    title="Round trips",
+    experiment="ipc.latency",
+    rows=points("round_trip_ns"),
+    headline=extremes(
+        lambda quick: (
+            f"A message of {format_bytes(quick.size)} is there and back in {quick.value} by {_trip(quick)}"
+        ),
+        lambda slow: f"; by {_trip(slow)}, the slowest, in {slow.value}",
+        of=lambda found: [each for each in found if each.size == min(one.size for one in found)],
+    ),
+    text=(
+        "The round trip holds two messages and the switches that wait for them; CPU time is both sides', "
+        "so that spinning is seen."
+    ),
+    tables=TableOf(
+        "Round-trip times",
+        (
+            text("point", _trip),
+            count("n", lambda each: each.summary.n),
+            stat("median", "round_trip_ns", "ns"),
+            stat("p90", "p90_ns", "ns", "median"),
+            stat("p99", "p99_ns", "ns", "median"),
+            stat("p99.9", "p999_ns", "ns", "median"),
+            stat("max", "max_ns", "ns", "median"),
+            stat("CPU time", "cpu_ns", "ns", "median"),
+            number("voluntary switches", "voluntary"),
+        ),
+        f"Medians over the repetitions, of one round trip. {MISSING}: too few for the percentile.",
+    ),
+    figures=lambda _, found: strips(
+        "Round-trip time, median of each repetition", "time", found, _trip, by_level(found, "channel")
+    ),
+    factors=ROUND_TRIP,
+)
+
+# ---- two levels compared: socket buffers, threads and processes
+
+
+def _socket_buffers(run: Run) -> list[Contrast]:
+    found = contrasts(free(run), RATE, "sockbuf", ("default", "buffer"), "mode", "channel")
+    return sorted(found, key=lambda each: ipc.place(each.row.factors)[:2])
+
+
+def _with(end: str, heading: str) -> list[Column[Contrast]]:
+    """Return what a channel reaches and holds with one of both settings."""
+    return [
+        stat(heading, lambda each: each.of(RATE, end), RATE_UNIT, "median"),
+        written("capacity", lambda each: each.of("capacity", end), bytes_text),
+    ]
+
+
+SOCKET_BUFFER = Question(
+    title="Setting the socket buffers",
+    experiment="ipc.throughput",
+    rows=_socket_buffers,
+    headline=strongest_said(
+        lambda most: (
+            f"With -s, {most.level('channel')} by {most.level('buffer')} {MODE_WORDS[most.level('mode')]} "
+            f"reaches {times(most.row)} the throughput."
+        ),
+        lambda points, _: f"With -s no difference was found at {points}.",
+    ),
+    text=(
+        "`sockbuf=buffer` is the original report's `-s`: SO_SNDBUF and SO_RCVBUF are set to the buffer "
+        "size, which the kernel doubles and bounds (socket(7))."
+    ),
+    tables=TableOf(
+        "Throughput with and without -s",
+        (
+            *levels("mode", "channel", "buffer"),
+            *_with("default", "default"),
+            *_with("buffer", "set"),
+            ratio("set / default", lambda each: each.row, "different"),
+        ),
+        "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a mode and channel.",
+    ),
+    figures=lambda _, rows: ratio_lines(
+        "What -s does to the throughput",
+        "throughput set / default",
+        rows,
+        lambda each: f"{each.level('channel')}, {each.level('mode')}",
+    ),
+    missing=lambda run: (
+        reasons(run.experiment)
+        or ("" if _socket_buffers(run) else f"{NOT_RUN.format('sockbuf=default,buffer', 'ipc.throughput')}.")
+    ),
+    asked=lambda run: bool(SOCKETS.intersection(ipc.channels(run))),
+)
+
+ENDS = ("2thread", "2proc")
+
+
+def _verdict(row: ComparedMetric) -> str:
+    if row.different != "yes":
+        return "no difference" if row.different == "no" else "cannot tell"
+    return f"{'processes' if row.ratio > 1 else 'threads'} faster"
+
+
+def _speed(heading: str, of: str) -> Column[Contrast]:
+    def speed(each: Contrast) -> str:
+        median: float = getattr(each.row, of)
+        return format_value(median, 0.01 * median, each.row.unit)
+
+    return text(heading, speed)
+
+
+THREADS = Question(
+    title="Threads or processes",
+    experiment="ipc.throughput",
+    rows=lambda run: sorted(
+        contrasts(plain(run), RATE, "mode", ENDS, "channel"),
+        key=lambda each: ipc.place({**each.row.factors, "mode": ENDS[0]})[:2],
+    ),
+    headline=strongest_said(
+        lambda most: (
+            f"Between processes, {most.level('channel')} by {most.level('buffer')} reaches "
+            f"{times(most.row)} the throughput of threads."
+        ),
+        lambda points, rows: (
+            f"Threads and processes move data equally fast at all of {points}."
+            if all(each.row.different == "no" for each in rows)
+            else f"At none of {points} can threads and processes be distinguished."
+        ),
+    ),
+    text="A switch between processes changes the page tables; everything else is the same.",
+    tables=TableOf(
+        "Throughput between threads and between processes",
+        (
+            *levels("channel", "buffer"),
+            _speed("threads", "median_a"),
+            _speed("processes", "median_b"),
+            ratio("processes / threads", lambda each: each.row),
+            text("verdict", lambda each: _verdict(each.row)),
+            text("by more than 1 %", lambda each: each.row.matters),
+        ),
+        "Medians; the ratio is paired by block, p corrected (Holm) for the sizes of a channel.",
+    ),
+    figures=lambda _, rows: ratio_lines(
+        "Throughput of processes over that of threads",
+        "throughput of processes / of threads",
+        rows,
+        lambda each: each.level("channel"),
+        note="Ratios with their 95 % intervals; above 1 processes are faster.",
+    ),
+    factors=KNOWN,
+    asked=lambda run: set(ENDS) <= set(plain(run).levels("mode")),
+)
+
+# ---- context switches
+
+PER_MIB = "switches/MiB"
+
+
+def _switched(run: Run) -> list[Point]:
+    found = [each for each in plain(run).points(RATE) if each.of(ipc.SWITCHES) is not None]
+    return sorted(found, key=lambda each: ipc.place(each.factors))
+
+
+def _switches(point: Point) -> float:
+    found = point.of(ipc.SWITCHES)
+    return 0.0 if found is None else found.median
+
+
+def _switches_said(_: Run, found: Sequence[Point]) -> str:
+    """Name the configuration that is switched most of all, and the one least."""
+    every = [each for each in found if each.level("mode") != "1thread"] or found
+    most, least = (end(every, key=_switches) for end in (max, min))
+    rates = [f"{format_value(_switches(each), None, '')} times a MiB" for each in (most, least)]
+    if _switches(most) == _switches(least):
+        return f"{MODE_WORDS[most.level('mode')].capitalize()}, every configuration is switched {rates[0]}."
+    names = [f"{each.level('channel')} by {each.level('buffer')}" for each in (most, least)]
+    return f"{names[0]} is switched most, {rates[0]}; {names[1]} least, {rates[1]}."
+
+
+def _few(found: Sequence[Point]) -> list[Point]:
+    """Return what a table shows: the lab's compared sizes, else both ends of a channel's in a mode."""
+    groups: dict[tuple[str, str], list[Point]] = {}
+    for each in found:
+        groups.setdefault((each.level("mode"), each.level("channel")), []).append(each)
+    chosen = ([each for each in own if each.factors["buffer"] in COMPARED] for own in groups.values())
+    ends = (list(dict.fromkeys((own[0], own[-1]))) for own in groups.values())
+    return [each for few, both in zip(chosen, ends, strict=True) for each in few or both]
+
+
+SWITCHED: TableOf[Point] = TableOf(
+    "Context switches of both sides",
+    (
+        *levels("mode", "channel", "buffer"),
+        stat("voluntary", ipc.VOLUNTARY, "switches/s", scale="voluntary"),
+        stat("involuntary", ipc.INVOLUNTARY, "switches/s", scale="involuntary"),
+        stat(f"both [{PER_MIB}]", ipc.SWITCHES, "", scale="both"),
+    ),
+    "Medians, both sides together, untraced.",
+)
+WAKEUPS: TableOf[Traced] = TableOf(
+    "Scheduling, traced",
+    (
+        text("point", lambda each: each.name),
+        *scheduling("voluntary", "involuntary", "migrations", latency="wake-up latency"),
+        effect_column(lambda each: each),
+    ),
+    f"All traced repetitions together; percentiles are known to a power of two. {EFFECT}",
+)
+SWITCHING = Question(
+    title="Context switches",
+    experiment=ipc.MOVED,
+    rows=_switched,
+    headline=_switches_said,
+    text=(
+        (
+            "Counted by getrusage(2). A switch is voluntary where a thread waits; the wake-up latency is "
+            "from being woken to running."
+        ),
+        lambda run, _: losses(ipc.traces(run, "switches")),
+    ),
+    tables=(
+        lambda _, found: SWITCHED.of(_few(found)),
+        lambda run, _: WAKEUPS.of(ipc.traces(run, "switches")),
+    ),
+    figures=(
+        lambda run, _: ipc.over_buffers(
+            "Context switches for a MiB", plain(run), ipc.SWITCHES, PER_MIB, "1thread"
+        ),
+        lambda run, _: wakeups("Wake-up latency", ipc.traces(run, "switches")),
+    ),
+    factors=KNOWN,
+    missing=lambda run: joined(reasons(run.experiment), ipc.gaps(run, "switches")),
+)

@@ -1,0 +1,287 @@
+"""Walking memory in sequence and at random, over both footprints, and beside a competitor: Figures 2, 5."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from oscope.figures.analysed import label
+from oscope.figures.words import cause
+from oscope.labs.engine.contrast import Sides, row_of
+from oscope.labs.engine.drawing import STRIPS, by_level, strips
+from oscope.labs.engine.quantity import figure, plain
+from oscope.labs.engine.question import Question, points
+from oscope.labs.engine.run import Point, Run, first
+from oscope.labs.engine.table import TableOf, count, levels, text
+from oscope.labs.engine.words import judged, times
+from oscope.labs.memory import FOOTPRINTS, LINE, PAGE, SET_LINES, reference
+from oscope.labs.memory.access import (
+    FAULTS_EACH_PAGE,
+    NEAR,
+    RESIDENT,
+    RESOURCES,
+    TICKS,
+    TIME,
+    cite,
+    each_set,
+    sets,
+    walked,
+)
+from oscope.model.document import Figure, Table
+from oscope.model.factors import Level
+from oscope.model.formatting import format_count, format_share
+from oscope.statistics import ComparedMetric
+
+# ---- in sequence and at random
+
+ZEROS = (
+    "A page that is read first is given the page of zeros, and its first write faults again: random sets "
+    "enter a page mostly at a line that is read."
+)
+FOOTPRINT_WORDS = {"first64th": "the first 1/64 of the buffer", "full": "the whole buffer"}
+PATTERN = Sides(
+    "pattern", ("seq", "random"), ("sequential", "random"), (TIME, *RESOURCES, FAULTS_EACH_PAGE), 1
+)
+
+
+def _slower(row: ComparedMetric, ratio: str, as_long: str) -> str:
+    """Return a headline of a ratio of times, or that it is none."""
+    return f"{as_long.format(times(row))}." if row.different == "yes" else f"{ratio} is {judged(row)}."
+
+
+def _pattern_said(run: Run, found: Sequence[Point]) -> str:
+    """Give the ratio over the largest footprint."""
+    for footprint in reversed(run.levels("footprint", FOOTPRINTS)):
+        if row := row_of(PATTERN.compared(run), TIME, footprint=footprint):
+            where = f"Over {FOOTPRINT_WORDS[footprint]}, a random set"
+            return _slower(
+                row, f"{where} over a sequential one", f"{where} takes {{}} as long as a sequential one"
+            )
+    (only,) = dict.fromkeys(point.level("pattern") for point in found)
+    return f"Only {only} sets were measured: {found[0].value}."
+
+
+def _zeros(_: Run, found: Sequence[Point]) -> list[str]:
+    """Explain more faults than pages where the walk itself faults in anonymous pages of 4 KiB."""
+    fresh = {"mapping": "anonymous", "populate": False, "initialise": "none", "pages": "4K"}
+    faults = [
+        each.median
+        for point in found
+        if all(point.factors.get(name, level) == level for name, level in fresh.items())
+        and (each := point.of(FAULTS_EACH_PAGE)) is not None
+    ]
+    return [ZEROS] if any(each > 1 + NEAR for each in faults) else []
+
+
+def _pattern_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]:
+    for footprint in run.levels("footprint", FOOTPRINTS):
+        own = footprint == "first64th"
+        here = walked(point for point in found if point.level("footprint") == footprint)
+        yield PATTERN.table(
+            f"Sequential and random access over {FOOTPRINT_WORDS[footprint]}",
+            run,
+            f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}",
+            partial(cite, reference.PATTERN) if own else None,
+            footprint=footprint,
+        )
+
+
+def _pattern_figure(_: Run, found: Sequence[Point]) -> Figure:
+    return strips(
+        "Time of a working set",
+        "time",
+        found,
+        lambda point: f"{point.level('pattern')}, {point.level('footprint')}",
+        by_level(found, "pattern"),
+        f"{STRIPS} {walked(found)}",
+    )
+
+
+PATTERNS = Question(
+    title="Sequential and random access",
+    experiment="memory.access",
+    rows=points("set_ns"),
+    headline=_pattern_said,
+    text=(
+        (
+            "A working set is 512 lines of 64 B, walked 16 times, every 8th line written. A set's time holds "
+            "its share of first touches, which shrinks with more sets."
+        ),
+        _zeros,
+    ),
+    tables=_pattern_tables,
+    figures=_pattern_figure,
+    factors=("pattern", "footprint", "sets"),
+)
+
+# ---- what the original report's address arithmetic reaches: 1/64 of the buffer
+
+TOUCHED = plain("pages touched", "touched_pages")
+FOOTPRINT = Sides("footprint", FOOTPRINTS, FOOTPRINTS, (TOUCHED, RESIDENT, *RESOURCES[:5], TIME))
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What the loop's arithmetic says of a point, in pages."""
+
+    last: int
+    """Pages up to the last address that it can form."""
+    touched: float
+    """Pages that so many sets touch: counted for the sequential pattern, expected for the random one."""
+    whole: int
+    """Pages of the mapping."""
+
+
+def reach(pattern: str, footprint: str, size: int, count: int) -> Reach:
+    """Return what `count` sets reach in `size` bytes."""
+    step = 1 if footprint == "first64th" else LINE
+    bases = size // LINE - SET_LINES
+    span = (SET_LINES - 1) * LINE + 1
+    last = ((bases - 1) * step + span - 1) // PAGE + 1
+    if pattern == "seq":
+        distinct = -(-bases // SET_LINES)
+        low = SET_LINES * step if count < distinct else 0
+        high = min(count, distinct - 1) * SET_LINES * step + span - 1
+        touched = float(high // PAGE - low // PAGE + 1)
+    else:
+        # A page is missed by a set unless its base is one of those from which the set reaches the page.
+        near = (span - 1 + PAGE) / step
+        touched = last * (1 - max(0.0, 1 - near / bases) ** count)
+    return Reach(last, touched, size // PAGE)
+
+
+def _reach(point: Point) -> Reach:
+    return reach(point.level("pattern"), point.level("footprint"), point.size, sets(point.samples))
+
+
+def _touched(_: Run, found: Sequence[Point]) -> str:
+    """Say how many of the pages the first point touched."""
+    point, whole = found[0], _reach(found[0]).whole
+    return (
+        f"With {point.level('footprint')}, {point.level('pattern')}, {figure(point.summary, '')} of "
+        f"{format_count(whole)} pages are touched ({format_share(point.summary.median / whole)})."
+    )
+
+
+FOOTPRINT_PAGES = Question(
+    title="What the address arithmetic touches",
+    experiment="memory.access",
+    rows=points(TOUCHED.key),
+    headline=_touched,
+    text=(
+        "The original report's loop takes `p + base + i * 64`: base counts lines, but is added as bytes, "
+        "so that it ends near size / 64. The fix, `p + (base + i) * 64`, multiplies both."
+    ),
+    tables=(
+        TableOf(
+            "Pages touched, counted and by arithmetic",
+            (
+                *levels("footprint", "pattern"),
+                count("sets", lambda point: sets(point.samples)),
+                text("pages touched", lambda point: figure(point.summary, "")),
+                count("by arithmetic", lambda point: _reach(point).touched),
+                count("within reach", lambda point: _reach(point).last),
+                count("pages of the mapping", lambda point: _reach(point).whole),
+                text("resident memory", lambda point: RESIDENT.text(point.run.experiment, point.samples)),
+            ),
+            "By arithmetic: what so many sets touch; at random, the expected number. Within reach: up to the "
+            "last address that the loop can form. Pages of 4 KiB.",
+        ),
+        lambda run, found: (
+            FOOTPRINT.table(f"Both footprints, {each}", run, f"{walked(found)} {TICKS}", pattern=each)
+            for each in dict.fromkeys(point.level("pattern") for point in found)
+        ),
+    ),
+)
+
+# ---- with and without a process that competes for memory
+
+COMPARED = (TIME, *RESOURCES, RESIDENT, plain("major faults of the initialisation", "init_majflt"))
+COMPETITOR = Sides(
+    "pressure",
+    ("none", "compete"),
+    ("alone", "with a competitor"),
+    (
+        *COMPARED,
+        each_set("L1D reads of a set, counted", "l1d_read_access"),
+        each_set("L1D writes of a set, counted", "l1d_write_access"),
+        each_set("L1D read misses of a set, counted", "l1d_read_miss"),
+        each_set("dTLB read misses of a set, counted", "dtlb_read_miss"),
+        each_set("dTLB write misses of a set, counted", "dtlb_write_miss"),
+        plain("competitor's resident memory", "pressure_resident_kib", "KiB"),
+        plain("waited until it was stable", "pressure_wait_s", "s"),
+    ),
+    7,
+)
+GROUP = (
+    "The competitor touches as much memory as its group of processes may have, at random. Group and swap are "
+    "made for the run: the limit holds for both processes, and plays the machine's memory."
+)
+MACHINE = (
+    "With scope=machine the competitor touches as much memory as the machine has, at random. No group limits "
+    "it: all processes are short of memory with it. Swap is made for the run."
+)
+PRESENT = (
+    "As in the original report, the mapping is present before the function begins (by memset). What of it is "
+    "pushed out, the function has to bring back: those are its major faults."
+)
+THEIRS: Mapping[str, Level] = {"footprint": "first64th", "pattern": "random", "mapping": "anonymous"}
+"""Levels at which the original report has figures of a competitor."""
+
+Where = Mapping[str, Level]
+"""Levels of the factors beside the pressure that were varied."""
+
+
+def _wheres(run: Run, found: Sequence[Point]) -> list[Where]:
+    names = [name for name in run.experiment.varied() if name not in ("pressure", "tracer")]
+    rows = (tuple((name, point.factors[name]) for name in names if name in point.factors) for point in found)
+    return [dict(where) for where in dict.fromkeys(rows)]
+
+
+def _pressure_said(run: Run, found: Sequence[Point]) -> str:
+    where = _wheres(run, found)[0]
+    if row := row_of(COMPETITOR.compared(run), TIME, **where):
+        ratio = "The time of a set with a competitor over that without"
+        return _slower(row, ratio, "With a competitor for memory, the same work takes {} as long")
+    alone, beside = (first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
+    text = TIME.text(run.experiment, beside if alone is None else alone)
+    return f"Only one side was measured: a set takes {text} {COMPETITOR.words[alone is None]}."
+
+
+def _conditions(_: Run, found: Sequence[Point]) -> list[str]:
+    """Say what the competitor is, and how the memory was prepared."""
+    kinds = dict.fromkeys(
+        MACHINE if each.factors.get("scope") == "machine" else GROUP
+        for each in found
+        if each.factors.get("pressure") != "none"
+    )
+    present = [PRESENT] if all(each.factors.get("initialise", "none") != "none" for each in found) else []
+    notes = dict.fromkeys(cause(note) for point in found for note in point.samples.notes)
+    return [*kinds, *present, *notes]
+
+
+def _pressure_tables(run: Run, found: Sequence[Point]) -> Iterable[Table | None]:
+    for where in _wheres(run, found):
+        factors = {"mapping": "anonymous", **run.experiment.points[0].factors, **where}
+        own = all(factors.get(name) == level for name, level in THEIRS.items())
+        sides = (first(run.experiment, **where, pressure=end) for end in COMPETITOR.ends)
+        here = walked(point for point in sides if point is not None)
+        name = label(run.experiment, where, where)
+        yield COMPETITOR.table(
+            ", ".join(filter(None, ["With and without a competitor", name])),
+            run,
+            f"{here} {TICKS}{f' {reference.WHERE}' if own else ''}",
+            partial(cite, reference.PRESSURE) if own else None,
+            **where,
+        )
+
+
+PRESSURE = Question(
+    title="Memory pressure",
+    experiment="memory.pressure",
+    rows=points("set_ns"),
+    headline=_pressure_said,
+    text=_conditions,
+    tables=_pressure_tables,
+)
