@@ -165,7 +165,10 @@ def test_failed_samples_are_told_with_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("other", "reported"),
-    [(100.0, "no difference found in 1 of 1 (one of "), (150.0, "1 of 1 differ, 1 by more than 1 %")],
+    [
+        (100.0, "no difference found in 1 of 1 (a difference of "),
+        (150.0, "1 of 1 differ, 1 by more than 1 %"),
+    ],
 )
 def test_the_verdict_is_one_sentence(other: float, reported: str) -> None:
     values = noise(other)[::-1]
@@ -212,6 +215,26 @@ def test_the_same_note_about_another_point_is_not_repeated(capsys: pytest.Captur
     for point in ("read", "lseek"):
         notes.note(f"syscall.cost call={point}: ENOSYS is\nthe result")
     assert capsys.readouterr().err == "oscope: syscall.cost call=read: ENOSYS is the result\n"
+
+
+def test_notes_on_points_that_differ_in_their_figures_alone_are_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = progress.Notes()
+    for size in ("4096", "65536", "1.5"):
+        shown.remark(f"ipc.throughput buffer={size}: asked for {size} B")
+    shown.remark("ipc.throughput buffer=1: refused")
+    assert capsys.readouterr().err.splitlines() == [
+        "oscope: ipc.throughput buffer=4096: asked for 4096 B",
+        "oscope: ipc.throughput buffer=1: refused",
+    ]
+    results = synthetic_memory.pressure()
+    points = tuple(
+        replace(each, notes=(f"asked for {64 << index} B",)) for index, each in enumerate(results.points)
+    )
+    reported = replace(results, points=points)
+    (line,) = (each for each in notes(Analysed.of(Results((reported,))), reported) if "asked for" in each)
+    assert line == "note: asked for 64 B (and 1 note of other figures)"
 
 
 def test_a_cause_that_several_processes_met_is_one_note() -> None:

@@ -52,7 +52,7 @@ def test_time_in_calls_stands_beside_the_untraced_cpu_time(survey: dict[str, Sec
         assert row[1].startswith("70")
         assert row[2].startswith("100" if "1thread" in row[0] else "50")
         assert row[3].startswith("60")
-    assert "70 % of the time in calls, 50 % on a CPU" in said(survey[INSIDE])
+    assert "70 % of the time passes in calls, but only 50 % on a CPU" in said(survey[INSIDE])
 
 
 @pytest.mark.parametrize("slow", [1.0, 1.25, 3.0])

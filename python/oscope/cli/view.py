@@ -107,10 +107,10 @@ def _leave_if_busy() -> None:
 def _wording() -> Wording:
     """Return the words of the commands for what the browser shows as well."""
     from oscope.cli.views.history import remarks, series_name  # noqa: PLC0415 - statistics
-    from oscope.report.comparison import verdict  # noqa: PLC0415 - statistics
+    from oscope.report.comparison import caveats, verdict  # noqa: PLC0415 - statistics
     from oscope.report.view.wording import Wording  # noqa: PLC0415 - statistics
 
-    return Wording(_comparison, verdict, series_name, _series, remarks)
+    return Wording(_comparison, verdict, caveats, series_name, _series, remarks)
 
 
 def _comparison(a: ExperimentResults, b: ExperimentResults, comparison: Comparison) -> Table:

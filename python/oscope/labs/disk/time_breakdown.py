@@ -104,8 +104,8 @@ def _dominating(cache: str, found: Sequence[Parts]) -> str:
         chosen = next(one for one in found if one.at.size == each)
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
-        said.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
-    return f"{cache.capitalize()}, the most goes into {listed(said)}."
+        said.append(f"{name} at {chosen.at.name} ({format_share(shares[name], 0.1)})")
+    return f"{cache.capitalize()}, the largest part of the time is {listed(said)}."
 
 
 def _primitives(known: Primitives) -> list[tuple[str, str | None]]:

@@ -25,8 +25,8 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
         end((each for each in found if each.size == least), key=lambda each: each.summary.median)
         for end in (min, max)
     )
-    text = f"A message of {format_bytes(least)} is there and back in {quick.value} by {_name(quick)}"
-    return f"{text}." if slow is quick else f"{text}; by {_name(slow)}, the slowest, in {slow.value}."
+    text = f"A round trip of {format_bytes(least)} takes {quick.value} by {_name(quick)}"
+    return f"{text}." if slow is quick else f"{text}; by {_name(slow)}, the slowest, {slow.value}."
 
 
 section = Question(

@@ -71,9 +71,12 @@ def _headline(_: Run, found: Sequence[Best]) -> str:
         end((each for each in found if each.mode == mode), key=lambda each: each.at.summary.median)
         for end in (max, min)
     )
+    if slow is fast:
+        rate = value(fast.at.summary, RATE_UNIT)
+        return f"{fast.channel} reaches {rate} {MODE_WORDS[mode]}, with buffers of {fast.at.name}."
     text = f"{fast.channel} is the fastest channel {MODE_WORDS[mode]}: {value(fast.at.summary, RATE_UNIT)}"
     slowest = f"{slow.channel}, the slowest, reaches {value(slow.at.summary, RATE_UNIT)}"
-    return f"{text}." if slow is fast else f"{text}; {slowest}."
+    return f"{text}; {slowest}."
 
 
 section = Question(

@@ -93,8 +93,8 @@ def _headline(_: Run, found: Sequence[Transfers]) -> str:
     most = max(found, key=lambda each: each.short_share)
     if not most.short_share:
         return "Every call moves what it was asked to."
-    text = f"`{most.call}` is short most often at {most.where.name}"
-    return f"{text}: {format_share(most.short_share)} of the calls."
+    text = f"Short calls are most frequent of `{most.call}` at {most.where.name}"
+    return f"{text}: {format_share(most.short_share)}."
 
 
 def _figure(_: Run, found: Sequence[Transfers]) -> Figure:

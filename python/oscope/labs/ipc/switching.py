@@ -44,12 +44,12 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
     """Name the configuration that is switched most of all, and the one least."""
     every = [each for each in found if each.level("mode") != "1thread"] or found
     most, least = (end(every, key=_a_mebibyte) for end in (max, min))
-    rates = [f"{format_value(_a_mebibyte(each), None, '')} times a MiB" for each in (most, least)]
+    rates = [f"{format_value(_a_mebibyte(each), None, '')} per MiB" for each in (most, least)]
     if _a_mebibyte(most) == _a_mebibyte(least):
         mode = capital(MODE_WORDS[most.level("mode")])
-        return f"{mode}, every configuration is switched {rates[0]}."
-    names = [f"{each.level('channel')} by {each.level('buffer')}" for each in (most, least)]
-    return f"{names[0]} is switched most, {rates[0]}; {names[1]} least, {rates[1]}."
+        return f"{mode}, every configuration makes context switches alike: {rates[0]}."
+    names = [f"{each.level('channel')} with buffers of {each.level('buffer')}" for each in (most, least)]
+    return f"{names[0]} makes the most context switches, {rates[0]}; {names[1]} the fewest, {rates[1]}."
 
 
 WAKEUPS: TableOf[Traced] = TableOf(

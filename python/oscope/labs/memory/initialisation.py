@@ -95,8 +95,8 @@ def _headline(_: Run, found: Sequence[Point]) -> str:
         bare, own = (_minor(found, point, name) for name in ("nothing", Prepared.of(point).name))
         if Prepared.of(point).name != "nothing" and bare and own:
             return (
-                f"{Prepared.of(point).name} takes the minor faults of the function from "
-                f"{number(bare.median)} to {number(own.median)} ({point.level('mapping')} memory)."
+                f"After {Prepared.of(point).name} the function has {number(own.median)} minor faults instead "
+                f"of {number(bare.median)} ({point.level('mapping')} memory)."
             )
     return f"Only {_name(found[0])} was measured: {found[0].value} for the initialisation."
 

@@ -70,13 +70,13 @@ def _written(found: Sequence[Point], mapping: str) -> list[str]:
     if not blocks:
         return []
     if max(each.maximum for each in blocks) == 0:
-        return [f"With {mapping} memory no block is charged to the function."]
+        return [f"With {mapping} memory the function has no block to write."]
     medians = [each.median for each in blocks]
     span = " to ".join(number(end) for end in dict.fromkeys((min(medians), max(medians))))
     shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
-    text = f"With {mapping} memory the function is charged {span} blocks"
+    text = f"With {mapping} memory the kernel counts {span} blocks that the function has to write"
     if shares and all(abs(share - 1) <= NEAR for share in shares):
-        text += f", within {format_share(NEAR)} of 8 for each page mapped"
+        text += f", 8 for each page mapped (within {format_share(NEAR)})"
     elif shares:
         text += f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped"
     return [f"{text}."]

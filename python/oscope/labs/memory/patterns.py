@@ -33,7 +33,7 @@ def _headline(run: Run, found: Sequence[Point]) -> str:
         if row is not None:
             where = FOOTPRINT_WORDS[footprint]
             if row.different != "yes":
-                return f"Over {where}, a random set over a sequential one is {judged(row)}."
+                return f"Over {where}, a random set takes {judged(row, 'as long as a sequential one')}."
             return f"Over {where}, a random set takes {times(row)} as long as a sequential one."
     (only,) = dict.fromkeys(point.level("pattern") for point in found)
     return f"Only {only} sets were measured: {found[0].value}."

@@ -71,7 +71,7 @@ def _headline(run: Run, found: Sequence[Point]) -> str:
     if row is None:
         return _one_side(run, where)
     if row.different != "yes":
-        return f"The time of a set with a competitor over that without is {judged(row)}."
+        return f"With a competitor, a set takes {judged(row, 'as long as without')}."
     return f"With a competitor for memory, the same work takes {times(row)} as long."
 
 
