@@ -14,7 +14,7 @@ import null_changes
 from cli_driver import CommandLine, described
 from invented_runs import ENVIRONMENT, run
 from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation, sparkline
+from oscope.cli.views.history import autocorrelation, changes, sparkline
 from oscope.model.errors import UsageError
 from oscope.model.samples import Column
 from oscope.report import theme
@@ -225,6 +225,17 @@ def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> Non
     ((told, untold),) = (line["series"] for line in to_object("syscall.cost", (line,))["lines"])
     assert told["changes"][0]["run"] == runs[6].run_id
     assert untold["changes"] == []
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.1, "more"), (0.9, "less")])
+def test_a_change_and_its_interval_count_in_one_direction(factor: float, word: str) -> None:
+    runs = [run({"read": 240.0 * (factor if n >= 6 else 1)}, n) for n in range(12)]
+    (line,) = collect(runs)
+    (sentence,) = changes(line)
+    told = re.search(rf"([\d.]+) % {word} \(95 % interval (-?[\d.]+) to (-?[\d.]+) %\)", sentence)
+    assert told is not None, sentence
+    share, low, high = map(float, told.groups())
+    assert 0 < low < share < high
 
 
 def test_only_what_differs_and_is_known_on_both_sides_is_told() -> None:

@@ -136,7 +136,9 @@ def _size(series: Series, change: Change) -> str:
         text += f", a difference of {change_text}"
     else:
         half = (high - low) / 2
-        ends = " to ".join(formatting.format_share(end - 1, half).removesuffix(" %") for end in (low, high))
+        # Of `less`, both ends count downwards, as the share does.
+        shares = sorted((end - 1) * (1 if more else -1) for end in (low, high))
+        ends = " to ".join(formatting.format_share(end, half).removesuffix(" %") for end in shares)
         share = formatting.format_share(abs(ratio - 1), half)
         text += f", {share} {'more' if more else 'less'} (95 % interval {ends} %)"
     if series.metric.better is None:
