@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import json
 import os
 import re
@@ -98,6 +99,13 @@ def test_more_work_takes_longer_and_the_sentence_says_by_how_much(bench: Command
     assert low <= ratio <= high
     # The paired estimate and the ratio of the medians are two figures of one thing.
     assert ratio == pytest.approx(second / first, rel=0.3)
+    # The stored run answers as the bench did, on the terminal and in the report.
+    (run,) = bench.runs()
+    assert bench("show", run).out.startswith(found)
+    assert bench("report", run, "-o", "report.html").code == 0
+    answer = re.search(r'<p class="answer">(.*?)</p>', (bench.folder / "report.html").read_text())
+    assert answer is not None
+    assert " ".join(html.unescape(answer[1]).split()) == found
 
 
 def test_commands_take_turns_in_random_order_within_blocks(bench: CommandLine) -> None:

@@ -11,15 +11,15 @@ from rich.console import Console
 
 import synthetic_memory
 from oscope.cli import progress
-from oscope.cli.summary import notes, print_experiment
+from oscope.cli.summary import notes, print_experiment, unmeasured
 from oscope.cli.views.columns import measurement_columns
 from oscope.figures import experiments
 from oscope.figures.analysed import Analysed
 from oscope.model.samples import Column, ExperimentResults, PointSamples, Results
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import Workload
-from oscope.report.comparison import verdict
-from oscope.report.terminal import aligned, grid, prose, table_width
+from oscope.report.comparison import NOT_OF_MEDIANS, caveats, verdict
+from oscope.report.terminal import Piped, aligned, console, grid, prose, table_width
 from oscope.statistics import compare_within, summarise
 
 
@@ -100,6 +100,8 @@ def test_a_heading_tells_the_unit_once() -> None:
     row = summarise([3.0 * 2**30] * 4, np.arange(4))
     assert measurement_columns("slab_after_bytes", [row], "B")[0][0].strip() == "slab_after [GiB]"
     assert measurement_columns("bytes", [row], "B")[0][0].strip() == "bytes [GiB]"
+    brief = summarise([3e-3] * 4, np.arange(4))
+    assert measurement_columns("cpu_s", [brief], "s")[0][0].strip() == "cpu [ms]"
 
 
 def with_words(point: PointSamples, *words: float) -> PointSamples:
@@ -165,12 +167,52 @@ def test_failed_samples_are_told_with_their_number() -> None:
 
 @pytest.mark.parametrize(
     ("other", "reported"),
-    [(100.0, "no difference found in 1 of 1 (one of "), (150.0, "1 of 1 differ, 1 by more than 1 %")],
+    [
+        (100.0, "no difference found in 1 of 1 (a difference of "),
+        (150.0, "1 of 1 differ, 1 by more than 1 %"),
+    ],
 )
 def test_the_verdict_is_one_sentence(other: float, reported: str) -> None:
     values = noise(other)[::-1]
     results = make_results(make_point("read", noise(100)), make_point("lseek", values))
     assert reported in verdict(compare_within(results, "call", "read", "lseek"))
+
+
+def test_a_ratio_that_seems_to_contradict_the_medians_is_explained() -> None:
+    same = compare_within(
+        make_results(make_point("read", noise(100)), make_point("lseek", noise(100))), "call", "read", "lseek"
+    )
+    (row,) = same.rows
+    assert NOT_OF_MEDIANS not in caveats(same)
+    other = replace(same, rows=(replace(row, median_b=row.median_a * 1.5),))
+    assert caveats(other) == (*same.caveats, NOT_OF_MEDIANS)
+
+
+def test_a_metric_without_a_value_says_when_it_has_none() -> None:
+    results = make_results(make_point("read", noise(100)))
+    columns = [
+        Column("user_s", "s", "User time. Null in the cases of system_s."),
+        Column("system_s", "s", "By ticks: null where the CPU time is less than 10 ticks. Sampled."),
+        Column("other", "s", "Something else."),
+    ]
+    nothing = {each.name: np.full(20, np.nan) for each in columns}
+    points = (replace(results.points[0], metrics={**results.points[0].metrics, **nothing}),)
+    metrics = {**results.metrics, **{each.name: each for each in columns}}
+    assert list(unmeasured(replace(results, points=points, metrics=metrics))) == [
+        "not measured: user_s, system_s: no value where the CPU time is less than 10 ticks",
+        "not measured: other: no sample has a value",
+    ]
+
+
+def test_a_pipe_gets_no_spaces_at_the_end_of_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    table = grid([["name", "a", "b"], ["what", "x", "a longer cell"]])
+    out = console()
+    assert isinstance(out, Piped)
+    out.print(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4
+    assert all(line == line.rstrip() for line in lines)
+    assert lines[-1] == "b     a longer cell"
 
 
 def test_a_paragraph_breaks_neither_within_a_number_nor_before_its_unit() -> None:
@@ -212,6 +254,26 @@ def test_the_same_note_about_another_point_is_not_repeated(capsys: pytest.Captur
     for point in ("read", "lseek"):
         notes.note(f"syscall.cost call={point}: ENOSYS is\nthe result")
     assert capsys.readouterr().err == "oscope: syscall.cost call=read: ENOSYS is the result\n"
+
+
+def test_notes_on_points_that_differ_in_their_figures_alone_are_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown = progress.Notes()
+    for size in ("4096", "65536", "1.5"):
+        shown.remark(f"ipc.throughput buffer={size}: asked for {size} B")
+    shown.remark("ipc.throughput buffer=1: refused")
+    assert capsys.readouterr().err.splitlines() == [
+        "oscope: ipc.throughput buffer=4096: asked for 4096 B",
+        "oscope: ipc.throughput buffer=1: refused",
+    ]
+    results = synthetic_memory.pressure()
+    points = tuple(
+        replace(each, notes=(f"asked for {64 << index} B",)) for index, each in enumerate(results.points)
+    )
+    reported = replace(results, points=points)
+    (line,) = (each for each in notes(Analysed.of(Results((reported,))), reported) if "asked for" in each)
+    assert line == "note: asked for 64 B (and 1 note of other figures)"
 
 
 def test_a_cause_that_several_processes_met_is_one_note() -> None:

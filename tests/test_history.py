@@ -13,9 +13,12 @@ import pytest
 import null_changes
 from cli_driver import CommandLine, described
 from invented_runs import ENVIRONMENT, run
-from oscope.analysis.history import collect, environment_changes, to_object
-from oscope.cli.views.history import autocorrelation
+from oscope.analysis.history import Series, Value, collect, environment_changes, to_object
+from oscope.cli.views.history import autocorrelation, changes, sparkline
 from oscope.model.errors import UsageError
+from oscope.model.samples import Column
+from oscope.report import theme
+from oscope.report.history import figure
 from oscope.statistics import effect, summarise_point
 from oscope.statistics.changes import enough, find_changes, search
 
@@ -157,6 +160,29 @@ def test_the_median_is_that_of_the_summary() -> None:
     assert (value.n, value.median, value.ci95) == (summary.n, summary.median, summary.ci95)
 
 
+def test_the_bars_of_medians_within_an_interval_are_level() -> None:
+    def bars(*medians: float) -> str:
+        values = tuple(Value(100, median, (median - 5.0, median + 5.0)) for median in medians)
+        return sparkline(Series({}, Column("time_ns", "ns"), values, (), is_searched=False))
+
+    assert bars(100.1, 100.1001, 100.1002) == "▁▁▁"
+    assert bars(100.0, 150.0, 125.0) == "▁█▅"
+    assert bars(100.0) == ""
+
+
+def test_series_of_the_figure_can_be_told_apart() -> None:
+    costs = {f"call{number}": 100.0 + number for number in range(12)}
+    drawn = figure("syscall.cost", collect([run(costs, number) for number in range(3)]))
+    colours = len(theme.SERIES["light"])
+    styles = [(each["meta"]["colour"] % colours, each["line"]["dash"]) for each in drawn.traces]
+    assert len(set(styles)) == len(styles) == len(costs)
+    # Their intervals stand beside each other, each nearest to its own run.
+    for place in range(3):
+        across = [each["x"][place] for each in drawn.traces]
+        assert len(set(across)) == len(across)
+        assert max(abs(x - place - 1) for x in across) < 0.25
+
+
 def test_runs_that_may_not_be_compared_are_in_lines_of_their_own() -> None:
     other = {**ENVIRONMENT, "machine": "f" * 16}
     clock = {**ENVIRONMENT, "clock": {"kind": "monotonic_raw"}}
@@ -199,6 +225,17 @@ def test_another_kernel_stays_in_the_line_and_is_marked_as_what_changed() -> Non
     ((told, untold),) = (line["series"] for line in to_object("syscall.cost", (line,))["lines"])
     assert told["changes"][0]["run"] == runs[6].run_id
     assert untold["changes"] == []
+
+
+@pytest.mark.parametrize(("factor", "word"), [(1.1, "more"), (0.9, "less")])
+def test_a_change_and_its_interval_count_in_one_direction(factor: float, word: str) -> None:
+    runs = [run({"read": 240.0 * (factor if n >= 6 else 1)}, n) for n in range(12)]
+    (line,) = collect(runs)
+    (sentence,) = changes(line)
+    told = re.search(rf"([\d.]+) % {word} \(95 % interval (-?[\d.]+) to (-?[\d.]+) %\)", sentence)
+    assert told is not None, sentence
+    share, low, high = map(float, told.groups())
+    assert 0 < low < share < high
 
 
 def test_only_what_differs_and_is_known_on_both_sides_is_told() -> None:

@@ -193,7 +193,7 @@ def test_the_quickest_round_trip_and_the_longest_tail_are_named(survey: dict[str
     answer = said(survey[ROUND])
     assert "by shm · 2" in answer
     assert "by tcp · 2" in answer
-    assert ", the slowest, in " in answer
+    assert ", the slowest, " in answer
     table = survey[ROUND].tables[0]
     tails = [number(row[5]) / number(row[2]) for row in table.rows]
     assert max(tails) == pytest.approx(9, rel=0.1)

@@ -41,7 +41,7 @@ def test_the_parts_are_those_put_in(survey: dict[str, Section]) -> None:
             assert copying == pytest.approx(100, rel=0.03)
             assert waiting == pytest.approx(wait, rel=0.03, abs=0.1)
     assert [round(float(row[7])) for row in warm.rows[1:]] == pytest.approx([20] * 5, abs=5)
-    assert "Cold, the most goes into system calls with 50 % of the time at 128 B" in survey[WHERE].answer
+    assert "Cold, the largest part of the time is system calls at 128 B (50 %)" in survey[WHERE].answer
     assert "and waiting" in survey[WHERE].answer
     assert _most(warm.rows[0]) == ("system calls", pytest.approx(0.58, abs=0.01))
     assert _most(warm.rows[-1])[0] == "copying"

@@ -245,7 +245,9 @@ def test_page_tables_cost_what_was_put_in(survey: dict[str, Section]) -> None:
     assert 880 < float(slopes["fork", "4K"].split()[0]) < 920
     assert 15 < float(slopes["fork", "huge"].split()[0]) < 25
     assert section.answer.startswith("fork with 4K pages slows down by ")
-    assert section.answer.endswith("for each MiB resident; vfork, posix_spawn and thread do not.")
+    assert section.answer.endswith(
+        "for each MiB resident; so does clone3; vfork, posix_spawn and thread do not."
+    )
     verdicts = {row[0]: row[7] for row in section.tables[0].rows}
     assert {how for how, verdict in verdicts.items() if verdict == "no cost found"} == {
         *("vfork", "posix_spawn", "thread")

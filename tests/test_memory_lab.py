@@ -307,7 +307,7 @@ def test_counts_that_are_not_the_formulas_are_said_not_to_be() -> None:
 
 def test_without_counters_only_the_model_speaks_and_is_named(survey: dict[str, Section]) -> None:
     section = survey[COUNTERS]
-    assert section.answer.startswith("Simulated, over full: 7.0 % of the L1D reads miss")
+    assert section.answer.startswith("Simulated, with footprint=full: 7.0 % of the L1D reads miss")
     rates = {(row[0], row[1]): row[3] for row in section.tables[0].rows if row[2] == "L1D read miss rate"}
     assert rates["first64th", "sequential"] == "0.70 %"
     assert rates["full", "sequential"] == "7.0 %"
@@ -323,7 +323,7 @@ def test_without_counters_only_the_model_speaks_and_is_named(survey: dict[str, S
 
 def test_counters_stand_beside_the_model_with_its_error() -> None:
     section = sections(synthetic_memory.counters(hardware=True))[COUNTERS]
-    assert section.answer.startswith("Counted by the CPU, over full: ")
+    assert section.answer.startswith("Counted by the CPU, with footprint=full: ")
     rates = {(row[0], row[1]): row[4] for row in section.tables[0].rows if row[2] == "L1D read miss rate"}
     assert rates["first64th", "sequential"].startswith("0.63 %")
     off = [float(row[5].split()[0]) for row in section.tables[0].rows if row[5] != "–"]

@@ -106,7 +106,7 @@ pub fn apply(shape: &Shape, ends: [&Namespace; 2], search: &OsStr) -> Result<Str
     }
     if !shape.delay.is_zero() || shape.loss_per_mille > 0 {
         return Err(Failure::unavailable(
-            "delay and loss need netem, which this kernel has not (CONFIG_NET_SCH_NETEM)",
+            "delay and loss need netem, which this kernel lacks (CONFIG_NET_SCH_NETEM)",
             "measure in a guest, whose kernel has it (--on guest), or choose delay=0 and loss=0",
         ));
     }

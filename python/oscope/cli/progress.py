@@ -14,6 +14,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as RichProgress
 
 from oscope.cli.errors import one_line
+from oscope.figures.words import kind
 from oscope.model.units import format_duration, format_share
 from oscope.planning.plan import Plan, PlannedExperiment
 from oscope.probe.catalogue import format_level
@@ -85,15 +86,19 @@ class Notes:
 
     def note(self, text: str) -> None:
         """Write the note as a line, once for all points that it is about: the summary names them all."""
-        _, _, said = text.partition(": ")
-        if said not in self._said:
-            self._said.add(said)
-            self._write(f"oscope: {one_line(text)}")
+        self._once(text, text.partition(": ")[2])
 
     def remark(self, text: str) -> None:
         """Write a note on a point, if that is wanted."""
         if self.remarks:
-            self.note(text)
+            # Of notes that differ in their figures alone, such as a buffer's bytes, the first one says it.
+            self._once(text, kind(text.partition(": ")[2]))
+
+    def _once(self, text: str, said: str) -> None:
+        """Write a line unless one that says the same was written."""
+        if said not in self._said:
+            self._said.add(said)
+            self._write(f"oscope: {one_line(text)}")
 
     def _write(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -119,7 +124,7 @@ class Lines(Notes):
         now = time.monotonic()
         if now - self._told_at >= LINE_INTERVAL_S:
             self._told_at = now
-            self.note(f"{counted(progress)}: {where(progress, self._experiments)}")
+            self._write(f"oscope: {counted(progress)}: {where(progress, self._experiments)}")
 
     def inspecting(self, name: str) -> None:
         """Write what is looked at."""

@@ -51,7 +51,8 @@ def select(names: Sequence[str], profile: Profile, known: Labs | None = None) ->
                 chosen[one.name] = one
     told = dict.fromkeys(left_out)
     if not names and told:
-        told = {f"not in the survey: {len(told)} of oscope list, which take long or need a guest": None}
+        count = f"{len(told)} experiment{'s' if len(told) > 1 else ''}"
+        told = {f"the survey leaves out {count} of oscope list that take long or need a guest": None}
     if not chosen:
         raise UsageError("nothing is left to run", remedy="use --profile full, or name the experiment itself")
     return Selection(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from oscope.cli.views.found import sentences
 from oscope.figures import traces
 from oscope.figures.analysed import WORDS, Analysed, label, levels, shown_metrics, words
 from oscope.figures.tables import fixed_levels
-from oscope.figures.words import cause, counted
+from oscope.figures.words import cause, counted, kind
 from oscope.labs import LABS
 from oscope.model import formatting
 from oscope.model.clocks import UNSEEN_BRIEFLY, clock_of
@@ -39,6 +40,8 @@ from oscope.statistics import carryover
 if TYPE_CHECKING:
     from oscope.statistics import Summary
 
+_NULL = re.compile(r"\b[Nn]ull ((?:where|without|below|with) [^.;]+)")
+_AS_ANOTHER = re.compile(r"\b[Nn]ull (?:[^.;]*and )?in the cases of (\w+)")
 MOST_NOTES = 12
 """Lines of notes on one experiment; the record has them all."""
 LEGEND = (
@@ -260,8 +263,13 @@ def notes(results: Analysed, experiment: ExperimentResults, *, verbose: bool = F
     for point in experiment.points:
         for text in (*dict.fromkeys(cause(each) for each in point.notes), *_failures(point)):
             about[text].append(point)
-    for text, owners in about.items():
-        yield f"note: {_which(experiment, owners)}{text}"
+    kinds: dict[str, list[str]] = defaultdict(list)
+    for text in about:
+        kinds[kind(text)].append(text)
+    for first, *others in kinds.values():
+        owners = [point for text in (first, *others) for point in about[text]]
+        more = f" (and {counted(len(others), 'note')} of other figures)" if others else ""
+        yield f"note: {_which(experiment, owners)}{first}{more}"
     if (moved := carryover.remark(experiment)) is not None:
         yield f"note: {moved}"
     if verbose:
@@ -291,9 +299,19 @@ def unmeasured(experiment: ExperimentResults) -> Iterator[str]:
     for name, column in experiment.metrics.items():
         if name not in shown:
             why = f"the clock is {_clock(clock)}, because {clock['why']}" if clock.get("why") else ""
-            missing[(column.unit == "cycles" and why) or "no sample has a value"].append(name)
+            missing[(column.unit == "cycles" and why) or _null(experiment, name)].append(name)
     for reason, names in missing.items():
         yield f"not measured: {', '.join(names)}: {reason}"
+
+
+def _null(experiment: ExperimentResults, name: str) -> str:
+    """Say when a metric has no value: by its description, or by that of the metric which it refers to."""
+    column = experiment.metrics.get(name)
+    doc = "" if column is None else column.doc
+    if (other := _AS_ANOTHER.search(doc)) is not None and other[1] != name:
+        return _null(experiment, other[1])
+    found = _NULL.search(doc)
+    return f"no value {found[1]}" if found else "no sample has a value"
 
 
 def _guest(guest: Mapping[str, Any] | None) -> str:

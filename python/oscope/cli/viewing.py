@@ -20,7 +20,7 @@ from oscope.cli.views.history import remarks, series_columns, series_name
 from oscope.labs import LABS
 from oscope.model.document import Table
 from oscope.model.samples import ExperimentResults
-from oscope.report.comparison import comparison_table, intervals, verdict
+from oscope.report.comparison import caveats, comparison_table, intervals, verdict
 from oscope.report.view import server
 from oscope.report.view.guard import ADDRESS
 from oscope.report.view.pages import Pages
@@ -99,5 +99,5 @@ def _is_aligned(column: Sequence[str]) -> bool:
     return len({len(cell) for cell in column}) == 1 and any(cell != cell.strip() for cell in column)
 
 
-_WORDING = Wording(_comparison, verdict, series_name, _series, remarks)
+_WORDING = Wording(_comparison, verdict, caveats, series_name, _series, remarks)
 """The words of the commands for what the browser shows as well."""

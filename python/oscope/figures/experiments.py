@@ -45,6 +45,8 @@ class ExperimentView:
     traced: Sequence[Table] = ()
     command: str = ""
     """The command that repeats it; empty where it is not known."""
+    answers: Sequence[str] = ()
+    """What was found, in words, where the experiment itself and no lab says it: a bench."""
 
 
 def view(results: Analysed, experiment: ExperimentResults) -> ExperimentView:

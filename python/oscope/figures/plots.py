@@ -151,7 +151,7 @@ class Line:
     points: Sequence[tuple[float, Dot]]
     colour: int = 0
     dash: str = "solid"
-    """`solid` or `dash`."""
+    """`solid`, `dash` or `dot`."""
 
 
 def lines(

@@ -33,9 +33,9 @@ def table(entries: Sequence[Entry]) -> Table:
             rows.append([entry.subject, _SEPARATE, *(_share(entry.separate(s)) for s in TIMES_S)])
     columns = ["class of work", "sides", *(format_duration(seconds) for seconds in TIMES_S)]
     note = (
-        f"Found in {POWER:.0%} of cases, with 5 % false positives, at one point; the time is that of both "
-        "sides. Between separate runs, more time does not help beyond how much runs differ though nothing "
-        f"was changed: {_deviations(entries)}. Times beyond those measured are extrapolated."
+        f"Found in {format_share(POWER)} of cases, with 5 % false positives, at one point; the time is that "
+        "of both sides. Between separate runs, more time does not help beyond how much runs differ though "
+        f"nothing was changed: {_deviations(entries)}. Times beyond those measured are extrapolated."
     )
     return Table(TITLE, columns, rows, note=note)
 
@@ -67,7 +67,7 @@ def figure(entries: Sequence[Entry]) -> Figure:
         ),
         series,
         f"Solid: the sides interleaved; dashed: two separate runs{_dotted(entries)}. "
-        f"Found in {POWER:.0%} of cases.",
+        f"Found in {format_share(POWER)} of cases.",
     )
 
 

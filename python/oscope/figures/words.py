@@ -13,6 +13,7 @@ from oscope.model.formatting import Scale, format_count, format_share
 from oscope.model.samples import ExperimentResults, PointSamples
 from oscope.statistics import Summary
 
+_FIGURE = re.compile(r"\d[\d.\N{NARROW NO-BREAK SPACE}]*")
 _PROCESS = re.compile(r"(/proc/|\bpid |\bprocess )\d+\b")
 
 
@@ -26,6 +27,11 @@ def median(summary: Summary, unit: str) -> str:
 def cause(note: str) -> str:
     """Return a note without the process that met its cause: another one that meets it is no other cause."""
     return _PROCESS.sub(r"\1PID", note)
+
+
+def kind(note: str) -> str:
+    """Return a note without its figures: two of one kind differ in them alone, such as a buffer's bytes."""
+    return _FIGURE.sub("#", note)
 
 
 def counted(number: int, noun: str) -> str:

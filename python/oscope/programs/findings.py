@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 import numpy as np
@@ -206,6 +206,16 @@ def find(results: Results, threshold: float = 0.01) -> Findings:
         _cost_of_tracing(experiment, usable, threshold),
         _median(experiment.points, "call_ns"),
     )
+
+
+def answers(results: Results, experiment: ExperimentResults) -> tuple[str, ...]:
+    """Return the sentences on a bench, as it printed them; none for another experiment."""
+    if experiment.experiment not in (EXPERIMENT, FUNCTION_EXPERIMENT):
+        return ()
+    try:
+        return find(replace(results, experiments=(experiment,))).sentences
+    except OscopeError:
+        return ()
 
 
 def _untraced(rows: Sequence[Row]) -> list[Row]:

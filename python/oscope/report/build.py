@@ -16,6 +16,7 @@ from oscope.model.document import Figure, Section, Table
 from oscope.model.experiment import Lab
 from oscope.model.formatting import format_count
 from oscope.model.samples import ExperimentResults, Results
+from oscope.programs import findings as programs
 from oscope.report import embed
 from oscope.report.embed import Packed
 from oscope.report.first import FirstScreen, first_screen
@@ -81,7 +82,7 @@ def build(results: Results, labs: Sequence[Lab], beside: Sequence[Results] = ())
         for part in answers(analysed, labs)
     ]
     shown = [
-        replace(one, command=command(each, labs))
+        replace(one, command=command(each, labs), answers=programs.answers(analysed, each))
         for one, each in zip(views(analysed), results.experiments, strict=True)
     ]
     return Report(

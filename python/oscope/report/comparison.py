@@ -23,6 +23,10 @@ from oscope.statistics.wording import tail_sentence
 
 Sides = Callable[[ComparedMetric], tuple[Interval | None, Interval | None]]
 """Gives the 95 % intervals of both medians of a row, where they are known."""
+NOT_OF_MEDIANS = (
+    "B/A is estimated from the blocks, each of them a process; it can differ from the ratio of the two "
+    "medians beside it, which are of all samples"
+)
 LARGEST_RATIO = 100
 """Beyond it the figure of a ratio says no more than that the samples do not allow one."""
 
@@ -48,7 +52,7 @@ def print_comparison(
             where = label(experiment, tail.factors, varied) or tail.metric
             print_prose(f"slow tail of {where}: {tail_sentence(tail)}", out)
     print_prose(verdict(comparison), out, style="bold")
-    for caveat in comparison.caveats:
+    for caveat in caveats(comparison):
         print_prose(f"note: {caveat}", out)
     out.print()
 
@@ -70,7 +74,7 @@ def comparison_table(
         [heading for heading, *_ in texts],
         [list(row) for row in zip(*(cells for _, *cells in texts), strict=True)],
         frozenset(i for i, (heading, *_) in enumerate(texts) if i >= named and heading not in words),
-        note="\n".join([verdict(comparison), *comparison.caveats]),
+        note="\n".join([verdict(comparison), *caveats(comparison)]),
     )
 
 
@@ -157,15 +161,28 @@ def verdict(comparison: Comparison) -> str:
         span = " to ".join(dict.fromkeys(map(_detectable, (min(sizes), max(sizes))))) if sizes else ""
         parts.append(
             f"no difference found in {len(alike)} of {len(rows)}"
-            + (f" (one of {span} would have been)" if span else "")
+            + (f" (a difference of {span} would have been found)" if span else "")
         )
     if len(alike) < len(rows):
         matter = sum(row.matters == "yes" for row in rows)
         parts.append(f"{len(rows) - len(alike)} of {len(rows)} differ, {matter} by more than {threshold}")
     unsure = sum(row.matters == "cannot tell" for row in rows)
     if unsure:
-        parts.append(f"{unsure} may differ by more than {threshold}: cannot tell")
+        parts.append(f"cannot tell of {unsure} whether they differ by more than {threshold}")
     return "; ".join(parts)
+
+
+def caveats(comparison: Comparison) -> tuple[str, ...]:
+    """Return the notes under a comparison, with one where B/A and the medians seem to contradict."""
+    if not any(_contradicts(row) for row in comparison.rows):
+        return comparison.caveats
+    return (*comparison.caveats, NOT_OF_MEDIANS)
+
+
+def _contradicts(row: ComparedMetric) -> bool:
+    """Whether the ratio of both medians lies outside the interval of B/A, without a mark that says why."""
+    low, high = row.ci95
+    return not row.at_one_speed and row.median_a > 0 and not low <= row.median_b / row.median_a <= high
 
 
 def _medians(rows: Sequence[ComparedMetric]) -> list[list[str]]:

@@ -13,12 +13,16 @@ from oscope.figures.plots import Dot, axis, lines
 from oscope.figures.plots import Line as Drawn
 from oscope.model.document import Figure, Section
 from oscope.model.samples import ExperimentResults
-from oscope.report import page
+from oscope.report import page, theme
 from oscope.report.build import LabPart, Report
 from oscope.report.figures import DOTS_PER_INCH, draw
 
 MOST_TICKS = 5
 NOTHING = np.zeros(0)
+_DASHES = ("solid", "dash", "dot")
+"""Series beyond the colours repeat them, dashed."""
+_ROOM = 0.3
+"""Part of the way between two runs over which the series of one run are spread: intervals stay apart."""
 
 
 def encode(experiment: str, found: Sequence[Line], changes: Sequence[str], form: str) -> bytes:
@@ -53,10 +57,24 @@ def figure(experiment: str, found: Sequence[Line]) -> Figure:
     margin = max(float(np.ptp(heights)) / 2, 0.02)
     name = next(series.metric.name for line in found for series in line.series)
     up = axis(f"{name} / that of the first run", range=[min(heights) - margin, max(heights) + margin])
-    series = [Drawn(name, points, colour) for colour, (name, points) in enumerate(drawn)]
+    series = [
+        Drawn(
+            name,
+            _beside(points, index, len(drawn)),
+            index,
+            _DASHES[index // len(theme.SERIES["light"]) % len(_DASHES)],
+        )
+        for index, (name, points) in enumerate(drawn)
+    ]
     return lines(
         f"{experiment} over its runs", (across, up), series, "Intervals may reach beyond the figure."
     )
+
+
+def _beside(points: Sequence[tuple[float, Dot]], index: int, count: int) -> list[tuple[float, Dot]]:
+    """Return the points of the series `index` of `count`, a little beside those of the others."""
+    aside = _ROOM * (index / (count - 1) - 0.5) if count > 1 else 0.0
+    return [(place + aside, dot) for place, dot in points]
 
 
 def in_order(found: Sequence[Line]) -> list[ExperimentResults]:

@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
@@ -26,6 +26,7 @@ MOST_ROWS = 24
 """Rows of a report's table that a terminal shows."""
 UNBOUNDED = 1 << 16
 """Columns and rows of what is no terminal."""
+_FILLING = re.compile(r" +(?=\n)")
 _UNIT_SPACE = re.compile(
     r"(?<=\d) (?=%|(?:[nµm]?s|min|h|[KMGT]?i?B|[kM]?Hz|GHz|cycles|ticks|instructions?|[kMG]?calls/s)\b)"
 )
@@ -34,7 +35,13 @@ STATUS_STYLES = {"ok": "green", "limited": "yellow", "missing": "red"}
 
 
 class Piped(Console):
-    """A console that is no terminal: its tables are as wide and as long as they have to be."""
+    """A console that is no terminal: whole tables, and no spaces at the end of a line."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print as a console does, less the spaces with which tables fill their last column."""
+        with self.capture() as captured:
+            super().print(*objects, **options)
+        self.file.write(_FILLING.sub("", captured.get()))
 
 
 def console(*, to_standard_error: bool = False) -> Console:

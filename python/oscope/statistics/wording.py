@@ -107,10 +107,11 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
     fewest = min(spread.runs for spread in spreads)
     source = f"the {fewest} newest runs of this machine"
     if fewest < between_runs.ASSUMED_RUNS:
-        others = "no other run" if not fewest else f"only {fewest} other run{'s' if fewest > 1 else ''}"
-        source = f"how much these two wander; the store has {others} of this machine"
-    text = f"two separate runs: runs differ by {_span(map(_without, own))} here"
-    text += f" though nothing was changed (by {source})"
+        # One other run shows no spread: it counts as none.
+        others = f"only {fewest}" if fewest else "fewer than 2"
+        source = f"the drift within these two; the store has {others} other comparable runs of this machine"
+    text = f"two separate runs: unchanged runs differ by {_span(map(_without, own))} here"
+    text += f" (standard deviation, by {source})"
     both = [
         (interleaved, result.ratio(result.estimate.detectable(effect.LEVEL)) - 1)
         for result in own
@@ -121,8 +122,8 @@ def separate_runs(results: Sequence[Result], command: str) -> Iterator[str]:
         now := float(np.median([x for _, x in both]))
     ):
         text += (
-            f"; interleaved, the same time would find {formatting.format_share(better)} "
-            f"in place of {formatting.format_share(now)}: {command}"
+            f"; interleaved, the same measuring time would find a difference of "
+            f"{formatting.format_share(better)} instead of {formatting.format_share(now)}: {command}"
         )
     yield text
 

@@ -178,11 +178,11 @@ fn metrics() -> Vec<Metric> {
             .not_compared(),
         Metric::time("receiver_user_s", "s", Quantity::UserTime)
             .of("the receiver")
-            .note(TWO)
+            .note("Null in 1thread and in the cases of sender_system_s.")
             .not_compared(),
         Metric::time("receiver_system_s", "s", Quantity::SystemTime)
             .of("the receiver")
-            .note(TWO)
+            .note("Null in 1thread and in the cases of sender_system_s.")
             .not_compared(),
         Metric::found("capacity", "B", "bytes that an empty channel takes until it is full")
             .note("Written in blocks, before the repetitions; null if that took more than a second."),

@@ -39,7 +39,8 @@ def size_run(plan: Plan, wanted: float, calibrated: Mapping[str, Any] | None) ->
         seconds = blocks * entry.pair_s / 2 * len(experiment.points)
         notes.append(
             f"{experiment.name}: {blocks} blocks of {QUICK_REPS} samples at each of {_points(experiment)}, "
-            f"{about(seconds)}; two such runs show {format_share(wanted)} in {POWER:.0%} of cases{assumed}"
+            f"{about(seconds)}; two such runs show {format_share(wanted)} in {format_share(POWER)} of "
+            f"cases{assumed}"
         )
         sized.append(replace(experiment, reps=reps, blocks=blocks))
     return Sized(replace(plan, experiments=tuple(sized)), tuple(notes))
@@ -67,7 +68,7 @@ def size_interleaved(
         total += seconds
         notes.append(
             f"{experiment.name}: {pairs} {way} pairs of blocks at each of {_points(experiment)}, "
-            f"{about(seconds)}; a difference of {format_share(wanted)} is found in {POWER:.0%} of "
+            f"{about(seconds)}; a difference of {format_share(wanted)} is found in {format_share(POWER)} of "
             f"cases{assumed}"
         )
     return Sized(replace(plan, budget_s=round(total, 1) or 0.1), tuple(notes))

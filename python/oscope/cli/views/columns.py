@@ -13,6 +13,9 @@ from oscope.report.terminal import aligned
 if TYPE_CHECKING:
     from oscope.statistics import Summary
 
+TIMES = ("ns", "µs", "ms", "s", "min", "h")
+"""Units in which a time may be shown, by its size."""
+
 
 def measurement_columns(name: str, summaries: Sequence[Summary], unit: str) -> list[list[str]]:
     """Return the columns of the median and of its 95 % interval; a row has the same decimals in both."""
@@ -39,5 +42,7 @@ def _heading(metric: str, unit: str) -> str:
     if unit.endswith(("/s", PER)):
         what = metric.removesuffix("_per_s")
         return unit if unit == f"{what}/s" else f"{what} [{unit}]"
-    has_unit = end in ("ns", unit) or (end == "bytes" and unit.endswith("B"))
+    has_unit = (
+        end in ("ns", unit) or (end == "s" and unit in TIMES) or (end == "bytes" and unit.endswith("B"))
+    )
     return f"{name if name and has_unit else metric} [{unit}]"

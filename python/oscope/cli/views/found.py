@@ -10,8 +10,11 @@ from oscope.figures.analysed import WORDS, Analysed, label
 from oscope.figures.words import median
 from oscope.labs import LABS
 from oscope.model.samples import ExperimentResults
+from oscope.programs.findings import answers
 from oscope.report.build import headlines
 
+MOST_ANSWERS = 12
+"""Comparisons of a bench that get a sentence; its table has every command."""
 _SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)\s+(?=[A-Z0-9(“‘])")
 
 
@@ -23,10 +26,14 @@ def first_sentence(text: str) -> str:
 def sentences(results: Analysed) -> list[str]:
     """Return the first sentences of the labs' answers, as many as there are experiments and inspections.
 
-    Where no lab answers, an experiment is described by its extremes.
+    Where no lab answers, a bench has its own answers, and another experiment is described by its extremes.
     """
     found = [first_sentence(answer) for answer in islice(headlines(results, LABS), len(results.parts))]
-    return found or [text for experiment in results.experiments for text in _extremes(results, experiment)]
+    return found or [
+        text
+        for experiment in results.experiments
+        for text in answers(results, experiment)[:MOST_ANSWERS] or _extremes(results, experiment)
+    ]
 
 
 def _extremes(results: Analysed, experiment: ExperimentResults) -> Iterator[str]:

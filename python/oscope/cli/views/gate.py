@@ -55,8 +55,8 @@ def summary(gate: Gate) -> str:
     power = "the minimum detectable effect is unknown"
     if isfinite(gate.detectable):
         power = (
-            f"power: a difference of {formatting.format_share(gate.detectable)} would have been found in "
-            f"each, a regression of {formatting.format_share(gate.provable)} would have failed"
+            f"in every row a difference of {formatting.format_share(gate.detectable)} would have been found, "
+            f"and a regression of {formatting.format_share(gate.provable)} would have failed the gate"
         )
     return f"{', '.join(told)}; {power}"
 

@@ -43,7 +43,7 @@ def remarks(line: Line) -> Iterator[str]:
     if searched < len(line.series):
         count = len(line.series) - searched
         what = "" if count == len(line.series) else f" in {count} of {len(line.series)} series"
-        yield f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more that compare"
+        yield f"not enough runs to look for changes{what}: it takes {FEWEST_RUNS} or more comparable runs"
     elif not told:
         yield "no change found"
     yield from told
@@ -78,7 +78,7 @@ def autocorrelation(line: Line) -> str:
 
 
 def _print_series(line: Line, series: Series, out: Console) -> None:
-    out.print(Text.assemble((series_name(line, series), "bold"), "  ", _sparkline(series)))
+    out.print(Text.assemble((series_name(line, series), "bold"), "  ", sparkline(series)))
     columns = series_columns(line, series, MOST_ROWS)
     out.print(grid(columns, wrap_last=len(columns) > len(_COLUMNS)))
     left = sum(isfinite(value.median) for value in series.values) - len(columns[0]) + 1
@@ -136,7 +136,9 @@ def _size(series: Series, change: Change) -> str:
         text += f", a difference of {change_text}"
     else:
         half = (high - low) / 2
-        ends = " to ".join(formatting.format_share(end - 1, half).removesuffix(" %") for end in (low, high))
+        # Of `less`, both ends count downwards, as the share does.
+        shares = sorted((end - 1) * (1 if more else -1) for end in (low, high))
+        ends = " to ".join(formatting.format_share(end, half).removesuffix(" %") for end in shares)
         share = formatting.format_share(abs(ratio - 1), half)
         text += f", {share} {'more' if more else 'less'} (95 % interval {ends} %)"
     if series.metric.better is None:
@@ -153,12 +155,17 @@ def series_name(line: Line, series: Series) -> str:
     return " · ".join(levels) or series.metric.name
 
 
-def _sparkline(series: Series) -> str:
-    """Return a bar a run, the last that a table shows, between the least and the greatest."""
-    values = np.array([value.median for value in series.values if isfinite(value.median)])[-MOST_ROWS:]
+def sparkline(series: Series) -> str:
+    """Return a bar a run, the last that a table shows, between the least and the greatest.
+
+    Where all lie within half an interval, they are drawn as good as level: their order says nothing.
+    """
+    shown = [value for value in series.values if isfinite(value.median)][-MOST_ROWS:]
+    values = np.array([value.median for value in shown])
     if len(values) < 2:
         return ""
-    spread = float(np.ptp(values)) or 1.0
+    halves = [(value.ci95[1] - value.ci95[0]) / 2 for value in shown if value.ci95]
+    spread = max(float(np.ptp(values)), float(np.median(halves or [0.0]))) or 1.0
     return "".join(_BARS[min(7, int(8 * (value - values.min()) / spread))] for value in values)
 
 

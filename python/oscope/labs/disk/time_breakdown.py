@@ -76,8 +76,8 @@ def _dominating(_: Run, cached: Sequence[Cached]) -> str:
     for chosen in (found[0], found[-1])[: len(found)]:
         shares = {name: share for name, share in _shares(chosen).items() if share is not None}
         name = max(shares, key=lambda one: shares[one])
-        said.append(f"{name} with {format_share(shares[name], 0.1)} of the time at {chosen.at.name}")
-    return f"{cache.capitalize()}, the most goes into {listed(said)}."
+        said.append(f"{name} at {chosen.at.name} ({format_share(shares[name], 0.1)})")
+    return f"{cache.capitalize()}, the largest part of the time is {listed(said)}."
 
 
 def _primitives(run: Run) -> list[tuple[str, str | None]]:

@@ -60,7 +60,7 @@ def wakeups(
 
 
 def losses(found: Iterable[Traced]) -> list[str]:
-    """Say what the tracers lost while attached, each loss once; nothing where nothing was lost."""
+    """Say what the tracers lost while attached, each loss once: an attachment may serve many points."""
     lost_at: dict[str, list[str]] = {}
     for each in found:
         lost = Losses.from_object(each.reading.get("losses", {}))
@@ -69,7 +69,7 @@ def losses(found: Iterable[Traced]) -> list[str]:
     if not lost_at:
         return []
     rows = [
-        f"{what} ({names[0] if len(names) == 1 else f'at each of {len(names)} points'})"
+        f"{what} ({names[0] if len(names) == 1 else f'in all, while {len(names)} points were traced'})"
         for what, names in lost_at.items()
     ]
     return [f"Lost while the tracer was attached, so that counts here are lower bounds: {'; '.join(rows)}."]

@@ -192,7 +192,7 @@ def _waiting(_: Run, found: Sequence[Share]) -> str:
     if within <= on_cpu:
         return "Nowhere is more time spent in calls than on a CPU: they do not wait."
     return (
-        f"Waiting in calls is most at {name}: {format_share(within)} of the time in calls, "
+        f"Calls wait the most at {name}: {format_share(within)} of the time passes in calls, but only "
         f"{format_share(on_cpu)} on a CPU."
     )
 

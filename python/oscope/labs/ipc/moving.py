@@ -115,10 +115,8 @@ LATENCY = Question(
     experiment="ipc.latency",
     rows=points("round_trip_ns"),
     headline=extremes(
-        lambda quick: (
-            f"A message of {format_bytes(quick.size)} is there and back in {quick.value} by {_trip(quick)}"
-        ),
-        lambda slow: f"; by {_trip(slow)}, the slowest, in {slow.value}",
+        lambda quick: f"A round trip of {format_bytes(quick.size)} takes {quick.value} by {_trip(quick)}",
+        lambda slow: f"; by {_trip(slow)}, the slowest, {slow.value}",
         of=lambda found: [each for each in found if each.size == min(one.size for one in found)],
     ),
     text=(
@@ -278,11 +276,11 @@ def _switches_said(_: Run, found: Sequence[Point]) -> str:
     """Name the configuration that is switched most of all, and the one least."""
     every = [each for each in found if each.level("mode") != "1thread"] or found
     most, least = (end(every, key=_switches) for end in (max, min))
-    rates = [f"{format_value(_switches(each), None, '')} times a MiB" for each in (most, least)]
+    rates = [f"{format_value(_switches(each), None, '')} per MiB" for each in (most, least)]
     if _switches(most) == _switches(least):
-        return f"{MODE_WORDS[most.level('mode')].capitalize()}, every configuration is switched {rates[0]}."
-    names = [f"{each.level('channel')} by {each.level('buffer')}" for each in (most, least)]
-    return f"{names[0]} is switched most, {rates[0]}; {names[1]} least, {rates[1]}."
+        return f"{MODE_WORDS[most.level('mode')].capitalize()}, every configuration makes context switches alike: {rates[0]}."
+    names = [f"{each.level('channel')} with buffers of {each.level('buffer')}" for each in (most, least)]
+    return f"{names[0]} makes the most context switches, {rates[0]}; {names[1]} the fewest, {rates[1]}."
 
 
 def _few(found: Sequence[Point]) -> list[Point]:

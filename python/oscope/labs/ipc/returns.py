@@ -96,7 +96,8 @@ def _most_short(_: Run, found: Sequence[Transfers]) -> str:
     most = max(found, key=lambda each: each.short)
     if not most.short:
         return "Every call moves what it was asked to."
-    return f"`{most.call}` is short most often at {most.where.name}: {format_share(most.short)} of the calls."
+    text = f"Short calls are most frequent of `{most.call}` at {most.where.name}"
+    return f"{text}: {format_share(most.short)}."
 
 
 def _short_figure(_: Run, found: Sequence[Transfers]) -> Figure:

@@ -255,7 +255,7 @@ def _miss_rates(_: Run, found: Sequence[Where]) -> str:
         rates = {each.pattern: rate for each in last if (rate := each.of(RATE, kind)) is not None}
         if len(rates) == len(WORDS):
             shares = [_cell(rates[end], RATE) for end in WORDS]
-            place = f"{word}, over {found[-1].footprint}"
+            place = f"{word}, with footprint={found[-1].footprint}"
             return f"{place}: {shares[0]} of the L1D reads miss in sequence and {shares[1]} at random."
     return "Sequential and random access were not both measured."
 

@@ -60,13 +60,13 @@ def _written(found: Sequence[Point], mapping: str) -> str:
     if not blocks:
         return ""
     if max(each.maximum for each in blocks) == 0:
-        return f"With {mapping} memory no block is charged to the function."
+        return f"With {mapping} memory the function has no block to write."
     medians = [each.median for each in blocks]
     span = " to ".join(number(end) for end in dict.fromkeys((min(medians), max(medians))))
     shares = [each.median for point in own if (each := point.of(BLOCKS_EACH_PAGE)) is not None]
-    text = f"With {mapping} memory the function is charged {span} blocks"
+    text = f"With {mapping} memory the kernel counts {span} blocks that the function has to write"
     if shares and all(abs(share - 1) <= NEAR for share in shares):
-        text += f", within {format_share(NEAR)} of 8 for each page mapped"
+        text += f", 8 for each page mapped (within {format_share(NEAR)})"
     elif shares:
         text += f", {min(shares):.2g} to {max(shares):.2g} times 8 for each page mapped"
     return f"{text}."
@@ -170,8 +170,8 @@ def _fewer_faults(_: Run, found: Sequence[Point]) -> str:
         bare, own = (_minor(found, point, way) for way in (NOTHING, _way(point)))
         if _way(point) != NOTHING and bare and own:
             return (
-                f"{_way(point)} takes the minor faults of the function from "
-                f"{number(bare.median)} to {number(own.median)} ({point.level('mapping')} memory)."
+                f"After {_way(point)} the function has {number(own.median)} minor faults instead of "
+                f"{number(bare.median)} ({point.level('mapping')} memory)."
             )
     return f"Only {_name(found[0])} was measured: {found[0].value} for the initialisation."
 

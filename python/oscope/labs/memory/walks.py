@@ -159,8 +159,9 @@ def _touched(_: Run, found: Sequence[Point]) -> str:
     """Say how many of the pages the first point touched."""
     point, whole = found[0], _reach(found[0]).whole
     return (
-        f"With {point.level('footprint')}, {point.level('pattern')}, {figure(point.summary, '')} of "
-        f"{format_count(whole)} pages are touched ({format_share(point.summary.median / whole)})."
+        f"{figure(point.summary, '')} of {format_count(whole)} pages are touched "
+        f"({format_share(point.summary.median / whole)}) with footprint={point.level('footprint')}, "
+        f"pattern={point.level('pattern')}."
     )
 
 

@@ -93,7 +93,11 @@ def _slowed(_: Run, lines: Sequence[Line]) -> str:
     flat = _named([line for line in judged if not excludes_zero(line.slope)], lines)
     none = f"; {listed(flat)} {'does' if len(flat) == 1 else 'do'} not" if flat else ""
     if rising:
-        return f"{rising[0].name} slows down by {value(rising[0].slope, 'ns')} for each MiB resident{none}."
+        others = [line.how for line in rising[1:] if line.pages == rising[0].pages]
+        too = f"; so {'does' if len(others) == 1 else 'do'} {listed(others)}" if others else ""
+        return (
+            f"{rising[0].name} slows down by {value(rising[0].slope, 'ns')} for each MiB resident{too}{none}."
+        )
     if flat:
         return f"No cost of resident memory was found for {listed(flat)}."
     return "One block is too few to say what resident memory costs."

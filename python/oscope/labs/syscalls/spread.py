@@ -232,13 +232,13 @@ def _unsynchronised(results: Analysed) -> str:
 
 
 def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names: tuple[str, ...]) -> str:
-    """Say how much of the variance goes with the first of `names` that was recorded."""
+    """Say how much of the variance is associated with the first of `names` that was recorded."""
     points = [point for name in EXPERIMENTS if (own := results.get(name)) for point in own.points]
     recorded = [
         name
         for name in names
         if any(np.isfinite(point.covariates.get(name, np.zeros(0))).any() for point in points)
-    ]
+    ][:1]
     if not recorded:
         return f"Not measured, because {_why(_any(results), names)}."
     judged = {where: found for where, found in attributions.items() if found.enough}
@@ -252,15 +252,15 @@ def _covariate(results: Analysed, attributions: Mapping[str, Attribution], names
     ]
     if not hits:
         return (
-            f"No: {' and '.join(recorded)} were recorded with each sample, and at none of {len(judged)} "
-            "points do they go with the time beyond chance and beyond what other covariates explain."
+            f"No: {recorded[0]} was recorded with each sample; at none of {len(judged)} points is it "
+            "associated with the time beyond chance and beyond what other covariates explain."
         )
     strongest, where = max(hits, key=lambda hit: hit[0].share)
     at = len({place for _, place in hits})
     return (
         f"Yes, at {at} of {len(judged)} points; most at “{where}”, where "
-        f"{share(strongest.share, strongest.low, strongest.high)} of the variance goes with "
-        f"{strongest.label}."
+        f"{share(strongest.share, strongest.low, strongest.high)} of the variance is associated "
+        f"with {strongest.label}."
     )
 
 
@@ -287,14 +287,10 @@ def _pipelining(results: Analysed) -> str:
     )
     opening = f"{serialised}Calls in a loop may overlap and single ones may not"
     if not excludes_zero(difference):
-        step = (
-            ", the clock's step being "
-            f"{format_value(difference.resolution, difference.resolution / 10, 'ns')}"
-            if difference.resolution
-            else ""
-        )
+        step = difference.resolution
+        least = f" beyond half the clock's step of {format_value(step, step / 10, 'ns')}" if step else ""
         found = f"{median(difference, 'ns')} of {median(base, 'ns')}"
-        return f"{opening}, but no difference between them was found: {found}{step}."
+        return f"{opening}, but no difference{least} was found: {found}."
     return (
         f"{opening}: getppid by itself differs by {median(difference, 'ns')} from its {median(base, 'ns')} "
         "in a loop. That shifts every call alike and is no source of variation between calls."

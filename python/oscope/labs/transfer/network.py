@@ -111,7 +111,7 @@ def _headline(_: Run, found: Sequence[OnLine]) -> str:
     plain = [each for each in found if not each.round_trip_s and not each.loss] or found
     each = plain[0]
     share = f", {format_share(each.summary.median / each.rate, 0.01)} of the rate" if each.rate else ""
-    return f"A transfer gets {value(each.summary, 'B/s')} of a line with {each.name()}{share}."
+    return f"Over a line with {each.name()} a transfer reaches {value(each.summary, 'B/s')}{share}."
 
 
 def _lossy(run: Run, found: Sequence[OnLine]) -> dict[int, ComparedMetric]:

@@ -108,7 +108,7 @@ def _compare(
         sentences=list(_sentences(a, found)),
         table=wording.comparison(a, b, found),
         figure=_figure(a, found),
-        caveats=found.caveats,
+        caveats=tuple(wording.caveats(found)),
         environment=Table("What differs between the environments", ["", "A", "B"], rows) if rows else None,
     )
 

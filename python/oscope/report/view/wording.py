@@ -25,6 +25,8 @@ class Wording:
     """The table of a comparison of A and B, with all of its columns."""
     verdict: Callable[[Comparison], str]
     """What all rows of a comparison say together."""
+    caveats: Callable[[Comparison], Iterable[str]]
+    """The notes under a comparison."""
     name: Callable[[Line, Series], str]
     """What distinguishes a series from the others of its line."""
     series: Callable[[Line, Series], Table]

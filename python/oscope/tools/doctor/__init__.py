@@ -68,4 +68,4 @@ def _store(place: str | None) -> Finding:
             runs = len(store.runs())
     except OscopeError as error:
         return Finding("store", "missing", error.message, needed_for, error.remedy or "name another --store")
-    return Finding("store", "ok", f"{runs} runs", needed_for)
+    return Finding("store", "ok", f"{runs} run{'' if runs == 1 else 's'}", needed_for)
