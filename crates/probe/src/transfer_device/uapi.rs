@@ -191,7 +191,7 @@ mod tests {
     fn numbers_and_sizes_are_those_of_the_header() {
         let header = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../kernel/modules/oscope_transfer.h"
+            "/../../kernel/modules/oscope_transfer.h"
         );
         let folder = std::env::temp_dir().join(format!("oscope-uapi-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");

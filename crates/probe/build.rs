@@ -2,10 +2,16 @@
 
 use std::process::Command;
 
+/// What the probe is built from, seen from its package.
+const SOURCES: [&str; 5] = [".", "../sys", "../capture", "../transcript", "../transfer"];
+
 fn main() {
-    for file in ["build.rs", "Cargo.toml", "src"] {
-        println!("cargo::rerun-if-changed={file}");
+    for folder in SOURCES {
+        for file in ["Cargo.toml", "src"] {
+            println!("cargo::rerun-if-changed={folder}/{file}");
+        }
     }
+    println!("cargo::rerun-if-changed=build.rs");
     // The log of HEAD changes with each commit and each checkout, which HEAD itself does not.
     for file in ["HEAD", "logs/HEAD"] {
         let path = git(&["rev-parse", "--path-format=absolute", "--git-path", file]);
@@ -14,7 +20,8 @@ fn main() {
         }
     }
     if let Some(commit) = git(&["rev-parse", "--verify", "HEAD"]) {
-        let changed = git(&["--no-optional-locks", "status", "--porcelain", "--", "."]).is_some();
+        let status = ["--no-optional-locks", "status", "--porcelain", "--"];
+        let changed = git(&[&status[..], &SOURCES[..]].concat()).is_some();
         let suffix = if changed { "-dirty" } else { "" };
         println!("cargo::rustc-env=OSCOPE_COMMIT={commit}{suffix}");
     }

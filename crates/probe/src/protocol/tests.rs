@@ -207,7 +207,7 @@ fn events() -> Vec<(&'static str, Vec<Event>)> {
 /// The laboratory's tests read the same files. `OSCOPE_WRITE_FIXTURES=1 cargo test fixtures` writes them anew.
 #[test]
 fn events_are_written_as_the_fixtures_have_them() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/wire");
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/wire");
     for (name, events) in events() {
         let written: String = events
             .iter()

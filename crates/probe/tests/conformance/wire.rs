@@ -74,7 +74,7 @@ fn a_workload_is_alone_by_parameters_and_values_that_it_has() {
 
 #[test]
 fn the_fixtures_fit() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/wire");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/wire");
     for name in ["hello", "sample", "note", "done", "error"] {
         let lines = std::fs::read_to_string(format!("{folder}/{name}.jsonl")).unwrap();
         assert!(!lines.is_empty());
