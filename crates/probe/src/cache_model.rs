@@ -23,9 +23,9 @@ mod host;
 mod lru;
 mod tlb_leaves;
 
-use crate::error::Failure;
 pub use geometry::Geometry;
 use lru::Lru;
+use oscope_sys::error::Failure;
 
 /// What the model counted since it was made or [`Model::reset_counts`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

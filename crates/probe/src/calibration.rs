@@ -1,6 +1,6 @@
 //! Finding how often the inner loop must run for a repetition to last long enough.
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Trials at most: a hundredfold growth each would exceed 64 bits long before.
 const TRIALS: u32 = 40;

@@ -11,8 +11,8 @@ pub mod reading;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Failure;
 pub use choice::Wanted;
+use oscope_sys::error::Failure;
 
 /// Empty pairs of readings taken to learn what a pair costs.
 const OVERHEAD_PAIRS: usize = 4001;

@@ -14,7 +14,7 @@ use std::io;
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Hardware};
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 use bank::{Bank, Scope, permission_reason, refusal};
 use judgement::LEAST_ACTIVE;

@@ -18,11 +18,11 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde_json::{Map, Value, json};
 
-use crate::affinity;
 use crate::clock::reading::{self, current_cpu};
 use crate::counters::Counters;
 use canary::{Canary, core_loads};
 use descriptions::DESCRIPTIONS;
+use oscope_sys::affinity;
 use sources::Sources;
 
 /// Covariates as `describe` shows them: name, unit, doc.
@@ -236,7 +236,7 @@ fn difference<N: TryInto<u64>>(before: Option<N>, after: Option<N>) -> Option<u6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::mapping::{Mapping, Pages};
+    use oscope_sys::mapping::{Mapping, Pages};
 
     fn taken(cpu: Option<usize>, work: impl FnOnce()) -> Map<String, Value> {
         let counters = Counters::open();

@@ -3,7 +3,7 @@
 use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_getres};
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Ticks that a time must last for its split into user and system mode to mean something.
 const FEWEST_TICKS: f64 = 10.0;

@@ -3,19 +3,7 @@
 //! It is taken at the start of every block, so it is kept to small files of `/proc` and `/sys` (about a millisecond). Every key is always there;
 //! what cannot be had is `null` and is named, with reason and remedy, under `unavailable`.
 
-mod cgroup;
-mod cpu;
-mod found;
-mod identity;
-mod memory;
-
-pub use cgroup::{Groups, own_groups};
-pub use cpu::{Cache, caches, hypervisor, parse_size};
-pub use found::Found;
-pub use memory::{
-    machine_room as machine_memory_room, parse_chosen as chosen_word, parse_field as meminfo_field,
-    room as memory_room, transparent_huge_pages,
-};
+use std::collections::BTreeMap;
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::sys::utsname::uname;
@@ -23,8 +11,9 @@ use serde_json::{Map, Value, json};
 
 use crate::clock::{Clock, ClockKind};
 use crate::counters::Counters;
-use crate::covariates;
-use found::{Ledger, text};
+use oscope_sys::machine::cpu::{self, hypervisor};
+use oscope_sys::machine::found::{Found, Ledger, text};
+use oscope_sys::machine::{cgroup, identity, memory};
 
 /// Resource limits that a workload can run into, with the unit the kernel counts them in.
 const LIMITS: [(&str, Resource); 6] = [
@@ -38,12 +27,14 @@ const LIMITS: [(&str, Resource); 6] = [
 
 /// The environment as `docs/architecture.md` has it.
 ///
-/// `self_check` is what the clock's self-check found; `offsets` the offsets between the CPUs' time-stamp counters, if they were to be measured.
+/// `self_check` is what the clock's self-check found; `offsets` the offsets between the CPUs' time-stamp counters, if they were to be measured;
+/// `covariates_unavailable` the covariates that cannot be had, with the reasons.
 pub fn record(
     clock: &Clock,
     counters: &Counters,
     self_check: Value,
     offsets: Option<Found<Value>>,
+    covariates_unavailable: BTreeMap<String, String>,
 ) -> Value {
     let mut ledger = Ledger::default();
     let processor = cpu::parse_processor(&text("/proc/cpuinfo").unwrap_or_default());
@@ -71,7 +62,7 @@ pub fn record(
         "libc": ledger.take("libc", identity::c_library()),
         "limits": limits(&mut ledger),
     });
-    ledger.extend(covariates::unavailable());
+    ledger.extend(covariates_unavailable);
     with_unavailable(environment, ledger)
 }
 
@@ -238,6 +229,7 @@ mod tests {
             &Counters::open(),
             json!({"ratio_of_double_work": 2.0, "ok": true}),
             Some(Err("CPU 1 did not answer".to_owned())),
+            BTreeMap::new(),
         );
         assert_eq!(record["unavailable"]["tsc_offsets"], "CPU 1 did not answer");
         for (key, inner) in KEYS {
@@ -263,7 +255,13 @@ mod tests {
     #[test]
     fn the_record_does_not_give_away_the_host() {
         let clock = Clock::open(crate::clock::Wanted::Auto).expect("there is always a clock");
-        let record = record(&clock, &Counters::open(), Value::Null, None);
+        let record = record(
+            &clock,
+            &Counters::open(),
+            Value::Null,
+            None,
+            BTreeMap::new(),
+        );
         let hash = record["hostname_hash"]
             .as_str()
             .expect("uname reports the name");

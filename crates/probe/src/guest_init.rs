@@ -19,8 +19,8 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitStatus, wait};
 use nix::unistd::Pid;
 
-use crate::error::{Failure, words};
 use machine::{MOUNTS, Mount, mount, restart, show_loopback};
+use oscope_sys::error::{Failure, words};
 
 /// Where the kernel looks for its first process in an initramfs.
 const NAME: &str = "/init";

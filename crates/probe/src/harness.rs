@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 
-use crate::affinity::Pinned;
 use crate::calibration::{Calibrated, calibrate};
-use crate::cancel;
 use crate::clock::{Clock, ClockKind, instructions, reading};
 use crate::covariates::Covariates;
 use crate::description::Metric;
-use crate::error::Failure;
 use crate::inject::delay::Injected;
 use crate::parameters;
 use crate::protocol::{Event, Request, Sample};
 use crate::region::{Mark, Region};
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::affinity::Pinned;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 pub use instrument::Instrument;
 

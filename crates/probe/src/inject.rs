@@ -28,13 +28,13 @@ use nix::poll::PollTimeout;
 use nix::sys::signal::SigHandler;
 use serde_json::{Value, json};
 
-use crate::affinity::{self, Pinned};
-use crate::cancel;
 use crate::clock::reading;
-use crate::error::Failure;
 use crate::names;
-use crate::workloads::ipc::being::{Child, describe_exit};
 use gate::Gate;
+use oscope_sys::affinity::{self, Pinned};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::process::{Child, describe_exit};
 use phases::Phases;
 use target::Target;
 

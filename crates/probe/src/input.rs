@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, SigmaskHow};
 use nix::sys::time::TimeSpec;
 
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// A longer line is no request.
 const LONGEST_LINE: usize = 1 << 20;

@@ -3,34 +3,25 @@
 //! It describes itself (`describe`), measures on request over a pipe (`run`), and describes the machine it is on (`environment`).
 //! Standard output is data, standard error is for people. Exit status: 0 done, 1 failed, 2 usage.
 
-mod affinity;
 mod cache_model;
 mod calibration;
-mod cancel;
-mod capture;
 mod clock;
 mod counters;
 mod covariates;
 mod cpu_modes;
 mod description;
 mod environment;
-mod error;
 mod guest_init;
 mod harness;
-mod in_flight;
 mod inject;
 mod input;
-mod made;
 mod names;
-mod net;
 mod parameters;
 mod pressure;
-mod program;
 mod protocol;
 mod region;
 mod registry;
 mod renewal;
-mod screen;
 mod self_check;
 mod session;
 mod shared_folder;
@@ -52,9 +43,9 @@ use serde_json::{Value, json};
 
 use clock::offsets::Offsets;
 use clock::{Clock, ClockKind, Wanted};
-use error::Failure;
 use harness::Instrument;
 use input::Wait;
+use oscope_sys::error::Failure;
 use protocol::{Probe, SCHEMA};
 use transfer::verbs::{ReceiveArguments, SendArguments};
 use workloads::ipc_throughput;
@@ -93,7 +84,7 @@ enum Verb {
     /// Interfere with this machine on purpose, in phases; one JSON object a line reports each phase.
     Inject(inject::Arguments),
     /// Interpret what a terminal got, in frames, and write the text that a person saw.
-    Screen(screen::Arguments),
+    Screen(oscope_transcript::Arguments),
 }
 
 #[derive(Args)]
@@ -119,7 +110,7 @@ fn main() -> ExitCode {
     let verb = match Cli::parse().verb {
         Verb::Send(arguments) => return transfer::verbs::run_send(&arguments),
         Verb::Receive(arguments) => return transfer::verbs::run_receive(&arguments),
-        Verb::Screen(arguments) => return screen::run(&arguments),
+        Verb::Screen(arguments) => return oscope_transcript::run(&arguments),
         verb => verb,
     };
     match act(verb) {
@@ -149,7 +140,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
         }
         Verb::Restore => restore(),
         Verb::Ipc(arguments) => Ok(ipc_throughput::verb::run(&arguments)?),
-        Verb::Dhcp => Ok(capture::run()?),
+        Verb::Dhcp => Ok(oscope_capture::run()?),
         Verb::Inject(arguments) => Ok(inject::run(&arguments)?),
         Verb::Tune { settings } => tune::run(&settings),
         Verb::Send(_) | Verb::Receive(_) | Verb::Screen(_) => {
@@ -160,7 +151,7 @@ fn act(verb: Verb) -> Result<(), Box<dyn Error>> {
 
 /// Serve requests from standard input until it ends, or until a fresh process is to take this one's place.
 fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
-    cancel::install()?;
+    oscope_sys::cancel::install()?;
     let input = io::stdin();
     let mut lines = input::Lines::new(&input, Wait::Asleep);
     let (instrument, environment) = match renewed {
@@ -195,7 +186,7 @@ fn serve(wanted: Wanted, renewed: Option<RawFd>) -> Result<(), Box<dyn Error>> {
 /// Undo what dead processes left, and report each.
 fn restore() -> Result<(), Box<dyn Error>> {
     let mut reported = Ok(());
-    let clean = made::restore(&mut |line| {
+    let clean = oscope_sys::cleanup::restore(&mut |line| {
         if reported.is_ok() {
             reported = writeln!(io::stdout(), "{line}");
         }

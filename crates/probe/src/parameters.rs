@@ -3,8 +3,8 @@
 use serde_json::{Map, Value};
 
 use crate::description::{Kind, Parameter};
-use crate::error::Failure;
 use crate::names;
+use oscope_sys::error::Failure;
 
 /// The parameters as the workload takes them: every value checked, every default filled in.
 ///

@@ -1,7 +1,7 @@
 //! Memory pressure made on purpose: a competitor for memory, in a memory control group with swap made for the run, or for the whole machine.
 //!
 //! In a group, its limit plays the machine's memory: it holds for the competitor and the process measured together, so that the machine
-//! itself has nothing to fear. Everything made is in the journal of [`crate::made`], and is undone with the values that hold it.
+//! itself has nothing to fear. Everything made is in the journal of [`oscope_sys::cleanup`], and is undone with the values that hold it.
 
 mod competitor;
 mod group;
@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 use nix::unistd::Pid;
 use serde::Deserialize;
 
-use crate::error::Failure;
 use crate::workload::Context;
-use crate::workloads::ipc::being::is_dead;
 use competitor::{Competitor, Since};
 use group::Group;
 use kills::Kills;
 use machine::Machine;
+use oscope_sys::error::Failure;
+use oscope_sys::process::is_dead;
 pub use swap::{Swap, SwapKind, swap_for, without_readahead};
 pub use turns::Turns;
 

@@ -6,9 +6,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::error::Failure;
 use crate::inject::delay::Wanted;
 use crate::names;
+use oscope_sys::error::Failure;
 
 /// Name and version of the wire.
 pub const SCHEMA: &str = "oscope.probe/1";

@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
-use crate::cancel;
 use crate::clock::{Clock, ClockKind, reading};
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Opens the measured region: a place for tracers to attach to, outside the clock. The token names the request that the region belongs to.
 // The bodies of the two marks differ, so that the compiler cannot fold them into one symbol.

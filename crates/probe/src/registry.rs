@@ -1,7 +1,6 @@
 //! The workloads this probe knows: one line each.
 
 use crate::description::Description;
-use crate::error::Failure;
 use crate::harness::{self, Instrument, Outcome};
 use crate::names;
 use crate::protocol::{Event, Request};
@@ -11,6 +10,7 @@ use crate::workloads::{
     ipc_throughput, memory_access, memory_bandwidth, memory_fault, memory_latency, null,
     process_create, syscall_cost, syscall_throughput, transfer_copy, transfer_device,
 };
+use oscope_sys::error::Failure;
 
 /// Every workload, in the order in which lists show them.
 pub static REGISTRY: &[Entry] = &[

@@ -18,7 +18,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, ClockKind, Wanted};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// This program, also where its file was replaced meanwhile.
 const THIS_PROGRAM: &str = "/proc/self/exe";

@@ -5,16 +5,17 @@ use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use crate::cancel;
 use crate::clock::ClockKind;
 use crate::clock::offsets::Offsets;
+use crate::covariates;
 use crate::environment;
-use crate::error::Failure;
 use crate::harness::{Instrument, Outcome};
 use crate::input::Lines;
 use crate::protocol::{self, Asked, Event, Probe, Request, SCHEMA};
 use crate::registry;
 use crate::self_check::SelfCheck;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Why a session ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -77,7 +78,13 @@ pub fn environment(
             .map(|offsets| serde_json::json!(offsets))
             .map_err(|failure| failure.to_string())
     });
-    environment::record(&instrument.clock, &instrument.counters, check, offsets)
+    environment::record(
+        &instrument.clock,
+        &instrument.counters,
+        check,
+        offsets,
+        covariates::unavailable(),
+    )
 }
 
 /// Do one request; whatever happens, it ends with one `done` or one `error`.

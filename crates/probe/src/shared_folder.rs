@@ -1,8 +1,8 @@
 //! A folder of a server that a client works in through a file system: served and mounted for a request, and gone with it.
 //!
-//! Server and client are two network namespaces of this machine (`crate::net`). The calling thread gets mounts of its own, and each program that
+//! Server and client are two network namespaces of this machine (`oscope_sys::net`). The calling thread gets mounts of its own, and each program that
 //! serves a namespace of processes: after a kill of the probe the kernel ends them, and with the last the mounts. The scratch folder is in the
-//! journal of `crate::made`. The thread's children, such as programs that are to work in the folder, see its mounts.
+//! journal of `oscope_sys::cleanup`. The thread's children, such as programs that are to work in the folder, see its mounts.
 
 mod fuse;
 mod mounts;
@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::error::{Failure, words};
-use crate::made::{self, Made};
-use crate::net::{DEVICE, Link, Shape};
 use fuse::{FuseMount, Kind};
 use namespace::Stay;
 use nfs::NfsMount;
+use oscope_sys::cleanup::{self, Made};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::{DEVICE, Link, Shape};
 pub use traffic::Traffic;
 
 /// Longest time that a program may take to start, to end or to bring what was changed to the server.
@@ -113,7 +113,7 @@ impl SharedFolder {
                 "run as root, or choose system=local",
             ));
         }
-        let (root, made) = made::folder::make(&directory, "directory")?;
+        let (root, made) = cleanup::folder::make(&directory, "directory")?;
         let folders = Folders::make(root, system)?;
         let mut shared = Self {
             client: None,
@@ -253,7 +253,7 @@ fn keep_quiet(link: &Link) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The remedies of `crate::net` name parameters of transfers.
+/// The remedies of `oscope_sys::net` name parameters of transfers.
 fn without_where(failure: Failure) -> Failure {
     match failure {
         Failure::Unavailable {

@@ -2,7 +2,7 @@
 
 use std::arch::asm;
 
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// Multiplier and increment of Knuth's 64-bit linear congruential generator (MMIX).
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;

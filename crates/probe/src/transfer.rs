@@ -164,7 +164,7 @@ fn report_stop(link: &mut Link, stop: Stop) -> TransferError {
 
 /// `sendfile` and `splice` know no `MSG_NOSIGNAL`: a vanished peer must be an error and no signal.
 fn ignore_pipe_signal() -> Result<(), TransferError> {
-    crate::cancel::handle(Signal::SIGPIPE, SigHandler::SigIgn)
+    oscope_sys::cancel::handle(Signal::SIGPIPE, SigHandler::SigIgn)
         .map_err(|failure| TransferError::failed(failure.to_string()))
 }
 
@@ -184,7 +184,7 @@ pub fn connect(address: SocketAddr, limit: Duration) -> Result<TcpStream, Transf
         }
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => return Ok(stream),
-            Err(_) if crate::cancel::requested() => {
+            Err(_) if oscope_sys::cancel::requested() => {
                 return Err(TransferError::failed("interrupted"));
             }
             Err(error)

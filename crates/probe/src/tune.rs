@@ -1,7 +1,7 @@
 //! Settings of the machine that make measurements steadier, held for as long as somebody asks: a lease.
 //!
 //! What is set is read, written, read again and reported; it is restored as it was when standard input ends or a signal asks for it, and by
-//! `oscope-probe restore` after a kill (see [`crate::made::setting`]).
+//! `oscope-probe restore` after a kill (see [`oscope_sys::cleanup::setting`]).
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::affinity::parse_list;
-use crate::cancel;
-use crate::error::Failure;
 use crate::input::{Lines, Wait};
-use crate::made::Made;
-use crate::made::setting::{self, chosen};
 use crate::names;
+use oscope_sys::affinity::parse_list;
+use oscope_sys::cancel;
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::setting::{self, chosen};
+use oscope_sys::cleanup::tunable::{self, fits};
+use oscope_sys::error::Failure;
 
 /// A setting that may have several places, such as one for each CPU.
 struct Tunable {
@@ -40,24 +41,21 @@ const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: GOVERNOR,
         doc: "Which frequencies the CPUs run at; performance: the highest.",
-        places: &["/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"],
+        places: tunable::GOVERNOR,
         values: &[],
         steady: Some("performance"),
     },
     Tunable {
         name: "turbo",
         doc: "Whether CPUs exceed their nominal frequency while they are cool enough.",
-        places: &[
-            "/sys/devices/system/cpu/cpufreq/boost",
-            "/sys/devices/system/cpu/intel_pstate/no_turbo",
-        ],
+        places: tunable::TURBO,
         values: &[("on", "1"), ("off", "0")],
         steady: Some("off"),
     },
     Tunable {
         name: "thp",
         doc: "Which memory is given in huge pages: all, what asks for them, or none.",
-        places: &["/sys/kernel/mm/transparent_hugepage/enabled"],
+        places: tunable::HUGE_PAGES,
         values: &[
             ("always", "always"),
             ("madvise", "madvise"),
@@ -68,47 +66,18 @@ const TUNABLES: [Tunable; 5] = [
     Tunable {
         name: "aslr",
         doc: "How far addresses are random in each process: full, without the heap, or not. Off, one layout stands for all.",
-        places: &["/proc/sys/kernel/randomize_va_space"],
+        places: tunable::RANDOM_ADDRESSES,
         values: &[("full", "2"), ("partial", "1"), ("off", "0")],
         steady: None,
     },
     Tunable {
         name: INTERRUPTS,
         doc: "The CPUs that take the devices' interrupts, as a list such as 0 or 0,2-3.",
-        places: &["/proc/irq/*/smp_affinity_list"],
+        places: tunable::INTERRUPTS,
         values: &[],
         steady: None,
     },
 ];
-
-/// Whether a path is that of a setting that may be tuned.
-pub fn is_tunable(path: &Path) -> bool {
-    TUNABLES
-        .iter()
-        .flat_map(|tunable| tunable.places)
-        .any(|place| fits(Path::new(place), path))
-}
-
-/// Whether a path is that of a pattern, of which a `*` stands for digits.
-fn fits(pattern: &Path, path: &Path) -> bool {
-    let (wanted, given) = (pattern.components(), path.components());
-    pattern.components().count() == path.components().count()
-        && wanted.zip(given).all(|(wanted, given)| {
-            let (wanted, given) = (wanted.as_os_str(), given.as_os_str());
-            let (Some(wanted), Some(given)) = (wanted.to_str(), given.to_str()) else {
-                return false;
-            };
-            match wanted.split_once('*') {
-                None => wanted == given,
-                Some((before, after)) => given
-                    .strip_prefix(before)
-                    .and_then(|rest| rest.strip_suffix(after))
-                    .is_some_and(|digits| {
-                        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-                    }),
-            }
-        })
-}
 
 /// The places of a pattern that are there, sorted.
 fn there(pattern: &str) -> Vec<PathBuf> {
@@ -320,27 +289,6 @@ pub fn run(wanted: &[String]) -> Result<(), Box<dyn Error>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_star_stands_for_digits_alone() {
-        let pattern = Path::new("/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor");
-        let fits = |path| fits(pattern, Path::new(path));
-        assert!(fits(
-            "/sys/devices/system/cpu/cpu12/cpufreq/scaling_governor"
-        ));
-        for other in [
-            "/sys/devices/system/cpu/cpu/cpufreq/scaling_governor",
-            "/sys/devices/system/cpu/cpu1x/cpufreq/scaling_governor",
-            "/sys/devices/system/cpu/cpu1/../cpufreq/scaling_governor",
-            "/sys/devices/system/cpu/cpu1/cpufreq/scaling_governor/more",
-            "/tmp/cpu1/cpufreq/scaling_governor",
-        ] {
-            assert!(!fits(other), "{other}");
-        }
-        assert!(is_tunable(Path::new("/proc/irq/24/smp_affinity_list")));
-        assert!(!is_tunable(Path::new("/proc/irq/default_smp_affinity")));
-        assert!(!is_tunable(Path::new("/etc/passwd")));
-    }
 
     #[test]
     fn every_setting_is_named_once_and_steadies_by_a_word_that_it_knows() {

@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, ClockKind};
 use crate::description::Description;
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workloads::disk::scratch::Files;
+use oscope_sys::error::Failure;
 
 /// A thing the probe can measure.
 ///
@@ -46,7 +46,7 @@ pub trait Workload: Sized {
 
     /// One repetition: do `iterations` of the work inside `region.measure`, and say what was done.
     ///
-    /// A repetition that may last longer than a second polls [`crate::cancel::requested`] and returns early, with any result: it is not reported.
+    /// A repetition that may last longer than a second polls [`oscope_sys::cancel::requested`] and returns early, with any result: it is not reported.
     ///
     /// # Errors
     /// A repetition that could not be done is a failed sample.

@@ -14,7 +14,6 @@ mod host_id;
 pub mod ipc;
 pub mod ipc_latency;
 pub mod ipc_throughput;
-pub mod mapping;
 pub mod memory_access;
 pub mod memory_bandwidth;
 pub mod memory_fault;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::lru::Lru;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 const KIB: u64 = 1 << 10;
 const BASE_PAGE: u64 = 4 * KIB;

@@ -2,8 +2,8 @@
 
 use super::geometry::{CacheShape, Geometry};
 use super::tlb_leaves;
-use crate::environment::{Cache, caches};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::cpu::{Cache, caches};
 
 impl Geometry {
     /// The geometry of this CPU, and what was assumed where the CPU does not say all, a line each.

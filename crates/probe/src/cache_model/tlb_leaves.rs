@@ -1,7 +1,7 @@
 //! What CPUID says of the data TLBs.
 
 use super::geometry::{Geometry, TlbShape, Tlbs};
-use crate::environment::Found;
+use oscope_sys::machine::found::Found;
 
 /// EAX, EBX, ECX and EDX of one leaf.
 type Registers = [u32; 4];

@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::ValueEnum;
 
 use super::ClockKind;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// The clock asked for on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -157,7 +157,7 @@ fn why_distrusted(processor: Processor, kernel: Kernel) -> Option<&'static str> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::tests::Folder;
+    use oscope_sys::testing::Folder;
 
     fn x86(invariant_tsc: bool, rdtscp: bool) -> Processor {
         Processor::X86 {

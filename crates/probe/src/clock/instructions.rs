@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
 use super::reading;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Turns of the shorter of two loops of known length.
 const TURNS: u64 = 10_000;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::reading::{tsc_begin, tsc_end};
-use crate::affinity;
-use crate::error::Failure;
+use oscope_sys::affinity;
+use oscope_sys::error::Failure;
 
 /// Rounds played with each CPU.
 const ROUNDS: u64 = 2000;

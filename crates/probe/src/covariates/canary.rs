@@ -4,10 +4,10 @@
 use std::cell::Cell;
 
 use crate::clock::reading;
-use crate::environment;
-use crate::error::Failure;
 use crate::pressure::xorshift::Xorshift;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::error::Failure;
+use oscope_sys::machine::cpu;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// Loads of a walk, each of which needs the one before.
 pub const LOADS: usize = 64;
@@ -106,7 +106,7 @@ pub fn core_loads() -> u64 {
 }
 
 fn bytes() -> u64 {
-    let l2 = environment::caches().ok().and_then(|caches| {
+    let l2 = cpu::caches().ok().and_then(|caches| {
         let found = caches.into_iter().find(|cache| cache.level == 2);
         found.map(|cache| cache.size_bytes)
     });

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use super::parse;
-use crate::affinity;
-use crate::environment;
+use oscope_sys::affinity;
+use oscope_sys::machine::cpu;
 
 const INTERRUPTS: &str = "/proc/interrupts";
 const STAT: &str = "/proc/stat";
@@ -243,7 +243,7 @@ fn kvm_features() -> u32 {
 
 /// Why a count of stolen time that stands at `stolen` says nothing, if so.
 fn steal_unreported(stolen: u64) -> Option<String> {
-    let hypervisor = environment::hypervisor().ok();
+    let hypervisor = cpu::hypervisor().ok();
     let features = if hypervisor.as_deref() == Some("kvm") {
         kvm_features()
     } else {

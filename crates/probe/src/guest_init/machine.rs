@@ -8,7 +8,7 @@ use std::ptr;
 use std::thread;
 use std::time::Duration;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// A file system to be mounted.
 #[derive(Debug)]

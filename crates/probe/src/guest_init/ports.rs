@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 const PORTS: &str = "/sys/class/virtio-ports";
 /// The host sends the ports' names after the device is there.

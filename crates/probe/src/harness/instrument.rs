@@ -1,12 +1,12 @@
 //! What all requests of a session have in common.
 
-use crate::affinity;
 use crate::clock::{Clock, ClockKind};
 use crate::counters::Counters;
 use crate::covariates::canary::Canary;
-use crate::error::Failure;
 use crate::protocol::Placement;
 use crate::workload::Shared;
+use oscope_sys::affinity;
+use oscope_sys::error::Failure;
 
 /// What all requests of a session share.
 pub struct Instrument {

@@ -4,11 +4,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::*;
-use crate::affinity;
 use crate::clock::Wanted;
 use crate::description::{Alone, Description, Kind, Parameter};
 use crate::protocol;
 use crate::steps::walk;
+use oscope_sys::affinity;
 
 /// A workload with the fault that its parameter names.
 struct Broken {

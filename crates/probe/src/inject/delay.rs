@@ -9,7 +9,7 @@ use super::drift::Drift;
 use super::phases::Random;
 use super::{Cause, Kind};
 use crate::clock::{Clock, ClockKind};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

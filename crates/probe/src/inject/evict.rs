@@ -10,8 +10,8 @@ use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use super::gate::Gate;
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::{Failure, words};
 use crate::workloads::disk::residency::{DROP_CACHES, take_turn};
+use oscope_sys::error::{Failure, words};
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

@@ -9,7 +9,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::unistd::pipe2;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// It opens when what holds it is closed, which the kernel does for a process that is killed.
 #[derive(Debug)]

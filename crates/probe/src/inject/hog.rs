@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::gate::Gate;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::Failure;
 use crate::steps::walk;
+use oscope_sys::error::Failure;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

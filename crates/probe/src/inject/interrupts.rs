@@ -9,7 +9,7 @@ use nix::time::{ClockId as Clock, clock_gettime};
 
 use super::gate::Gate;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::gate::Gate;
 use super::place::{last_cache_bytes, neighbour};
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::Failure;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

@@ -11,9 +11,9 @@ use super::gate::Gate;
 use super::place::neighbour;
 use super::target::{Target, cpu_of};
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::Failure;
-use crate::made::Made;
-use crate::made::affinity::announce;
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::affinity::announce;
+use oscope_sys::error::Failure;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::affinity::parse_list;
-use crate::environment;
-use crate::error::Failure;
+use oscope_sys::affinity::parse_list;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::cpu;
 
 /// Another CPU, and what it shares with the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ fn nearest(
 
 /// Bytes of the largest cache; `None` where the kernel does not report it.
 pub fn last_cache_bytes() -> Option<u64> {
-    let caches = environment::caches().ok()?;
+    let caches = cpu::caches().ok()?;
     caches.iter().map(|cache| cache.size_bytes).max()
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn this_machine_reports_its_own() {
-        let allowed = crate::affinity::allowed().expect("some CPU is allowed");
+        let allowed = oscope_sys::affinity::allowed().expect("some CPU is allowed");
         let last = *allowed.last().expect("some CPU is allowed");
         match neighbour(last, &allowed) {
             Ok(found) => assert!(found.cpu != last && allowed.contains(&found.cpu)),

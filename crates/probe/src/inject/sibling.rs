@@ -3,7 +3,7 @@
 use super::hog::Hog;
 use super::place::neighbour;
 use super::{Cause, Disturbance, Kind, Site};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// The line of the registry.
 pub const CAUSE: Cause = Cause {

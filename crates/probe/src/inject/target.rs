@@ -88,7 +88,7 @@ mod tests {
         let this = nix::unistd::gettid();
         let cpu = cpu_of(this).expect("it is there");
         assert!(
-            crate::affinity::allowed()
+            oscope_sys::affinity::allowed()
                 .expect("the kernel reports it")
                 .contains(&cpu)
         );

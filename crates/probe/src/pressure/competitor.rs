@@ -12,12 +12,12 @@ use nix::unistd::{Pid, pipe2, read, write};
 use super::kills::{Kills, Victim};
 use super::turns::Turns;
 use super::xorshift::Xorshift;
-use crate::affinity;
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::workloads::disk::residency::page_bytes;
-use crate::workloads::ipc::being::{Child, describe_exit};
-use crate::workloads::mapping::mapped_by;
+use oscope_sys::affinity;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::mapping::mapped_by;
+use oscope_sys::process::{Child, describe_exit};
 
 /// Longest wait for a stable resident set.
 const LIMIT: Duration = Duration::from_secs(120);

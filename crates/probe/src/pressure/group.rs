@@ -11,10 +11,11 @@ use nix::unistd::Pid;
 
 use super::keeper::Keeper;
 use super::kills::Kills;
-use crate::environment::{self, Groups};
-use crate::error::{Failure, words};
-use crate::made::Made;
-use crate::made::thing::{GROUP_PREFIX, Thing};
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::resource::{GROUP_PREFIX, Thing};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::cgroup::{self, Groups};
+use oscope_sys::machine::memory;
 
 /// How willingly the kernel swaps in a group of version 1: its own default, whatever this machine's is.
 const SWAPPINESS: &str = "60";
@@ -35,10 +36,10 @@ impl Group {
     /// # Errors
     /// `Failure::Unavailable` where none can be made, with the remedy.
     pub fn make(limit: u64, cpus: &[usize]) -> Result<Self, Failure> {
-        let groups = environment::own_groups("memory").map_err(|reason| {
+        let groups = cgroup::own_groups("memory").map_err(|reason| {
             Failure::unavailable(reason, "mount cgroup2, or choose --set pressure=none")
         })?;
-        let room = environment::memory_room().map_err(Failure::failed)?;
+        let room = memory::room().map_err(Failure::failed)?;
         if limit > room {
             return Err(Failure::unavailable(
                 format!(

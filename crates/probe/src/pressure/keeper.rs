@@ -20,11 +20,11 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::kills::Victim;
-use crate::affinity;
-use crate::environment::meminfo_field;
-use crate::error::{Failure, words};
-use crate::workloads::ipc::being::Child;
-use crate::workloads::ipc::shared::Shared;
+use oscope_sys::affinity;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::memory::meminfo_field;
+use oscope_sys::process::Child;
+use oscope_sys::shared_memory::Shared;
 
 /// How much more a group may have for a moment.
 const STEP_BYTES: u64 = 2 << 20;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// How willingly the kernel kills a process for want of memory (proc_pid_oom_score_adj(5)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

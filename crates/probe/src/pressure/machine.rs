@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::{Plan, SwapKind};
-use crate::environment;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::memory;
 
 /// Least memory left for everybody else, in bytes.
 const LEAST_RESERVE: u64 = 1 << 30;
@@ -29,12 +29,12 @@ impl Machine {
         let text = fs::read_to_string("/proc/meminfo")
             .map_err(|error| Failure::system("reading /proc/meminfo", error))?;
         let field = |name| {
-            environment::meminfo_field(&text, name)
+            memory::meminfo_field(&text, name)
                 .ok_or_else(|| Failure::failed(format!("/proc/meminfo has no {name}")))
         };
         Ok(Self {
             total: field("MemTotal")?,
-            available: environment::memory_room().map_err(Failure::failed)?,
+            available: memory::room().map_err(Failure::failed)?,
             swap_free: field("SwapFree")?,
         })
     }

@@ -14,15 +14,15 @@ use nix::sys::statfs::{BTRFS_SUPER_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 use serde::Deserialize;
 
-use crate::cancel;
-use crate::environment;
-use crate::error::{Failure, words};
-use crate::made::Made;
-use crate::made::setting::{PAGE_CLUSTER, borrow};
-use crate::made::swap_area;
-use crate::made::thing::{self, Device, FILE_PREFIX, Thing, device_folder};
 use crate::workloads::disk::residency::page_bytes;
-use crate::workloads::disk::scratch::survive_size_limit;
+use oscope_sys::cancel;
+use oscope_sys::cancel::survive_size_limit;
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::resource::{self, Device, FILE_PREFIX, Thing, device_folder};
+use oscope_sys::cleanup::setting::{PAGE_CLUSTER, borrow};
+use oscope_sys::cleanup::swap_area;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::memory;
 
 /// The highest priority there is, with the flag that says so (swapon(2)): what is swapped out while this swap exists goes here.
 const FIRST: libc::c_int = 0x8000 | 0x7fff;
@@ -239,7 +239,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
             "run as root on a kernel with CONFIG_ZRAM (modprobe zram), or choose --set swap=file",
         )
     };
-    let room = environment::machine_memory_room().map_err(Failure::failed)?;
+    let room = memory::machine_room().map_err(Failure::failed)?;
     if room < bytes + MARGIN_BYTES {
         return Err(Failure::unavailable(
             format!("{bytes} B of zram may take as much memory, and {room} B are available"),
@@ -248,7 +248,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
     }
     let control = "/sys/class/zram-control/hot_add";
     fs::metadata(control).map_err(|error| refused(control, &error))?;
-    let before = thing::device_numbers()?;
+    let before = resource::device_numbers()?;
     let mut below = Made::announce(Thing::Zram {
         device: None,
         before: before.clone(),
@@ -260,8 +260,8 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
             "{control} returned {number:?}, which is not a number: {error}"
         ))
     })?;
-    let sequence =
-        thing::sequence(number)?.ok_or_else(|| Failure::failed(format!("zram{number} is gone")))?;
+    let sequence = resource::sequence(number)?
+        .ok_or_else(|| Failure::failed(format!("zram{number} is gone")))?;
     let device = Device { number, sequence };
     below.refine(Thing::Zram {
         device: Some(device),
@@ -277,7 +277,7 @@ fn zram(bytes: u64) -> Result<Swap, Failure> {
         .and_then(|file| swap_area::format(&file, bytes, page_bytes(), &uuid))
         .map_err(|error| refused("writing its header", &error))?;
     let algorithm = fs::read_to_string(device_folder(number).join("comp_algorithm"));
-    let algorithm = algorithm.as_deref().map(environment::chosen_word);
+    let algorithm = algorithm.as_deref().map(memory::chosen_word);
     Ok(Swap {
         note: format!(
             "swap: zram of {bytes} B, compressed by {}",
@@ -311,7 +311,7 @@ fn switch_on(path: &Path, through: &Path, uuid: String) -> Result<Made, Failure>
     let error = match answer.and_then(Errno::result) {
         Ok(_) if swap_area::used_kib(path)?.is_some() => return Ok(made),
         Ok(_) => {
-            thing::swap_off(through)
+            resource::swap_off(through)
                 .map_err(|error| Failure::system("switching renamed swap off", error))?;
             return Err(Failure::failed(format!(
                 "{} was renamed while it was made swap",

@@ -11,12 +11,12 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
-use crate::made::tests::{Folder, restored};
-use crate::made::{swap_area, thing};
 use crate::workload::Shared;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::affinity;
+use oscope_sys::cleanup::{resource, swap_area};
+use oscope_sys::mapping::{Mapping, Pages};
+use oscope_sys::testing::{Folder, restored};
 
 /// Plays the machine's memory.
 const LIMIT: u64 = 32 << 20;
@@ -199,7 +199,7 @@ fn swap_that_cannot_be_is_refused_with_a_remedy_and_nothing_left() {
             "{failure}"
         );
     }
-    let ours = format!("{}{}-", thing::FILE_PREFIX, std::process::id());
+    let ours = format!("{}{}-", resource::FILE_PREFIX, std::process::id());
     for entry in std::fs::read_dir(shared).expect("it is there") {
         let name = entry.expect("the kernel reports it").file_name();
         assert!(!name.to_string_lossy().starts_with(&ours), "{name:?}");
@@ -330,7 +330,7 @@ fn restores(directory: &Path) {
 }
 
 /// What the one journal in a directory names.
-fn entries(directory: &Path) -> Vec<thing::Thing> {
+fn entries(directory: &Path) -> Vec<resource::Thing> {
     let journal = std::fs::read_dir(directory).expect("it is there").next();
     let text =
         std::fs::read_to_string(journal.expect("one").expect("the kernel reports it").path());
@@ -344,28 +344,28 @@ fn entries(directory: &Path) -> Vec<thing::Thing> {
 }
 
 /// Panics if any of these is still there.
-fn gone(things: &[thing::Thing]) {
+fn gone(things: &[resource::Thing]) {
     for thing in things {
         match thing {
-            thing::Thing::File { path }
-            | thing::Thing::Folder { path }
-            | thing::Thing::Group { path } => {
+            resource::Thing::File { path }
+            | resource::Thing::Folder { path }
+            | resource::Thing::Group { path } => {
                 assert!(!path.exists(), "{thing}");
             }
-            thing::Thing::Swap { path, .. } => {
+            resource::Thing::Swap { path, .. } => {
                 let used = swap_area::used_kib(path).expect("the kernel reports it");
                 // A later device may have the number, by another test.
                 assert!(used.is_none() || path.starts_with("/dev"), "{thing}");
             }
-            thing::Thing::Zram { device, .. } => {
+            resource::Thing::Zram { device, .. } => {
                 let Some(device) = device else { continue };
-                let now = thing::sequence(device.number).expect("the kernel reports it");
+                let now = resource::sequence(device.number).expect("the kernel reports it");
                 assert_ne!(now, Some(device.sequence), "{thing}");
             }
             // Other tests set it as well: the journal's end shows whether this one's remains.
-            thing::Thing::Setting { .. }
-            | thing::Thing::Module { .. }
-            | thing::Thing::Affinity { .. } => {}
+            resource::Thing::Setting { .. }
+            | resource::Thing::Module { .. }
+            | resource::Thing::Affinity { .. } => {}
         }
     }
 }

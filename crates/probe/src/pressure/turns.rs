@@ -5,9 +5,9 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::error::Failure;
-use crate::workloads::ipc::futex;
-use crate::workloads::ipc::shared::Shared;
+use oscope_sys::error::Failure;
+use oscope_sys::futex;
+use oscope_sys::shared_memory::Shared;
 
 /// The competitor moves.
 const COMPETITOR: u32 = 0;
@@ -77,7 +77,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use crate::workloads::ipc::being::Child;
+    use oscope_sys::process::Child;
 
     #[test]
     fn one_moves_only_while_the_other_waits() {

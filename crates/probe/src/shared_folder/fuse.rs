@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::service::Service;
 use super::ssh_server::{ALIAS, SshServer};
 use super::{Client, Folders, PATIENCE, mounts};
-use crate::error::{Failure, words};
-use crate::net::Link;
-use crate::program::{Name, Program, Run, search_for_root};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::Link;
+use oscope_sys::program::{Name, Program, Run, search_for_root};
 
 /// fs/ of Oscope.
 const OSCOPE: Name = Name {

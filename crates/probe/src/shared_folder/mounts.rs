@@ -6,7 +6,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, umount2};
 
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// As /proc shows it (proc_pid_mountinfo(5)).
 const TABLE: &str = "/proc/thread-self/mountinfo";

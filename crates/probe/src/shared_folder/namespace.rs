@@ -9,7 +9,7 @@ use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::unistd::{chroot, fchdir};
 
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// The calling thread's stay in a namespace of its own. Dropping it takes the thread back to where it was.
 ///

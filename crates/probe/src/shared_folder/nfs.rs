@@ -8,9 +8,9 @@ use nix::unistd::syncfs;
 
 use super::nfs_server::{IN_WORDS, NfsServer, PORT};
 use super::{Client, Folders, mounts};
-use crate::error::{Failure, words};
 use crate::guest_init;
-use crate::net::Link;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::Link;
 
 /// What the kernel must have: the client and the server's own file system (proc_filesystems(5)).
 const NEEDED: [&str; 2] = ["nfs4", "nfsd"];

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 
 use super::{Folders, PATIENCE, mounts};
-use crate::cancel;
-use crate::error::{Failure, words};
-use crate::net::Link;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::Link;
 
 /// The port of NFS (RFC 7530, 3.1).
 pub const PORT: u16 = 2049;

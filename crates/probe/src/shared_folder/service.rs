@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::namespace::Stay;
-use crate::cancel;
-use crate::error::Failure;
-use crate::program::{Run, Running};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::program::{Run, Running};
 
 /// Time between two looks at a program that is starting.
 const PAUSE: Duration = Duration::from_millis(2);

@@ -11,9 +11,9 @@ use nix::mount::{MsFlags, mount};
 use super::PATIENCE;
 use super::namespace::Stay;
 use super::service::Service;
-use crate::error::{Failure, words};
-use crate::net::Link;
-use crate::program::{Name, Program, search_for_root};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::Link;
+use oscope_sys::program::{Name, Program, search_for_root};
 
 /// sshd(8). It sends its version to each client that connects (RFC 4253, 4.2).
 const SSHD: Name = Name {

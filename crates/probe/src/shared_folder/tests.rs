@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::time::{Instant, SystemTime};
 
 use super::*;
-use crate::made::tests::{Folder, restored};
 use crate::workloads::disk::content;
+use oscope_sys::testing::{Folder, restored};
 
 const SYSTEMS: [System; 4] = [System::Local, System::Oscope, System::Sshfs, System::Nfs];
 const SIZE: usize = 4 << 20;

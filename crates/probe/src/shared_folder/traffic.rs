@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use crate::error::{Failure, words};
-use crate::net::{DEVICE, Link};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::net::{DEVICE, Link};
 
 /// The table of the calling thread's network namespace (proc_pid_net(5)).
 const TABLE: &str = "/proc/thread-self/net/dev";

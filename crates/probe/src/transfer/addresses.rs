@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{TransferError, connect};
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// How long a name's addresses are waited for.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub fn resolve_all(text: &str) -> Result<Vec<SocketAddr>, TransferError> {
         match answer.recv_timeout(Duration::from_millis(100)) {
             Ok(Ok(found)) if found.is_empty() => return Err(wrong("no such address".into())),
             Ok(Ok(found)) => return Ok(found),
-            Ok(Err(error)) => return Err(wrong(crate::error::words(&error))),
+            Ok(Err(error)) => return Err(wrong(oscope_sys::error::words(&error))),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(wrong("not resolved".into())),
         }

@@ -11,7 +11,7 @@ use super::link::Link;
 use super::outcome::TransferError;
 use super::stop::Stop;
 use super::{ReceiveOptions, report_stop};
-use crate::net::{self, Owner};
+use oscope_sys::net::{self, Owner};
 
 /// How long somebody who may not send holds up the next at most.
 const REFUSAL: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ fn shared_number() -> Option<u32> {
 
 fn unknown(error: Option<io::Error>) -> Stop {
     let why = match error {
-        Some(error) => crate::error::words(&error),
+        Some(error) => oscope_sys::error::words(&error),
         None => "the kernel knows no such connection".into(),
     };
     Stop::here(format!(

@@ -14,7 +14,7 @@ use super::handshake::{self, CONFIRMATION, OPENING, OTHER_KEY, SEALED};
 use super::key::Key;
 use super::outcome::TransferError;
 use super::wire::{NAME, PREAMBLE};
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// Connections that wait at most. For one more, the oldest is closed of those that have said the least; never one that has proved its key.
 const MOST: usize = 64;
@@ -199,7 +199,7 @@ impl Guest {
                         false => Fate::Closed(self.silent("did not end its handshake in time")),
                     };
                 }
-                Err(error) => return Fate::Closed(self.silent(&crate::error::words(&error))),
+                Err(error) => return Fate::Closed(self.silent(&oscope_sys::error::words(&error))),
             }
             let preamble = self.have.min(SEALED.len());
             if self.keys.is_none() && self.said[..preamble] != SEALED[..preamble] {

@@ -40,7 +40,7 @@ impl Folder {
                 handle: handle.into(),
             }),
             Err(error) if error.kind() == ErrorKind::NotADirectory => Err(usage("not a folder")),
-            Err(error) => Err(usage(&crate::error::words(&error))),
+            Err(error) => Err(usage(&oscope_sys::error::words(&error))),
         }
     }
 }

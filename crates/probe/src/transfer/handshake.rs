@@ -135,7 +135,7 @@ fn heard(
 ) -> Result<(), TransferError> {
     let mut have = 0;
     while have < into.len() {
-        if crate::cancel::requested() {
+        if oscope_sys::cancel::requested() {
             return Err(TransferError::failed("interrupted"));
         }
         let left = limit.saturating_sub(since.elapsed());

@@ -96,7 +96,7 @@ impl Key {
             .map_err(|error| {
                 TransferError::usage(format!(
                     "the key file {shown}: {}",
-                    crate::error::words(&error)
+                    oscope_sys::error::words(&error)
                 ))
                 .remedy(REMEDY)
             })?;
@@ -151,7 +151,7 @@ impl Key {
 fn check_private(file: &File) -> Result<(), String> {
     let meta = file
         .metadata()
-        .map_err(|error| crate::error::words(&error))?;
+        .map_err(|error| oscope_sys::error::words(&error))?;
     let own = geteuid().as_raw();
     if !meta.is_file() {
         return Err("not a plain file".into());

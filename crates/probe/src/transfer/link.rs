@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::stop::Stop;
 use super::wire::{FRAME, Frame, NAME, PREAMBLE};
-use crate::cancel;
-use crate::error::words;
 use incoming::refused;
+use oscope_sys::cancel;
+use oscope_sys::error::words;
 use pace::{Of, Pace};
 use seal::Seal;
 use snow::StatelessTransportState;

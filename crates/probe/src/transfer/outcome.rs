@@ -5,7 +5,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// What one side did for one connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

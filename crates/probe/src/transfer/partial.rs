@@ -133,7 +133,7 @@ impl Partial {
         let own = self
             .file
             .metadata()
-            .map_err(|error| crate::error::words(&error))?;
+            .map_err(|error| oscope_sys::error::words(&error))?;
         let named = fstatat(parent, self.name.as_c_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
         match named {
             Ok(named)
@@ -155,7 +155,7 @@ impl Partial {
         let have = self
             .file
             .metadata()
-            .map_err(|error| crate::error::words(&error))?
+            .map_err(|error| oscope_sys::error::words(&error))?
             .len();
         if have < length {
             return Err("another transfer of it has been under way".into());
@@ -165,7 +165,7 @@ impl Partial {
             false => self
                 .file
                 .set_len(length)
-                .map_err(|error| crate::error::words(&error)),
+                .map_err(|error| oscope_sys::error::words(&error)),
         }
     }
 
@@ -345,5 +345,5 @@ pub fn begun(parent: BorrowedFd, entry: &Entry) -> Result<Option<u64>, String> {
     partial
         .received(entry.size)
         .map(Some)
-        .map_err(|error| format!("its partial file: {}", crate::error::words(&error)))
+        .map_err(|error| format!("its partial file: {}", oscope_sys::error::words(&error)))
 }

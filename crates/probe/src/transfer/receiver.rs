@@ -327,7 +327,7 @@ impl<'a, 'w> Receiver<'a, 'w> {
         }
         self.link.calls += calls;
         while moved < length {
-            if crate::cancel::requested() {
+            if oscope_sys::cancel::requested() {
                 return Err(item.refused("interrupted"));
             }
             // The sender may have sent all, and wait for the receipt while much of it is still on its way.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::{FileDone, Progress, Received, TransferError};
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// What a receiver did.
 pub fn report_received(received: &Received, files: bool) {

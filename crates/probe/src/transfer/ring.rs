@@ -14,7 +14,7 @@ use super::link::Link;
 use super::receive_methods::{ReceiveStep, unwritten, write};
 use super::send_methods::{Piece, SendStep};
 use super::stop::Stop;
-use crate::in_flight;
+use oscope_sys::in_flight;
 
 /// How long one call on the socket waits.
 const SLICE_NS: u32 = 250_000_000;
@@ -69,7 +69,7 @@ impl Ring {
         while self.ring.missing() > 0 {
             link.calls += 1;
             self.ring.wait()?;
-            while let Some(done) = self.ring.next() {
+            while let Some(done) = self.ring.next_entry() {
                 match done.user_data() {
                     SOCKET => answers.socket = Some(done.result()),
                     FILE => answers.file = Some(done.result()),

@@ -300,7 +300,7 @@ const CANDIDATES: [SendMethod; 2] = [SendMethod::SendFile, SendMethod::Splice];
 
 /// The probe was asked to stop.
 fn not_interrupted(name: &[u8]) -> Result<(), Stop> {
-    match crate::cancel::requested() {
+    match oscope_sys::cancel::requested() {
         true => Err(Stop::file(name, "interrupted")),
         false => Ok(()),
     }

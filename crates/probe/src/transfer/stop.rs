@@ -50,12 +50,15 @@ impl Stop {
 
     /// A system call on a file failed.
     pub fn system(name: &[u8], doing: &str, error: &io::Error) -> Self {
-        Self::file(name, format!("{doing}: {}", crate::error::words(error)))
+        Self::file(
+            name,
+            format!("{doing}: {}", oscope_sys::error::words(error)),
+        )
     }
 
     /// A method that was asked for cannot be made ready.
     pub fn method(name: &str, error: &io::Error) -> Self {
-        let words = crate::error::words(error);
+        let words = oscope_sys::error::words(error);
         Self::here(format!("the method {name}: {words}")).remedy("choose another method")
     }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use memmap2::{MmapMut, MmapOptions};
 
 use super::uapi::{self, AREA, Accept, Connect, Descriptor, Finish, Listen, Receive, Send};
-use crate::cancel;
-use crate::error::{Failure, words};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// The sender's device.
 pub const SENDER: &str = "/dev/oscope_sender";

@@ -5,17 +5,18 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::kmod::{DeleteModuleFlags, ModuleInitFlags, delete_module, finit_module};
+use nix::kmod::{ModuleInitFlags, finit_module};
 
 use super::device::{RECEIVER, REMEDY, SENDER};
-use crate::error::{Failure, words};
-use crate::made::Made;
-use crate::made::thing::{Outcome, Thing};
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::module::NAMES;
+use oscope_sys::cleanup::resource::Thing;
+use oscope_sys::error::{Failure, words};
 
 /// Where a guest has the modules of its kernel.
 const FOLDER: &str = "/run/oscope/modules";
 /// The modules, as the kernel names them, with their devices.
-const MODULES: [(&str, &str); 2] = [("oscope_sender", SENDER), ("oscope_receiver", RECEIVER)];
+const MODULES: [(&str, &str); 2] = [(NAMES[0], SENDER), (NAMES[1], RECEIVER)];
 
 /// Have both devices there until what is returned is dropped; what was there already stays.
 ///
@@ -77,23 +78,5 @@ fn refused(path: &Path, errno: Errno) -> Failure {
         Errno::ENOEXEC => Failure::unavailable(format!("{path} is for another kernel"), REMEDY),
         Errno::EPERM => Failure::unavailable(format!("{path} must not be loaded"), "run as root"),
         _ => Failure::failed(format!("loading {path}: {}", errno.desc())),
-    }
-}
-
-/// Unload a module of ours.
-///
-/// # Errors
-/// `Failure::Failed` while somebody has its device open, or it is none of ours.
-pub fn unload(name: &str) -> Result<Outcome, Failure> {
-    if !MODULES.iter().any(|(ours, _)| *ours == name) {
-        return Err(Failure::failed(format!(
-            "{name} is no module that is loaded here"
-        )));
-    }
-    let name = std::ffi::CString::new(name).map_err(|error| Failure::failed(error.to_string()))?;
-    match delete_module(&name, DeleteModuleFlags::O_NONBLOCK) {
-        Ok(()) => Ok(Outcome::Undone),
-        Err(Errno::ENOENT) => Ok(Outcome::Gone),
-        Err(errno) => Err(Failure::failed(errno.desc())),
     }
 }

@@ -12,14 +12,14 @@ use super::device::{self, Device};
 use super::header::{DIGEST, Header, LENGTH};
 use super::stream::{Incoming, Method, Outgoing};
 use super::uapi::{AREA, Descriptor};
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::transfer::folder::{Folder, Shelf};
 use crate::transfer::meter::Meter;
 use crate::transfer::names::{self, shown};
 use crate::transfer::partial::Partial;
 use crate::transfer::wire::Entry;
 use crate::transfer::{Blame, FileDone, Progress, Source, Tally, TransferError};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Bytes of a `read` or `write` on a device.
 const BUFFER: usize = 64 << 10;

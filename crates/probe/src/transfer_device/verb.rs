@@ -11,9 +11,9 @@ use super::device;
 use super::session::{self, Done, Event, Options};
 use super::stream::Method;
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
-use crate::cancel;
 use crate::transfer::folder::Folder;
 use crate::transfer::{Progress, Source, TransferError};
+use oscope_sys::cancel;
 
 /// Between a transfer that failed and the next try to meet a sender.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use serde::Deserialize;
 
 use super::{call_numbers, host_id, my_precious};
-use crate::error::Failure;
-use crate::made::Made;
+use oscope_sys::cleanup::Made;
+use oscope_sys::error::Failure;
 
 /// Where `lseek` goes each time: any place but the start, so that the answer is not a mere 0.
 const SEEK_TO: i64 = 7;
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn a_call_of_another_kernel_is_never_made() {
-        if std::path::Path::new(crate::made::setting::MY_PRECIOUS_LOG).exists() {
+        if std::path::Path::new(oscope_sys::cleanup::setting::MY_PRECIOUS_LOG).exists() {
             return;
         }
         for name in ["my_precious", "my_precious_logged"] {

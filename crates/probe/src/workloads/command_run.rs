@@ -21,14 +21,14 @@ mod worker;
 
 use std::path::Path;
 
-use crate::cancel;
 use crate::clock::{Clock, ClockKind};
 use crate::cpu_modes::least_split_s;
 use crate::description::{Alone, Description, Metric, Quantity};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use crate::workloads::disk::residency;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 use ended::Ended;
 use energy::{LEAST_NS, Rapl};

@@ -16,11 +16,11 @@ use self::slabs::Objects;
 use super::disk::residency::{DROP_CACHES, Residency, make_warm, take_turn};
 use super::disk::scratch::unnamed;
 use super::disk::{content, source::Place};
-use crate::cancel;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Bytes written at once while the page cache's file is made; a multiple of 8.
 const PIECE: usize = 1 << 20;

@@ -16,11 +16,11 @@ use super::disk::residency::{make_cold, make_warm};
 use super::disk::source::{Place, Source};
 use super::disk_read::DiskRead;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::parameters;
-use crate::program::Program;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::error::Failure;
+use oscope_sys::program::Program;
 use peer::{Account, Peer, Reading};
 
 /// A reading that lasts longer is given up.

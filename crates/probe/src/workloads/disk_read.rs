@@ -20,14 +20,14 @@ use super::disk::residency::{Residency, make_cold, make_warm, page_bytes};
 use super::disk::source::{Place, Source};
 use super::disk::{content, direct, layers};
 use super::team::{seats, take_seat, together};
-use crate::affinity::Pinned;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use adaptive::Race;
 use mapped::Mapped;
 use method::{Asked, Engine, Method};
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
 use pass::{Pass, Tally, Use};
 
 /// State of the page cache before each repetition.

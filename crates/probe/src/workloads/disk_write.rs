@@ -16,12 +16,12 @@ use self::pattern::Pattern;
 use self::stream::{Flush, Plan};
 use self::target::{Destination, Existing, OnFailure, Target};
 use super::disk::source::Place;
-use super::disk::{direct, layers, scratch};
+use super::disk::{direct, layers};
 use crate::clock::reading;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::{Failure, words};
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::error::{Failure, words};
 
 /// Largest block, in bytes.
 const LARGEST_BLOCK: u64 = 32 << 20;
@@ -95,7 +95,7 @@ impl Workload for DiskWrite {
             existing,
             on_failure,
         } = parameters;
-        scratch::survive_size_limit()?;
+        oscope_sys::cancel::survive_size_limit()?;
         let total = match count {
             0 => place.size,
             count => count * block_size,

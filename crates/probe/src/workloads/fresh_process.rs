@@ -11,12 +11,12 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
-use super::ipc::being::{self, Child};
-use super::ipc::futex;
-use super::ipc::shared::Shared;
-use crate::cancel;
-use crate::error::Failure;
 use crate::region::{Measured, Region};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::futex;
+use oscope_sys::process::{self, Child};
+use oscope_sys::shared_memory::Shared;
 
 /// Time after which the parent looks again whether the child lives, or a signal came between its last look and its sleep.
 pub const NAP: Duration = Duration::from_millis(100);
@@ -183,7 +183,7 @@ pub fn describe_exit(status: WaitStatus) -> String {
         }
         other => format!(
             "{}, before it had answered",
-            being::describe_exit("the measured process", other)
+            process::describe_exit("the measured process", other)
         ),
     }
 }

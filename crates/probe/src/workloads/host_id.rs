@@ -8,7 +8,7 @@ use std::fs;
 
 use nix::sys::utsname::uname;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Refuse a `gethostid` that asks a name server.
 ///

@@ -1,11 +1,8 @@
 //! What the workloads of interprocess communication share: channels, and a partner at their other end.
 
-pub mod being;
 pub mod channel;
-pub mod futex;
 pub mod partner;
 pub mod pattern;
 pub mod placement;
 pub mod ring;
-pub mod shared;
 pub mod usage;

@@ -10,9 +10,9 @@ use super::ipc::partner::{self, Partner, Together};
 use super::ipc::placement::{Placement, Seats};
 use crate::clock::Clock;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
+use oscope_sys::error::Failure;
 use recorder::Recorder;
 use side::{Job, Side, Tally};
 

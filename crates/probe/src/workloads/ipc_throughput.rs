@@ -14,10 +14,10 @@ use super::ipc::partner::{Kind as Other, Partner};
 use super::ipc::placement::{Placement, Seats};
 use super::ipc::usage::Usage;
 use crate::description::Description;
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use figures::Figures;
+use oscope_sys::error::Failure;
 use transfer::{Check, Job, Sink, Source, Tally, alone};
 
 /// Bytes of the trial transfer of which every byte is compared, unless two blocks are more.

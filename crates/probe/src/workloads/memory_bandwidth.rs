@@ -7,15 +7,15 @@ mod stream;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
-use crate::affinity::Pinned;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
 use buffers::Buffers;
 use layout::Layout;
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::Pages;
 use stream::{Share, Tally};
 
 const MIB: f64 = (1 << 20) as f64;

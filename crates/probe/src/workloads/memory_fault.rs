@@ -14,15 +14,15 @@ use serde_json::{Value, json};
 
 use super::disk::scratch::Scratch;
 use super::disk::source::Place;
-use super::mapping::Pages;
 use super::team::{seats, take_seat, together};
-use crate::affinity::Pinned;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::pressure::SwapKind;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use fresh::{Fresh, page_of};
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::Pages;
 use swapped::Room;
 use touch::Tally;
 

@@ -4,11 +4,11 @@ mod ring;
 
 use serde::Deserialize;
 
-use super::mapping::Pages;
 use crate::description::{Alone, Description, Kind, Metric, Parameter};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Work, Workload};
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::Pages;
 use ring::Ring;
 
 /// Loads before the clock starts, at most: they bring back what little ran between two repetitions pushed out of caches of up to 4 MiB

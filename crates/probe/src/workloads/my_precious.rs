@@ -5,9 +5,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::error::Failure;
-use crate::made::Made;
-use crate::made::setting::{MY_PRECIOUS_LOG, borrow};
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::setting::{MY_PRECIOUS_LOG, borrow};
+use oscope_sys::error::Failure;
 
 /// Its number, on x86-64 and in the generic table (kernel/patches/my_precious.patch).
 pub const NUMBER: i64 = 451;
@@ -48,7 +48,7 @@ fn is_shown(printk: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::setting::tests::{below, kernel, value};
+    use oscope_sys::testing::{below, kernel, value};
 
     #[test]
     fn logging_is_set_for_the_call_and_put_back() {

@@ -3,10 +3,10 @@
 use serde::Deserialize;
 
 use crate::description::{Alone, Description, Kind, Metric, Parameter};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::{destination, repeat, walk};
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::error::Failure;
 
 /// Where the steps start; any number would do.
 const START: u64 = 42;

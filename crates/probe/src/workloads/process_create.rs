@@ -8,14 +8,14 @@ use std::io;
 
 use serde::Deserialize;
 
-use super::mapping::{Mapping, Pages};
-use crate::affinity::Pinned;
 use crate::clock::Clock;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Iterations, Work, Workload};
 use limit::Limit;
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 use stamp::{Comparison, Span};
 use ways::{End, How, Life, Maker};
 

@@ -7,10 +7,10 @@ use serde::Deserialize;
 use super::calls::{Call, Entry, Make, Visitor};
 use super::null::Style;
 use crate::description::{Alone, Description, Kind, Metric, Parameter};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::error::Failure;
 
 /// Untimed calls right before a single timed one.
 const PRIMING: u32 = 16;

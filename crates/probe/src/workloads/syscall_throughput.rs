@@ -7,13 +7,13 @@ use serde::Deserialize;
 
 use super::calls::{Call, Entry, Make, Visitor, regular_file};
 use crate::calibration::calibrate;
-use crate::cancel;
 use crate::clock::Clock;
 use crate::description::{Alone, Description, Kind, Metric, Parameter};
-use crate::error::Failure;
 use crate::region::Region;
 use crate::steps::repeat;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Bytes in the file that `read` goes through.
 const FILE_BYTES: u64 = 1 << 20;

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::{Builder, scope, yield_now};
 
-use crate::affinity::{self, Pinned};
-use crate::error::Failure;
+use oscope_sys::affinity::{self, Pinned};
+use oscope_sys::error::Failure;
 
 /// The CPU of each of `threads` threads (0: one for each CPU): every allowed one in turn, beginning with `first`, or the lowest.
 pub fn seats(first: Option<usize>, allowed: &[usize], threads: usize) -> Vec<usize> {

@@ -15,14 +15,14 @@ use sha2::{Digest, Sha512};
 use super::ipc::partner::{Kind, Partner};
 use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
-use crate::cancel;
 use crate::description::Description;
-use crate::error::{Failure, words};
-use crate::made::Made;
 use crate::region::Region;
 use crate::transfer_device::device::{self, Device};
 use crate::transfer_device::modules;
 use crate::workload::{Context, Iterations, Work, Workload};
+use oscope_sys::cancel;
+use oscope_sys::cleanup::Made;
+use oscope_sys::error::{Failure, words};
 pub use parameters::Parameters;
 use sender::{Answer, Job, Sender, Side};
 

@@ -1,7 +1,7 @@
 //! Where a group can be made, and what is left where it cannot.
 
 use super::*;
-use crate::made::tests::Folder;
+use oscope_sys::testing::Folder;
 
 fn groups(folders: &[PathBuf], version: u8) -> Groups {
     Groups {

@@ -6,7 +6,7 @@ use std::io;
 use nix::sys::signal::Signal;
 
 use super::accounts::Accounts;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Added to the number of the signal that ended a program, as shells do.
 const SIGNAL_CODE: c_int = 128;

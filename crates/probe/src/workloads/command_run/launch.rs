@@ -23,13 +23,13 @@ use super::strays;
 use super::surroundings::{cpus, environment, opened};
 use super::tail::Tail;
 use super::wait::{GRACE, Outcome, Timer, ends_within, kill_group, wait_for_end};
-use crate::cancel;
 use crate::counters::inherited::Inherited;
-use crate::error::Failure;
-use crate::program::pidfd;
 use crate::region::Region;
 use crate::workload::Context;
 use crate::workloads::process_create::limit;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::program::pidfd;
 
 /// Stack of the child until it executes the program, in bytes.
 const STACK_BYTES: usize = 32 << 10;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::ptr::null;
 
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// A program and its arguments, as execve(2) takes them.
 pub struct Program {

@@ -19,7 +19,7 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, Uid, User};
 
 use super::wait::{GRACE, ends_within};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Generations of descendants ended in a row: one that forks faster than it is ended is given up.
 const MOST_ROUNDS: usize = 1000;
@@ -231,7 +231,7 @@ mod tests {
     use nix::unistd::{Pid, geteuid, setuid};
 
     use super::{Strays, children, children_by_parent, parent_in};
-    use crate::workloads::ipc::being::Child;
+    use oscope_sys::process::Child;
 
     #[test]
     fn the_parents_of_all_processes_lead_to_a_child() {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use nix::sched::CpuSet;
 
 use super::program::texts;
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// A file to read, and one to write, which is emptied.
 pub fn opened(input: &str, output: &str) -> Result<(File, File), Failure> {

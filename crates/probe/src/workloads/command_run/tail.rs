@@ -8,9 +8,9 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::pipe2;
 
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::fresh_process::NAP;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Bytes kept.
 const KEPT: usize = 4096;

@@ -8,10 +8,10 @@ use super::parameters::Parameters;
 use super::program::Program;
 use super::worker::Worker;
 use crate::clock::{Clock, Wanted};
-use crate::error::Failure;
 use crate::parameters::complete;
 use crate::region::Region;
 use crate::workload::{Context, Shared, Workload};
+use oscope_sys::error::Failure;
 use serde_json::{Map, Value, json};
 
 const MIB: f64 = (1 << 20) as f64;
@@ -25,7 +25,7 @@ fn parameters(given: Value) -> Parameters {
 /// Run a shell's command line, and give what it used and said.
 fn run(line: &str, given: Value) -> Result<(super::Ended, String), Failure> {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
-    let allowed = crate::affinity::allowed().expect("they are known");
+    let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(given), &context)?;
@@ -52,7 +52,7 @@ fn a_small_program_after_a_large_one_has_its_own_resident_set() {
 #[test]
 fn a_launcher_runs_a_program_again_and_again_and_keeps_nothing_of_a_run() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
-    let allowed = crate::affinity::allowed().expect("they are known");
+    let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");
@@ -127,7 +127,7 @@ fn one_that_hangs_is_killed_with_its_children() {
 #[test]
 fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_children() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
-    let allowed = crate::affinity::allowed().expect("they are known");
+    let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(json!({"timeout": 0.2})), &context);
@@ -157,7 +157,7 @@ fn a_preparation_that_closes_its_standard_error_and_hangs_is_killed_with_its_chi
 #[test]
 fn what_a_program_left_behind_does_not_make_the_launcher_larger() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
-    let allowed = crate::affinity::allowed().expect("they are known");
+    let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");
@@ -226,7 +226,7 @@ fn arguments_folder_and_variables_arrive_as_they_are() {
 #[test]
 fn what_cannot_be_executed_is_reported_in_a_line() {
     let clock = Clock::open(Wanted::Monotonic).expect("there is a clock");
-    let allowed = crate::affinity::allowed().expect("they are known");
+    let allowed = oscope_sys::affinity::allowed().expect("they are known");
     let shared = Shared::default();
     let context = Context::new(&clock, None, &allowed, &shared);
     let launcher = Launcher::new(&parameters(json!({})), &context).expect("it is made");

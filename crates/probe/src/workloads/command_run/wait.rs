@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::error::Failure;
-use crate::workloads::ipc::being::is_dead;
 use crate::workloads::process_create::limit;
+use oscope_sys::error::Failure;
+use oscope_sys::process::is_dead;
 
 /// Time from one signal to the next once a program's time is over: one that comes before the wait has begun breaks no wait.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -129,7 +129,7 @@ mod tests {
     use nix::unistd::{geteuid, setuid};
 
     use super::*;
-    use crate::workloads::ipc::being::Child;
+    use oscope_sys::process::Child;
 
     /// Returns a child that the test has killed and waits for.
     #[expect(

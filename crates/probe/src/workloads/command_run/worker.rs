@@ -19,12 +19,12 @@ use super::program::Program;
 use super::strays::{self, Strays};
 use super::tail::Tail;
 use super::wait::GRACE;
-use crate::cancel;
-use crate::error::Failure;
 use crate::region::{Mark, Measured, Region};
 use crate::workloads::fresh_process::{SerializedError, Text, describe_exit};
-use crate::workloads::ipc::being::Child;
-use crate::workloads::ipc::shared::Shared;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::process::Child;
+use oscope_sys::shared_memory::Shared;
 
 /// What is asked of the launcher: a run, measured so.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Alignment that suits every device so far, where the kernel does not report what is needed (before Linux 6.1).
 const COMMON: u32 = 4096;

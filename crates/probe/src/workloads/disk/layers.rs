@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::stat::{major, minor};
 
-use crate::environment::hypervisor;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::cpu::hypervisor;
 
 /// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)), as far as it matters here.
 #[derive(Debug, PartialEq, Eq)]

@@ -11,9 +11,9 @@ use memmap2::{Advice, MmapOptions};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, PosixFadviseAdvice, posix_fadvise};
 
-use crate::cancel;
-use crate::environment::meminfo_field;
-use crate::error::{Failure, words};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::memory::meminfo_field;
 
 /// Writing to it drops what the page cache and the slabs of dentries and inodes can do without (`Documentation/admin-guide/sysctl/vm.rst`).
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";

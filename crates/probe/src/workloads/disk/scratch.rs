@@ -9,13 +9,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use nix::sys::signal::{SigHandler, Signal};
+use oscope_sys::cancel::survive_size_limit;
 
 use super::content;
 use super::source::Stamp;
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::xor;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Bytes written at once while a scratch file is made; a multiple of 8.
 const PIECE: usize = 4 << 20;
@@ -96,17 +96,6 @@ pub fn unnamed(directory: &Path) -> Result<File, Failure> {
                 "choose another with --set directory=DIR, or a file of yours with --set file=FILE",
             )
         })
-}
-
-extern "C" fn ignore(_signal: libc::c_int) {}
-
-/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A handler, unlike ignoring, is
-/// not inherited by programs that are started.
-///
-/// # Errors
-/// `Failure::Failed` if the kernel refuses a handler.
-pub fn survive_size_limit() -> Result<(), Failure> {
-    cancel::handle(Signal::SIGXFSZ, SigHandler::Handler(ignore))
 }
 
 fn no_room(directory: &Path, written: u64, size: u64, error: &std::io::Error) -> Failure {

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::scratch::{Files, History, Scratch, link};
 use crate::description::{Kind, Parameter};
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// Where the file is: the parameters that all disk workloads share. A workload's parameters take them in with `#[serde(flatten)]`.
 #[derive(Debug, Clone, Deserialize)]

@@ -17,8 +17,8 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, UnlinkatFlags, fork, mkdtemp, pipe2, read, unlinkat};
 
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Files in a folder of their own. Dropping it removes them.
 #[derive(Debug)]

@@ -4,9 +4,9 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-use crate::cancel;
-use crate::environment::meminfo_field;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::memory::meminfo_field;
 
 /// Reading it adds the counts that each CPU still keeps for itself to those of `/proc/meminfo`, which may lag by a second otherwise
 /// (`Documentation/admin-guide/sysctl/vm.rst`).

@@ -1,8 +1,8 @@
 //! `dd` of the GNU coreutils (dd(1)).
 
 use super::peer::{Account, Peer, Reading};
-use crate::error::Failure;
-use crate::program::{Name, Said, last_line};
+use oscope_sys::error::Failure;
+use oscope_sys::program::{Name, Said, last_line};
 
 /// `dd` prints six digits (`src/dd.c`, `print_xfer_stats`), so its error is no more than this share of it.
 const SHARE_OF_ERROR: f64 = 1e-5;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::error::Failure;
-use crate::program::{Name, Said};
+use oscope_sys::error::Failure;
+use oscope_sys::program::{Name, Said};
 
 /// A reading that a program is to do: from the file's start, block by block, once.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use std::time::Instant;
 use super::blocks;
 use super::mapped::Mapped;
 use super::pass::{Pass, Tally};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Bytes that one pread(2) asks for at most: its buffer stays in the second cache of most cores.
 pub const BLOCK: u64 = 256 << 10;

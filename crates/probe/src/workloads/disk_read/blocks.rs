@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 
 use super::pass::{Pass, Tally};
-use crate::error::{Failure, words};
+use oscope_sys::error::{Failure, words};
 
 /// Read with read(2), which goes by the file's own position; the position is set only where the next stretch lies elsewhere.
 pub fn read(pass: &Pass, mut file: &File, buffer: &mut [u8]) -> Result<Tally, Failure> {

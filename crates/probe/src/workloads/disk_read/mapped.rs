@@ -11,8 +11,8 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::blocks;
 use super::pass::{Pass, Tally, Use};
-use crate::error::Failure;
 use crate::workloads::disk::residency::page_bytes;
+use oscope_sys::error::Failure;
 
 /// The handler of SIGBUS knows one mapping only.
 static ONE: Mutex<()> = Mutex::new(());

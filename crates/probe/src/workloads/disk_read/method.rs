@@ -3,9 +3,9 @@
 use serde::Deserialize;
 
 use super::{adaptive, ring};
-use crate::error::Failure;
 use crate::workloads::disk::direct;
 use crate::workloads::disk::source::Source;
+use oscope_sys::error::Failure;
 
 /// Bytes of anonymous memory that all buffers together may have.
 const MOST_BUFFERS: u64 = 48 << 20;

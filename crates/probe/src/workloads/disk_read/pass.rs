@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::cancel;
 use crate::xor;
+use oscope_sys::cancel;
 
 /// Bytes that a worker takes at once, or a block where that is more: the cursor, the deadline and the request to stop are looked at once a stretch.
 const STRETCH: u64 = 1 << 20;

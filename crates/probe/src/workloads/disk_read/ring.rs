@@ -8,8 +8,8 @@ use io_uring::{opcode, types};
 
 use super::blocks;
 use super::pass::{Pass, Tally};
-use crate::error::Failure;
-use crate::in_flight;
+use oscope_sys::error::Failure;
+use oscope_sys::in_flight;
 
 /// A place for one block, and the read that fills it.
 #[derive(Debug, Clone, Copy, Default)]
@@ -71,7 +71,7 @@ impl Ring<'_> {
             self.ring
                 .wait()
                 .map_err(|error| Failure::system("waiting for io_uring", error))?;
-            while let Some(entry) = self.ring.next() {
+            while let Some(entry) = self.ring.next_entry() {
                 self.complete(entry.user_data() as usize, entry.result(), pass)?;
             }
         }
@@ -146,7 +146,7 @@ mod tests {
 
     use super::super::pass::Use;
     use super::*;
-    use crate::in_flight::tests::{refuse_waits, write_late};
+    use oscope_sys::testing::{refuse_waits, write_late};
 
     #[test]
     fn a_kernel_that_is_short_of_memory_does_not_end_a_pass_with_reads_in_flight() {

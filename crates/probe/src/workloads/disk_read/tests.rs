@@ -74,7 +74,7 @@ impl Laboratory {
     }
 
     fn prepare(&self, parameters: Parameters) -> Result<DiskRead, Failure> {
-        let allowed = crate::affinity::allowed().unwrap();
+        let allowed = oscope_sys::affinity::allowed().unwrap();
         DiskRead::prepare(
             parameters,
             &Context::new(&self.clock, None, &allowed, &self.shared),

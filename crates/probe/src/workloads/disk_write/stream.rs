@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 
 use super::pattern::Pattern;
-use crate::cancel;
-use crate::error::{Failure, words};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// How much is written.
 #[derive(Debug, Clone, Copy)]

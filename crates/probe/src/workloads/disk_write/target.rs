@@ -15,8 +15,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::linkat;
 use serde::Deserialize;
 
-use crate::error::{Failure, words};
 use crate::workloads::disk::scratch::unnamed;
+use oscope_sys::error::{Failure, words};
 
 /// What happens to a regular file that has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -5,13 +5,13 @@ use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use super::operation::{Done, failed, interrupted, long_ago, timed};
-use crate::cancel;
 use crate::clock::Clock;
-use crate::error::Failure;
 use crate::shared_folder::SharedFolder;
 use crate::workloads::disk::content;
-use crate::workloads::disk::scratch::survive_size_limit;
 use crate::xor;
+use oscope_sys::cancel;
+use oscope_sys::cancel::survive_size_limit;
+use oscope_sys::error::Failure;
 
 /// Bytes of a block that is read at random, changed or appended.
 pub const BLOCK: u64 = 4 << 10;

@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt;
 use super::big_file::{BLOCK, BigFile, close};
 use super::operation::{Done, Operation, failed, timed};
 use crate::clock::Clock;
-use crate::error::Failure;
 use crate::shared_folder::SharedFolder;
+use oscope_sys::error::Failure;
 
 /// Where the block goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

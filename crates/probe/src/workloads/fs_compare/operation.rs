@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::clock::Clock;
-use crate::error::{Failure, words};
 use crate::shared_folder::SharedFolder;
+use oscope_sys::error::{Failure, words};
 
 /// When files of the server were last modified, in seconds since 1970. Long ago: SFTP and git know whole seconds, so that a file of this second
 /// may yet change unseen, and is not trusted.

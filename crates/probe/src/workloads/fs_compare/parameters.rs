@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::net::Shape;
 use crate::shared_folder::{PROGRAMS, System};
+use oscope_sys::net::Shape;
 
 /// Operations on the big file; the others are on small ones.
 const BIG: [&str; 5] = [

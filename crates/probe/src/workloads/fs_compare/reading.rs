@@ -5,12 +5,12 @@ use std::os::unix::fs::FileExt;
 
 use super::big_file::{BLOCK, BigFile};
 use super::operation::{Done, Operation, failed, interrupted};
-use crate::cancel;
 use crate::clock::Clock;
-use crate::error::Failure;
 use crate::shared_folder::{SharedFolder, System};
 use crate::workloads::disk::{content, residency};
 use crate::xor;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Places read at random in a repetition.
 const READS: u64 = 1000;

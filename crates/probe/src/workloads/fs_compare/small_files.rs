@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use super::big_file::close;
 use super::operation::{Done, Fresh, Operation, failed, interrupted, long_ago};
-use crate::cancel;
 use crate::clock::Clock;
-use crate::error::Failure;
 use crate::shared_folder::{SharedFolder, System};
-use crate::workloads::disk::scratch::survive_size_limit;
 use crate::workloads::disk::{content, residency};
 use crate::xor;
+use oscope_sys::cancel;
+use oscope_sys::cancel::survive_size_limit;
+use oscope_sys::error::Failure;
 
 /// Bytes of each.
 pub const LENGTH: u64 = 4 << 10;

@@ -9,11 +9,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
 use crate::description::Kind;
 use crate::parameters::complete;
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 const SIZE: u64 = 300_000;
 const FILES: u64 = 12;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::operation::{LONG_AGO_S, failed, interrupted};
 use super::small_files::{Contents, compare, count, make, name};
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Folders in which the files are, in turn.
 const FOLDERS: u64 = 10;

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use serde::Deserialize;
 
 use super::ring;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Kinds of channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ValueEnum)]

@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use super::being::{Being, Child, refused};
-use super::futex;
 use super::placement::Seats;
-use super::shared::Shared;
 use super::usage::Usage;
-use crate::affinity;
-use crate::cancel;
-use crate::error::Failure;
 use crate::region::{Mark, Region};
+use oscope_sys::affinity;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::futex;
+use oscope_sys::process::{Being, Child, refused};
+use oscope_sys::shared_memory::Shared;
 
 /// What a partner is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::affinity::Pinned;
-use crate::error::Failure;
 use crate::workload::Context;
+use oscope_sys::affinity::Pinned;
+use oscope_sys::error::Failure;
 
 /// Where the two sides may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -9,10 +9,10 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::channel::Waiting;
-use super::shared::Shared;
-use super::{being, futex};
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::shared_memory::Shared;
+use oscope_sys::{futex, process};
 
 /// Bytes that the ring holds, a power of two. Larger than a core's second cache, as here, it was the fastest: the lines that the writer leaves reach
 /// the shared third cache before the reader asks for them. Four times as much was slower.
@@ -118,7 +118,7 @@ impl Patience {
             }
             let slept = futex::wait(&own.sleeps, 1, LONGEST_SLEEP);
             // A process that was killed says nothing: it is looked for when nothing was heard for long.
-            if slept == Err(Errno::ETIMEDOUT) && self.watched.is_some_and(being::is_dead) {
+            if slept == Err(Errno::ETIMEDOUT) && self.watched.is_some_and(process::is_dead) {
                 own.sleeps.store(0, Ordering::Relaxed);
                 return Ok(changed());
             }

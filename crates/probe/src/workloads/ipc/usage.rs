@@ -5,7 +5,7 @@ use nix::sys::time::TimeValLike;
 use nix::time::{ClockId, clock_gettime};
 
 use crate::cpu_modes::least_split_s;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// CPU time and switches of a thread (clock_gettime(2), CLOCK_THREAD_CPUTIME_ID; getrusage(2), RUSAGE_THREAD).
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

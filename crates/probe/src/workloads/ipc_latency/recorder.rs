@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 
 use crate::clock::Clock;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Significant digits kept.
 const DIGITS: u8 = 3;

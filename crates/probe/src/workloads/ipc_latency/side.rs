@@ -6,10 +6,10 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use super::recorder::Recorder;
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::ipc::channel::Duplex;
 use crate::workloads::ipc::pattern;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Bytes of a message that hold its number.
 const NUMBER: usize = 8;

@@ -3,9 +3,9 @@
 use nix::sys::signal::{Signal, kill};
 
 use super::*;
-use crate::affinity;
 use crate::clock::Wanted;
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 const CHANNELS: [channel::Kind; 5] = [
     channel::Kind::Pipe,

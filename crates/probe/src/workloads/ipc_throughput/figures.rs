@@ -2,8 +2,8 @@
 
 use super::transfer::Tally;
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::error::Failure;
 use crate::workloads::ipc::usage::Usage;
+use oscope_sys::error::Failure;
 
 const MIB: f64 = (1 << 20) as f64;
 

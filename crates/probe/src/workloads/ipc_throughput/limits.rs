@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::ipc::channel::{Kind, Plan, Waiting, one_way, socket_buffer};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Bytes of a page, of which a place in a pipe refers to one.
 pub const PAGE_BYTES: usize = 4096;

@@ -7,11 +7,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::ipc::channel::{Receiver, Sender};
 use crate::workloads::ipc::pattern;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// Bytes that are compared at either end of what a call gave.
 const END: usize = 8;

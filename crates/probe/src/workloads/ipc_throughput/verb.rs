@@ -9,15 +9,15 @@ use clap::{Args, ValueEnum};
 
 use super::transfer::{Check, Job};
 use super::{IpcThroughput, Mode, Parameters, Preparation, SocketBuffer};
-use crate::affinity;
-use crate::cancel;
 use crate::clock::{Clock, Wanted};
-use crate::environment::parse_size;
-use crate::error::Failure;
 use crate::region::Region;
 use crate::workload::{Context, Shared, Work, Workload};
 use crate::workloads::ipc::channel::Kind;
 use crate::workloads::ipc::placement::Placement;
+use oscope_sys::affinity;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::cpu::parse_size;
 
 /// How long the machine is left alone after the sync.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -12,10 +12,10 @@ use serde::Deserialize;
 use super::patience::{is_want_of_memory, patiently};
 use super::presence::look;
 use super::walk::LINE_BYTES;
-use crate::environment;
-use crate::error::Failure;
 use crate::workloads::disk::scratch::unnamed;
-use crate::workloads::mapping::Pages;
+use oscope_sys::error::Failure;
+use oscope_sys::machine::memory;
+use oscope_sys::mapping::Pages;
 
 /// Bytes of the buffer that flushes the caches, as in CS380L lab 2.
 pub const FLUSHED_BYTES: u64 = 16 << 20;
@@ -242,7 +242,7 @@ pub fn file(directory: &Path, bytes: u64) -> Result<File, Failure> {
     loop {
         match posix_fallocate(&file, 0, bytes as libc::off_t) {
             Ok(()) => return Ok(file),
-            Err(Errno::EINTR) if !crate::cancel::requested() => {}
+            Err(Errno::EINTR) if !oscope_sys::cancel::requested() => {}
             Err(error) => {
                 return Err(Failure::unavailable(
                     format!(
@@ -264,8 +264,8 @@ pub fn file(directory: &Path, bytes: u64) -> Result<File, Failure> {
 pub fn check_room(bytes: u64, more_swap: u64) -> Result<(), Failure> {
     let meminfo = std::fs::read_to_string("/proc/meminfo")
         .map_err(|error| Failure::system("reading /proc/meminfo", error))?;
-    let swap = environment::meminfo_field(&meminfo, "SwapFree").unwrap_or(0) + more_swap;
-    let room = environment::memory_room().map_err(Failure::failed)?;
+    let swap = memory::meminfo_field(&meminfo, "SwapFree").unwrap_or(0) + more_swap;
+    let room = memory::room().map_err(Failure::failed)?;
     judge_room(bytes, room, swap)
 }
 

@@ -1,7 +1,7 @@
 //! The pages that a walk must touch, counted page by page, without touching any.
 
 use super::walk::{Bases, LINE_BYTES, SET_LINES, WRITE_EACH};
-use crate::cancel;
+use oscope_sys::cancel;
 
 /// Working sets between two looks at whether a signal came.
 const STRIDE: u64 = 1 << 16;

@@ -14,7 +14,7 @@ use crate::cache_model::Geometry;
 use crate::description::{Kind, Metric, Parameter, Quantity, only_with};
 use crate::pressure::{Scope, SwapKind};
 use crate::workloads::disk::source::Place;
-use crate::workloads::mapping::Pages;
+use oscope_sys::mapping::Pages;
 
 /// Parameters of `memory.access`.
 #[derive(Debug, Clone, Deserialize)]

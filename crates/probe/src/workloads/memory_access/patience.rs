@@ -7,7 +7,7 @@ use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// How often a call is tried, and the time between two tries.
 const TRIES: u32 = 50;

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::error::Failure;
-use crate::made::Made;
-use crate::made::setting::{LRU_GEN, RECLAIM_REFERENCED, borrow};
+use oscope_sys::cleanup::Made;
+use oscope_sys::cleanup::setting::{LRU_GEN, RECLAIM_REFERENCED, borrow};
+use oscope_sys::error::Failure;
 
 const PATCH: &str = "oscope run kernel.reclaim, or --on guest:reclaim-policy, which boots a kernel with the policies";
 const MGLRU: &str = "run a kernel with CONFIG_LRU_GEN, as --on guest:base does";
@@ -81,7 +81,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made::setting::tests::{kernel, value};
+    use oscope_sys::testing::{kernel, value};
 
     const ALL: [Policy; 5] = [
         Policy::Asis,

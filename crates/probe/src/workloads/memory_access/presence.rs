@@ -5,9 +5,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 
 use super::patience::patiently;
-use crate::error::Failure;
 use crate::workloads::disk::residency::page_bytes;
-use crate::workloads::mapping::mapped;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::mapped;
 
 /// Pages whose entries are read at once.
 const CHUNK: usize = 1 << 13;

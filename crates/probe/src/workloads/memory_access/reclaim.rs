@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::patience::patiently;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Reading it has the kernel add up what each CPU has counted by itself (Documentation/admin-guide/sysctl/vm.rst); for root only.
 const REFRESH: &str = "/proc/sys/vm/stat_refresh";

@@ -11,10 +11,10 @@ use super::simulation::Addresses;
 use super::usage::Usage;
 use super::walk::{Bases, WRITTEN, lines, walk, walk_with_pauses};
 use crate::counters::{Counters, MEMORY_EVENTS};
-use crate::error::Failure;
 use crate::pressure::{Pressure, Turns};
 use crate::region::Region;
-use crate::workloads::mapping::Pages;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::Pages;
 
 /// Of the first working sets so many, and of the last, are checked to have been written.
 const FIRST_CHECKED: u64 = 1024;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use super::area::FLUSHED_BYTES;
 use super::walk::{Accesses, Bases, LINE_BYTES, WALKS, lines};
 use crate::cache_model::{Counts, Geometry, Model};
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// The metrics of [`Simulated`].
 pub const NAMES: [&str; 9] = [

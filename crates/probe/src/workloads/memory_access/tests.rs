@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted as WantedClock};
 use crate::parameters::complete;
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 /// Faults of a measured process on its own stack and data, which it shares with its parent until it writes to them.
 const STRAYS: f64 = 64.0;
@@ -239,7 +239,7 @@ fn what_the_machine_reclaimed_is_reported_beside_the_walk() {
 
 #[test]
 fn a_policy_of_another_kernel_is_unavailable_with_the_one_that_has_it() {
-    if std::path::Path::new(crate::made::setting::RECLAIM_REFERENCED).exists() {
+    if std::path::Path::new(oscope_sys::cleanup::setting::RECLAIM_REFERENCED).exists() {
         return;
     }
     for policy in ["reclaim-active", "reclaim-referenced"] {

@@ -3,7 +3,7 @@
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Usage of the calling process, or what was added to it.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -3,11 +3,11 @@
 use super::Operation;
 use super::layout::Layout;
 use super::stream::Share;
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::disk::content;
-use crate::workloads::mapping::{Mapping, Pages};
 use crate::workloads::team::together;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// The windows of two threads have no base page in common.
 const PAGE_BYTES: usize = 4096;

@@ -1,7 +1,7 @@
 //! Which thread goes over which part of the memory.
 
 use super::Parameters;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Shares begin at multiples of this, so that no two threads have a cache line in common.
 const LINE_BYTES: usize = 64;
@@ -84,7 +84,7 @@ impl Layout {
 mod tests {
     use super::super::Operation;
     use super::*;
-    use crate::workloads::mapping::Pages;
+    use oscope_sys::mapping::Pages;
     use proptest::prelude::*;
 
     fn layout(threads: usize, size: u64, window: u64) -> Result<Layout, Failure> {

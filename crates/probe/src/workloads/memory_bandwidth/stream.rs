@@ -2,8 +2,8 @@
 
 use std::hint::black_box;
 
-use crate::cancel;
 use crate::xor;
+use oscope_sys::cancel;
 
 /// Bytes handled between two looks at whether a signal came. The C library copies past the caches from a length on that may be hundreds of
 /// MiB (`glibc.cpu.x86_non_temporal_threshold`, three quarters of the last cache), so that shorter pieces would be other copying than asked for.

@@ -1,9 +1,9 @@
 //! Truth of `memory.bandwidth`: broken memory and passes left out are refused.
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 fn parameters_of(operation: Operation, threads: usize, window: u64) -> Parameters {
     Parameters {

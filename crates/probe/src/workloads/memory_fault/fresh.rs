@@ -7,11 +7,11 @@ use super::holder::Holder;
 use super::single_pages::SinglePages;
 use super::swapped::Room;
 use super::touch::{Memory, Share};
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::disk::residency::{make_cold, make_warm, page_bytes};
 use crate::workloads::disk::scratch::Scratch;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// Long enough to be off the CPU for once.
 const OFF_THE_CPU: Duration = Duration::from_micros(1);

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// A private mapping of a file for reading, in which every page is a mapping of its own. Dropping it takes it down.
 ///

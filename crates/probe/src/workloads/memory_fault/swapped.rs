@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cancel;
-use crate::error::{Failure, words};
-use crate::made::Made;
 use crate::pressure::{Swap, SwapKind, swap_for, without_readahead};
 use crate::workloads::disk::content;
 use crate::workloads::disk::residency::page_bytes;
+use oscope_sys::cancel;
+use oscope_sys::cleanup::Made;
+use oscope_sys::error::{Failure, words};
 
 /// Swap made for each byte of memory: while less than half of it is full, the kernel keeps a page's place there when the page is read back
 /// (`vm_swap_full`, include/linux/swap.h), so that it need not be written again.
@@ -147,7 +147,7 @@ fn in_memory(memory: &mut [u8]) -> Result<Vec<bool>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::mapping::{Mapping, Pages};
+    use oscope_sys::mapping::{Mapping, Pages};
 
     #[test]
     fn what_is_swapped_out_is_not_in_memory_and_comes_back() {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 const SIZE: u64 = 1 << 20;
 /// Trials of a repetition: other tests of this program fork meanwhile, after which a write to this one's own stack faults as well.
@@ -105,7 +105,7 @@ fn every_kind_takes_one_fault_a_page_with_one_thread_and_several() {
 
 #[test]
 fn pages_that_are_there_already_are_no_faults() {
-    let mut mapping = super::super::mapping::Mapping::new(SIZE, Pages::Base).expect("it fits");
+    let mut mapping = oscope_sys::mapping::Mapping::new(SIZE, Pages::Base).expect("it fits");
     mapping.touch();
     let share = touch::Share {
         memory: touch::Memory::Write(mapping.as_mut_slice(), 1),

@@ -4,9 +4,9 @@ use std::hint::black_box;
 
 use nix::sys::resource::{Usage, UsageWho, getrusage};
 
-use crate::cancel;
-use crate::error::Failure;
 use crate::workloads::disk::content;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Pages touched between two looks at whether a signal came: few, since a fault may wait for a device.
 const STRIDE: usize = 64;

@@ -1,11 +1,11 @@
 //! Slots in memory, each of which holds the address of the next, linked into one ring.
 
 use super::{Order, Parameters};
-use crate::cancel;
-use crate::error::Failure;
 use crate::steps::repeat;
 use crate::workloads::disk::content;
-use crate::workloads::mapping::{Mapping, Pages};
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
+use oscope_sys::mapping::{Mapping, Pages};
 
 /// Bytes of a slot: an address.
 pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;

@@ -1,9 +1,9 @@
 //! Truth of `memory.latency`: what cannot be chased is refused, and every load asked for is done.
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 fn parameters_of(size: u64, stride: u64, order: Order) -> Parameters {
     Parameters {

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nix::sys::signal::{SigHandler, Signal};
 use nix::unistd::alarm;
 
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// A child that lives for longer hangs.
 const LONGEST_LIFE_S: u32 = 60;

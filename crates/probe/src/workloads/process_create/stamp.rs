@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::clock::offsets::Offsets;
 use crate::clock::{Clock, ClockKind, reading};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Environment variable that makes a fresh copy of this program stamp and exit: the descriptor of the page, a colon, the clock (`tsc` or `raw`).
 const REQUEST: &CStr = c"OSCOPE_PROBE_STAMP";

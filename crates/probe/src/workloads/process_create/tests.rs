@@ -4,10 +4,10 @@ use std::cell::OnceCell;
 
 use super::stamp::Stamp;
 use super::*;
-use crate::affinity;
 use crate::clock::offsets::Offsets;
 use crate::clock::{ClockKind, Wanted};
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 fn life() -> Life {
     let stamp = |ticks| Stamp { ticks, cpu: 0 };

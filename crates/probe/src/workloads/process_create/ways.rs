@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::limit;
 use super::stamp::{Page, Slot, Stamp};
-use crate::cancel;
 use crate::clock::Clock;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 
 /// Stack of a vfork child, in bytes: it calls two small functions.
 const STACK_BYTES: usize = 64 << 10;

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::files::One;
 use super::folder::Folder;
-use crate::cancel;
-use crate::error::{Failure, words};
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Bytes compared at once.
 const PIECE: usize = 1 << 20;

@@ -8,11 +8,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::Deserialize;
 
-use crate::cancel;
 use crate::description::{Kind, Parameter};
-use crate::error::{Failure, words};
 use crate::workloads::disk::content;
-use crate::workloads::disk::scratch::survive_size_limit;
+use oscope_sys::cancel;
+use oscope_sys::cancel::survive_size_limit;
+use oscope_sys::error::{Failure, words};
 
 /// Lengths of the small files of OS Project 2 (docs/sources.md), in its order, in bytes.
 const DOCUMENT: [u64; 10] = [4, 107, 167, 207, 255, 383, 351, 507, 457, 577];

@@ -1,5 +1,5 @@
 //! The folder of our own in which source and destination lie, and which is gone with the workload; after a kill, the journal of
-//! [`crate::made`] has it.
+//! [`oscope_sys::cleanup`] has it.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 
 use super::files::{Content, Files, One};
-use crate::cancel;
 use crate::description::{Kind, Parameter};
-use crate::environment;
-use crate::error::{Failure, words};
-use crate::made::{self, Made};
+use oscope_sys::cancel;
+use oscope_sys::cleanup::{self, Made};
+use oscope_sys::error::{Failure, words};
+use oscope_sys::machine::memory;
 
 /// Room that a file takes beside its content, in bytes: a page that is not full, and what the file system and the kernel keep of it.
 const BESIDE_BYTES: u64 = 8 << 10;
@@ -60,7 +60,7 @@ impl Folder {
             "source and destination",
             "choose --set size=SMALLER, fewer files, or --set folder=DIR on a disk with more room",
         )?;
-        let (root, made) = made::folder::make(&place, "folder")?;
+        let (root, made) = cleanup::folder::make(&place, "folder")?;
         let folder = Self {
             root,
             files: (0..)
@@ -153,7 +153,7 @@ pub fn check_room(
     if free < needed {
         return Err(short(&place.display().to_string(), free));
     }
-    let memory = environment::memory_room().map_err(Failure::failed)?;
+    let memory = memory::room().map_err(Failure::failed)?;
     if is_in_memory(place)? && memory < needed.saturating_add(MARGIN_BYTES) {
         return Err(short("memory", memory));
     }

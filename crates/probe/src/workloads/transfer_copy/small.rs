@@ -14,9 +14,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use nix::errno::Errno;
 
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::workloads::transfer::files::One;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Bytes of a header: number, length, mode and time, 8 each.
 const HEADER: usize = 32;

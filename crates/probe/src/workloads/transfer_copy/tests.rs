@@ -9,10 +9,10 @@ use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::affinity;
 use crate::clock::{Clock, Wanted};
 use crate::parameters::complete;
 use crate::workload::Shared;
+use oscope_sys::affinity;
 
 fn parameters(given: &Value) -> Parameters {
     let given = given.as_object().expect("an object").clone();

@@ -7,11 +7,11 @@ use std::path::Path;
 
 use super::Parameters;
 use super::sender::{PATIENCE, Side};
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::transfer_device::header::{Header, LENGTH};
 use crate::transfer_device::{Device, Incoming, Method};
 use crate::workloads::transfer::folder::Folder;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Connect, and write every file into the folder's destination.
 ///

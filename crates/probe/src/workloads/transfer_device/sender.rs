@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Parameters;
-use crate::cancel;
-use crate::error::{Failure, words};
 use crate::transfer_device::device::{self, Device};
 use crate::transfer_device::header::Header;
 use crate::transfer_device::{Method, Outgoing};
 use crate::workloads::fresh_process::SerializedError;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
+use oscope_sys::cancel;
+use oscope_sys::error::{Failure, words};
 
 /// Longest wait for the receiver to come, and for progress afterwards.
 pub const PATIENCE: Duration = Duration::from_secs(10);

@@ -14,7 +14,7 @@ fn prepare(method: &str) -> Result<TransferDevice, Failure> {
     let parameters = serde_json::from_value(parameters).expect("they are parameters");
     let clock = Clock::open(Wanted::Auto).expect("a clock");
     let shared = Shared::default();
-    let allowed = crate::affinity::allowed().expect("CPUs");
+    let allowed = oscope_sys::affinity::allowed().expect("CPUs");
     TransferDevice::prepare(parameters, &Context::new(&clock, None, &allowed, &shared))
 }
 

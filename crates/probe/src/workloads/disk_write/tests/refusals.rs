@@ -245,7 +245,7 @@ fn a_request_to_stop_ends_the_writing_and_removes_the_part() {
     .unwrap();
     let asking = std::thread::spawn(|| {
         std::thread::sleep(Duration::from_millis(50));
-        crate::cancel::request();
+        oscope_sys::cancel::request();
     });
     let failure = run(&mut workload).unwrap_err().to_string();
     assert!(failure.starts_with("interrupted"), "{failure}");

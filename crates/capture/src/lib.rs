@@ -17,10 +17,10 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 
-use crate::error::Failure;
 use file::{Capture, Packet};
 use layers::{Datagram, Fragment, Seen};
 use links::{Link, Tunnel, read_link};
+use oscope_sys::error::Failure;
 
 /// First fragments that later ones are compared with; more at a time are not expected.
 const FRAGMENTED: usize = 256;

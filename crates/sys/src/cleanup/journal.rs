@@ -12,7 +12,7 @@ use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use super::owner::{self, Owner};
-use super::thing::Thing;
+use super::resource::Thing;
 use crate::error::{Failure, words};
 
 /// Where the state of this program lies, unless `OSCOPE_STATE` says otherwise.

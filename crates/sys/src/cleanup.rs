@@ -10,10 +10,12 @@ pub mod affinity;
 pub mod folder;
 mod group;
 mod journal;
+pub mod module;
 mod owner;
+pub mod resource;
 pub mod setting;
 pub mod swap_area;
-pub mod thing;
+pub mod tunable;
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
@@ -23,7 +25,7 @@ use serde_json::{Value, json};
 use crate::error::Failure;
 use journal::{Journal, Left};
 use owner::Owner;
-use thing::{Outcome, Thing};
+use resource::{Outcome, Thing};
 
 /// The journal of this process, while it has entries.
 static JOURNAL: Mutex<Option<Journal>> = Mutex::new(None);
@@ -133,7 +135,11 @@ pub fn restore(report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
     restore_in(&journal::directory(), report)
 }
 
-fn restore_in(directory: &Path, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
+/// As [`restore`], of the journals in `directory`.
+///
+/// # Errors
+/// As for [`restore`].
+pub(crate) fn restore_in(directory: &Path, report: &mut dyn FnMut(Value)) -> Result<bool, Failure> {
     let Some(_lock) = journal::lock(directory)? else {
         return Ok(true);
     };
@@ -187,4 +193,4 @@ fn restore_one(path: &Path, process: u32, report: &mut dyn FnMut(Value)) -> Resu
 }
 
 #[cfg(test)]
-pub mod tests;
+mod tests;

@@ -6,8 +6,8 @@ use nix::unistd::{Pid, getpid};
 use serde::Deserialize;
 
 use crate::cancel;
-use crate::environment;
 use crate::error::Failure;
+use crate::machine::memory;
 
 /// Bytes of a huge page, where the kernel does not report it.
 const USUAL_HUGE_BYTES: u64 = 2 << 20;
@@ -59,7 +59,7 @@ impl Mapping {
     pub fn new(bytes: u64, pages: Pages) -> Result<Self, Failure> {
         let granule = pages.granule()?;
         let bytes = bytes.next_multiple_of(granule);
-        check_room(bytes, environment::memory_room().map_err(Failure::failed)?)?;
+        check_room(bytes, memory::room().map_err(Failure::failed)?)?;
         let mapping = Self::map(bytes as usize, granule as usize, pages)?;
         mapping.advise()?;
         Ok(mapping)
@@ -168,7 +168,7 @@ impl Drop for Mapping {
 
 /// Bytes of a huge page, once it is known that there can be some.
 fn huge_page_bytes() -> Result<u64, Failure> {
-    let mode = environment::transparent_huge_pages().map_err(|reason| {
+    let mode = memory::transparent_huge_pages().map_err(|reason| {
         Failure::unavailable(reason, "run a kernel with CONFIG_TRANSPARENT_HUGEPAGE")
     })?;
     if mode == "never" {

@@ -16,7 +16,7 @@ use alacritty_terminal::vte::ansi::{
 
 use super::terminal::Size;
 use super::text::{Place, Text, is_blank, plain};
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Rows above the screen that are kept before they are written.
 const KEPT: usize = 1000;

@@ -3,51 +3,21 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
 use super::*;
-use crate::workloads::disk::scratch::survive_size_limit;
-use crate::workloads::ipc::being::Child;
+use crate::cancel::survive_size_limit;
+use crate::process::Child;
+use crate::testing::{Folder, restored};
 
 /// A process that is no more: none has a number beyond the highest there may be (proc_sys_kernel(5), pid_max).
 fn dead() -> String {
     let this = Owner::this().expect("the kernel reports it").file_name();
     let place = this.splitn(3, '-').nth(2).expect("it is there");
     format!("4194305-77-{place}")
-}
-
-/// A folder that goes with its value.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = PathBuf::from(format!(
-            "/var/tmp/oscope-test-{}-{number}",
-            std::process::id()
-        ));
-        fs::create_dir(&path).expect("a folder can be made");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("it is ours");
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// All that is reported, and whether all is clean.
-pub fn restored(directory: &Path) -> (Vec<Value>, bool) {
-    let mut reported = Vec::new();
-    let clean = restore_in(directory, &mut |line| reported.push(line)).expect("it can be read");
-    (reported, clean)
 }
 
 fn leave(directory: &Path, boot: &str, things: &[Thing]) {
@@ -139,7 +109,7 @@ fn what_is_gone_already_is_struck_in_silence() {
             path: "/sys/fs/cgroup/oscope-none".into(),
         },
         Thing::Zram {
-            device: Some(thing::Device {
+            device: Some(resource::Device {
                 number: 4_000_000,
                 sequence: 1,
             }),
@@ -159,25 +129,25 @@ fn what_is_gone_already_is_struck_in_silence() {
 
 #[test]
 fn another_zram_device_of_the_number_is_not_touched() {
-    let Some(number) = thing::device_numbers()
+    let Some(number) = resource::device_numbers()
         .expect("the kernel reports it")
         .first()
         .copied()
     else {
         return;
     };
-    let sequence = thing::sequence(number)
+    let sequence = resource::sequence(number)
         .expect("the kernel reports it")
         .expect("it is there");
     let earlier = Thing::Zram {
-        device: Some(thing::Device {
+        device: Some(resource::Device {
             number,
             sequence: sequence - 1,
         }),
         before: vec![],
     };
     assert_eq!(earlier.undo(), Ok(Outcome::Gone));
-    assert_eq!(thing::sequence(number), Ok(Some(sequence)));
+    assert_eq!(resource::sequence(number), Ok(Some(sequence)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::bytes::Order;
 use super::links::{self, is_known};
 use super::pcapng::{self, Section};
 use super::window::Window;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// A packet of a link layer that is known is never larger (MAXIMUM_SNAPLEN of libpcap): a larger one is damage.
 pub const LARGEST_PACKET: usize = 262_144;

@@ -22,8 +22,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use nix::sys::signal::{SigHandler, Signal};
 
-use crate::cancel;
-use crate::error::Failure;
+use oscope_sys::cancel;
+use oscope_sys::error::Failure;
 use terminal::{Size, Terminal};
 use text::Text;
 

@@ -69,3 +69,14 @@ pub fn requested() -> bool {
 pub fn request() {
     REQUESTED.store(true, Ordering::Relaxed);
 }
+
+extern "C" fn ignore(_signal: libc::c_int) {}
+
+/// Beyond RLIMIT_FSIZE, write(2) answers EFBIG, but only where SIGXFSZ has not ended the process (setrlimit(2)). A handler, unlike ignoring, is
+/// not inherited by programs that are started.
+///
+/// # Errors
+/// `Failure::Failed` if the kernel refuses a handler.
+pub fn survive_size_limit() -> Result<(), Failure> {
+    handle(Signal::SIGXFSZ, SigHandler::Handler(ignore))
+}

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::show_dhcp;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// A DHCP message's first bytes in UDP, IPv4 and Ethernet.
 fn frame(vlans: &[u16]) -> Vec<u8> {

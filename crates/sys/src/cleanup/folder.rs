@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::Made;
-use super::thing::{FOLDER_PREFIX, Thing};
+use super::resource::{FOLDER_PREFIX, Thing};
 use crate::error::{Failure, words};
 
 /// Folders of one process tried until a name is free.

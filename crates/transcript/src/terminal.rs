@@ -7,7 +7,7 @@ use alacritty_terminal::vte::ansi::Processor;
 
 use super::text::Text;
 use super::watched::Watched;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Bytes without an end that a sequence may have. The parser keeps titles and the like until they end.
 const ENDLESS: usize = 16 << 20;

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use crate::error::words;
+use oscope_sys::error::words;
 
 /// Bytes read at a time.
 const PIECE: usize = 1 << 20;

@@ -8,7 +8,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::Made;
-use super::thing::{Outcome, Thing};
+use super::resource::{Outcome, Thing};
 use crate::affinity::members;
 use crate::error::Failure;
 

@@ -66,7 +66,7 @@ impl Ring {
     }
 
     /// The next that is back.
-    pub fn next(&mut self) -> Option<cqueue::Entry> {
+    pub fn next_entry(&mut self) -> Option<cqueue::Entry> {
         let entry = self.ring.completion().next()?;
         self.missing -= 1;
         Some(entry)
@@ -89,7 +89,7 @@ impl Ring {
                     std::process::abort();
                 }
             }
-            while self.next().is_some() {}
+            while self.next_entry().is_some() {}
         }
     }
 
@@ -120,51 +120,16 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use std::fs::File;
-    use std::io::Write;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::mpsc::{Receiver, channel};
+    use std::sync::mpsc::channel;
     use std::thread;
-    use std::time::Duration;
 
     use io_uring::{opcode, types};
 
     use super::*;
-
-    /// What is written once `gone` says that somebody did not wait for it, or once it is clear that he does.
-    pub fn write_late(gone: &Receiver<()>, mut to: &File, bytes: &[u8]) {
-        let _ = gone.recv_timeout(Duration::from_millis(300));
-        to.write_all(bytes).expect("somebody reads");
-    }
-
-    /// From now on io_uring_enter(2) fails with EAGAIN where this thread waits on a ring without submitting anything.
-    pub fn refuse_waits() {
-        // Load the call's number, then its second argument (struct seccomp_data), and answer.
-        const EAGAIN: u32 = libc::SECCOMP_RET_ERRNO | libc::EAGAIN as u32;
-        let enter = libc::SYS_io_uring_enter as u32;
-        let mut program = [
-            (0x20, 0, 0, 0),
-            (0x15, 0, 3, enter),
-            (0x20, 0, 0, 24),
-            (0x15, 0, 1, 0),
-            (0x06, 0, 0, EAGAIN),
-            (0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ]
-        .map(|(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k });
-        let filter = libc::sock_fprog {
-            len: program.len() as u16,
-            filter: program.as_mut_ptr(),
-        };
-        // SAFETY: the program lives during the calls, which concern this thread alone.
-        let answers = unsafe {
-            [
-                libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0),
-                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &filter),
-            ]
-        };
-        assert_eq!(answers, [0, 0], "{}", io::Error::last_os_error());
-    }
+    use crate::testing::{refuse_waits, write_late};
 
     fn pipe() -> (File, File) {
         let (out, into) = nix::unistd::pipe().expect("a pipe");

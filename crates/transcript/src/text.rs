@@ -9,7 +9,7 @@ use alacritty_terminal::index::Column;
 use alacritty_terminal::term::cell::{Cell, Flags};
 
 use super::Marks;
-use crate::error::Failure;
+use oscope_sys::error::Failure;
 
 /// Bytes that are written at once.
 const CHUNK: usize = 1 << 16;

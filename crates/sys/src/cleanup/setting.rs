@@ -4,11 +4,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use super::Made;
-use super::thing::{Outcome, Thing, strange};
+use super::resource::{Outcome, Thing, strange};
+use super::{Made, tunable};
 use crate::affinity::parse_list;
 use crate::error::{Failure, words};
-use crate::tune;
 
 /// Pages read from swap at once, as a power of two (Documentation/admin-guide/sysctl/vm.rst).
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
@@ -20,7 +19,7 @@ pub const RECLAIM_REFERENCED: &str = "/proc/sys/vm/reclaim_referenced";
 pub const LRU_GEN: &str = "/sys/kernel/mm/lru_gen/enabled";
 /// The CPUs that may take an interrupt (Documentation/core-api/irq/irq-affinity.rst).
 const AFFINITY: &str = "smp_affinity_list";
-/// The settings that may be changed here, beside those of [`tune`].
+/// The settings that may be changed here, beside those of [`tunable`].
 const SETTINGS: [&str; 4] = [PAGE_CLUSTER, MY_PRECIOUS_LOG, RECLAIM_REFERENCED, LRU_GEN];
 
 /// Have the kernel's setting at `path` be `value` until what is returned is dropped; `None` where it is so already.
@@ -103,8 +102,9 @@ pub fn chosen(text: &str) -> &str {
 /// Whether the path is that of a setting; in tests also below another folder than the root.
 fn is_ours(path: &Path) -> bool {
     SETTINGS.iter().any(|known| {
-        Path::new(known) == path || cfg!(test) && path.ends_with(known.trim_start_matches('/'))
-    }) || tune::is_tunable(path)
+        Path::new(known) == path
+            || cfg!(any(test, feature = "testing")) && path.ends_with(known.trim_start_matches('/'))
+    }) || tunable::is_tunable(path)
 }
 
 /// Whether two texts mean one value. What the kernel shows of the LRU depends on the processor beside what was written, so that only the bit of
@@ -126,31 +126,9 @@ fn lru_is_on(text: &str) -> Option<bool> {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use super::*;
-    use crate::made::tests::Folder;
-
-    /// A folder that looks like the root of a kernel with these settings.
-    pub fn kernel(settings: &[(&str, &str)]) -> Folder {
-        let folder = Folder::new();
-        for (path, value) in settings {
-            let path = below(&folder, path);
-            fs::create_dir_all(path.parent().expect("it has one")).expect("it can be made");
-            fs::write(path, format!("{value}\n")).expect("it can be written");
-        }
-        folder
-    }
-
-    /// Where a setting lies in it.
-    pub fn below(folder: &Folder, path: &str) -> PathBuf {
-        folder.0.join(path.trim_start_matches('/'))
-    }
-
-    /// What it is now.
-    pub fn value(folder: &Folder, path: &str) -> String {
-        let text = fs::read_to_string(below(folder, path)).expect("it is there");
-        text.trim().to_owned()
-    }
+    use crate::testing::{below, kernel, value};
 
     #[test]
     fn a_borrowed_setting_is_put_back_as_it_was() {

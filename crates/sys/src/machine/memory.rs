@@ -7,7 +7,7 @@ use super::found::{Found, Ledger, Remedy, number, text};
 
 /// A field of `/proc/meminfo`, in bytes (the file writes KiB as `kB`).
 #[must_use]
-pub fn parse_field(meminfo: &str, name: &str) -> Option<u64> {
+pub fn meminfo_field(meminfo: &str, name: &str) -> Option<u64> {
     let line = meminfo
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -21,7 +21,7 @@ pub fn parse_field(meminfo: &str, name: &str) -> Option<u64> {
 
 /// The word in brackets, as in `always [madvise] never`.
 #[must_use]
-pub fn parse_chosen(text: &str) -> Option<&str> {
+pub fn chosen_word(text: &str) -> Option<&str> {
     Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
@@ -32,7 +32,7 @@ pub fn parse_chosen(text: &str) -> Option<&str> {
 pub fn transparent_huge_pages() -> Found<String> {
     let path = "/sys/kernel/mm/transparent_hugepage/enabled";
     let text = text(path).or_remedy("run a kernel with CONFIG_TRANSPARENT_HUGEPAGE")?;
-    parse_chosen(&text)
+    chosen_word(&text)
         .map(str::to_owned)
         .ok_or_else(|| format!("{path} holds {text:?}, with no word chosen"))
 }
@@ -53,7 +53,7 @@ pub fn room() -> Found<u64> {
 /// `/proc/meminfo` does not have it (Linux before 3.14).
 pub fn machine_room() -> Found<u64> {
     let meminfo = text("/proc/meminfo")?;
-    Ok(parse_field(&meminfo, "MemAvailable").ok_or("/proc/meminfo has no MemAvailable")?)
+    Ok(meminfo_field(&meminfo, "MemAvailable").ok_or("/proc/meminfo has no MemAvailable")?)
 }
 
 /// The `memory` object.
@@ -61,7 +61,7 @@ pub fn record(ledger: &mut Ledger) -> Value {
     let meminfo = text("/proc/meminfo");
     let field = |name: &str| -> Found<u64> {
         let meminfo = meminfo.as_ref().map_err(Clone::clone)?;
-        parse_field(meminfo, name).ok_or_else(|| format!("/proc/meminfo has no {name}"))
+        meminfo_field(meminfo, name).ok_or_else(|| format!("/proc/meminfo has no {name}"))
     };
     let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE);
     let page = page
@@ -90,20 +90,20 @@ mod tests {
 
     #[test]
     fn fields_are_in_bytes() {
-        assert_eq!(parse_field(MEMINFO, "MemTotal"), Some(24_684_096 * 1024));
-        assert_eq!(parse_field(MEMINFO, "SwapTotal"), Some(0));
+        assert_eq!(meminfo_field(MEMINFO, "MemTotal"), Some(24_684_096 * 1024));
+        assert_eq!(meminfo_field(MEMINFO, "SwapTotal"), Some(0));
     }
 
     #[test]
     fn a_missing_field_or_one_without_unit_is_none() {
-        assert_eq!(parse_field(MEMINFO, "Mem"), None);
-        assert_eq!(parse_field(MEMINFO, "HugePages_Total"), None);
-        assert_eq!(parse_field("MemTotal: many kB", "MemTotal"), None);
+        assert_eq!(meminfo_field(MEMINFO, "Mem"), None);
+        assert_eq!(meminfo_field(MEMINFO, "HugePages_Total"), None);
+        assert_eq!(meminfo_field("MemTotal: many kB", "MemTotal"), None);
     }
 
     #[test]
     fn the_chosen_word_stands_in_brackets() {
-        assert_eq!(parse_chosen("always [madvise] never"), Some("madvise"));
-        assert_eq!(parse_chosen("always madvise never"), None);
+        assert_eq!(chosen_word("always [madvise] never"), Some("madvise"));
+        assert_eq!(chosen_word("always madvise never"), None);
     }
 }

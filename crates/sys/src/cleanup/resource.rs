@@ -13,10 +13,9 @@ use nix::errno::Errno;
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use super::{affinity, group, setting, swap_area};
-use crate::environment;
+use super::{affinity, group, module, setting, swap_area};
 use crate::error::{Failure, words};
-use crate::transfer_device;
+use crate::machine::memory;
 
 /// What the name of every file made here begins with.
 pub const FILE_PREFIX: &str = ".oscope-swap-";
@@ -122,7 +121,7 @@ impl Thing {
                 None => judge_unknown(before),
             },
             Self::Group { path } => remove_group(path),
-            Self::Module { name } => transfer_device::modules::unload(name),
+            Self::Module { name } => module::unload(name),
             Self::Setting { path, before, set } => setting::put_back(path, before, set),
             Self::Affinity {
                 thread,
@@ -229,7 +228,7 @@ fn switch_off(path: &Path, uuid: &str) -> Result<Outcome, Failure> {
     if !swap_area::has_uuid(path, uuid).map_err(|error| Failure::failed(words(&error)))? {
         return Err(strange(path, "is other swap than was made"));
     }
-    let room = environment::machine_memory_room().map_err(Failure::failed)?;
+    let room = memory::machine_room().map_err(Failure::failed)?;
     if room < used_kib * 1024 + MARGIN_BYTES {
         return Err(Failure::unavailable(
             format!("{used_kib} KiB in it do not fit into {room} B of memory available"),
