@@ -26,8 +26,6 @@ mod self_check;
 mod session;
 mod shared_folder;
 mod steps;
-mod transfer;
-mod transfer_device;
 mod tune;
 mod workload;
 mod workloads;
@@ -46,8 +44,8 @@ use clock::{Clock, ClockKind, Wanted};
 use harness::Instrument;
 use input::Wait;
 use oscope_sys::error::Failure;
+use oscope_transfer::verbs::{ReceiveArguments, SendArguments};
 use protocol::{Probe, SCHEMA};
-use transfer::verbs::{ReceiveArguments, SendArguments};
 use workloads::ipc_throughput;
 
 /// Measures one workload at a time and reports samples as JSON lines.
@@ -108,8 +106,8 @@ fn main() -> ExitCode {
         guest_init::run();
     }
     let verb = match Cli::parse().verb {
-        Verb::Send(arguments) => return transfer::verbs::run_send(&arguments),
-        Verb::Receive(arguments) => return transfer::verbs::run_receive(&arguments),
+        Verb::Send(arguments) => return oscope_transfer::verbs::run_send(&arguments),
+        Verb::Receive(arguments) => return oscope_transfer::verbs::run_receive(&arguments),
         Verb::Screen(arguments) => return oscope_transcript::run(&arguments),
         verb => verb,
     };

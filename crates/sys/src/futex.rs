@@ -10,6 +10,7 @@ use nix::errno::Errno;
 ///
 /// # Errors
 /// `EAGAIN` if the word held something else, `ETIMEDOUT`, and `EINTR` after a signal.
+#[inline]
 pub fn wait(word: &AtomicU32, value: u32, longest: Duration) -> Result<(), Errno> {
     let timeout = libc::timespec {
         tv_sec: longest.as_secs() as libc::time_t,
@@ -31,6 +32,7 @@ pub fn wait(word: &AtomicU32, value: u32, longest: Duration) -> Result<(), Errno
 }
 
 /// Wake one who sleeps on `word`.
+#[inline]
 pub fn wake(word: &AtomicU32) {
     // SAFETY: the word lives during the call. It cannot fail on a word that is mapped and aligned.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };

@@ -32,6 +32,7 @@ impl Ring {
     }
 
     /// How many entries are not back yet.
+    #[inline]
     pub fn missing(&self) -> usize {
         self.missing
     }
@@ -43,6 +44,7 @@ impl Ring {
     ///
     /// # Panics
     /// There are more than the ring has room for.
+    #[inline]
     pub unsafe fn push(&mut self, entries: &[squeue::Entry]) {
         // SAFETY: the caller keeps what they name until they are back, which `drop` waits for.
         let pushed = unsafe { self.ring.submission().push_multiple(entries) };
@@ -54,6 +56,7 @@ impl Ring {
     ///
     /// # Errors
     /// The kernel's, or a signal has asked to stop while the kernel was short of memory.
+    #[inline]
     pub fn wait(&mut self) -> io::Result<()> {
         let waited = self.ring.submit_and_wait(1);
         match waited {
@@ -66,6 +69,7 @@ impl Ring {
     }
 
     /// The next that is back.
+    #[inline]
     pub fn next_entry(&mut self) -> Option<cqueue::Entry> {
         let entry = self.ring.completion().next()?;
         self.missing -= 1;

@@ -147,12 +147,14 @@ impl Mapping {
     }
 
     /// The memory, to be read.
+    #[inline]
     pub fn as_slice(&self) -> &[u8] {
         // SAFETY: the mapping lives as long as `self`, is readable, and no reference to change it can be there beside this one.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.bytes) }
     }
 
     /// The memory.
+    #[inline]
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is that long, writable and, being all zeros at first, initialised; it is borrowed from its only owner.
         unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.bytes) }

@@ -46,6 +46,7 @@ impl<T> Shared<T> {
 impl<T> Deref for Shared<T> {
     type Target = T;
 
+    #[inline]
     fn deref(&self) -> &T {
         // SAFETY: the mapping lives as long as `self`, is that long and aligned to a page, and held a valid value from the start.
         unsafe { self.0.as_ref() }

@@ -17,12 +17,12 @@ use super::ipc::placement::{Placement, Seats};
 use super::transfer::folder::Folder;
 use crate::description::Description;
 use crate::region::Region;
-use crate::transfer_device::device::{self, Device};
-use crate::transfer_device::modules;
 use crate::workload::{Context, Iterations, Work, Workload};
 use oscope_sys::cancel;
 use oscope_sys::cleanup::Made;
 use oscope_sys::error::{Failure, words};
+use oscope_transfer::device::modules;
+use oscope_transfer::device::node::{self, Device};
 pub use parameters::Parameters;
 use sender::{Answer, Job, Sender, Side};
 
@@ -84,7 +84,7 @@ impl Workload for TransferDevice {
         let address = self
             .address
             .ok_or_else(|| Failure::failed("the sender listens nowhere"))?;
-        let device = Device::open(device::RECEIVER)?;
+        let device = Device::open(node::RECEIVER)?;
         let faults = faults()?;
         let (parameters, folder) = (&self.parameters, &self.folder);
         let done = self.sender.measure(region, Job::Send, || {

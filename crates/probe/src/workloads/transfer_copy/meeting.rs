@@ -10,9 +10,9 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::parameters::Meeting;
-use crate::transfer::{self, ReceiveOptions};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, words};
+use oscope_transfer::{self as transfer, ReceiveOptions};
 
 /// What a side that was refused sleeps before it tries again.
 const SLEEP: Duration = Duration::from_secs(1);

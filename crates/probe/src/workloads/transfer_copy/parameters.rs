@@ -6,11 +6,11 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity, only_with};
-use crate::transfer::{DigestKind, ReceiveMethod, SendMethod};
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::error::Failure;
 use oscope_sys::net::Shape;
+use oscope_transfer::{DigestKind, ReceiveMethod, SendMethod};
 
 /// Parameters of `transfer.copy`.
 #[derive(Debug, Clone, Deserialize)]

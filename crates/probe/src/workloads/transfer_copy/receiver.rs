@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::meeting::{self, Door};
 use super::parameters::{Meeting, Writes};
 use super::small;
-use crate::transfer::{self, Folder, ReceiveOptions, Tally};
 use crate::workloads::fresh_process::SerializedError;
 use oscope_sys::error::{Failure, words};
 use oscope_sys::net::Link;
+use oscope_transfer::{self as transfer, Folder, ReceiveOptions, Tally};
 
 /// What the receiver is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

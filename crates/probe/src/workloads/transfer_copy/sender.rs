@@ -7,10 +7,10 @@ use super::meeting::{self, Door};
 use super::parameters::Writes;
 use super::receiver::Side;
 use super::small;
-use crate::transfer::{self, Progress, ReceiveMethod, SendOptions, Source, Tally};
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::error::Failure;
+use oscope_transfer::{self as transfer, Progress, ReceiveMethod, SendOptions, Source, Tally};
 
 /// How the measured process sends.
 pub struct Sender {

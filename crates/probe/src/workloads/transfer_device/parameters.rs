@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use crate::description::{Alone, Description, Kind, Metric, Parameter, Quantity};
-use crate::transfer_device::Method;
 use crate::workloads::transfer::files::Files;
 use crate::workloads::transfer::folder::Folder;
+use oscope_transfer::device::Method;
 
 /// Most files: each is made, sent and hashed in every repetition.
 const MOST_FILES: u64 = 10_000;

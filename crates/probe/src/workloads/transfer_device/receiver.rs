@@ -7,11 +7,12 @@ use std::path::Path;
 
 use super::Parameters;
 use super::sender::{PATIENCE, Side};
-use crate::transfer_device::header::{Header, LENGTH};
-use crate::transfer_device::{Device, Incoming, Method};
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, words};
+use oscope_transfer::device::header::{Header, LENGTH};
+use oscope_transfer::device::node::Device;
+use oscope_transfer::device::{Incoming, Method};
 
 /// Connect, and write every file into the folder's destination.
 ///

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Parameters;
-use crate::transfer_device::device::{self, Device};
-use crate::transfer_device::header::Header;
-use crate::transfer_device::{Method, Outgoing};
 use crate::workloads::fresh_process::SerializedError;
 use crate::workloads::transfer::files::One;
 use crate::workloads::transfer::folder::Folder;
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, words};
+use oscope_transfer::device::header::Header;
+use oscope_transfer::device::node::{self, Device};
+use oscope_transfer::device::{Method, Outgoing};
 
 /// Longest wait for the receiver to come, and for progress afterwards.
 pub const PATIENCE: Duration = Duration::from_secs(10);
@@ -166,7 +166,7 @@ impl Sender {
 
 /// A device that listens on a port of its own.
 fn listen() -> Result<(Device, SocketAddr), Failure> {
-    let mut device = Device::open(device::SENDER)?;
+    let mut device = Device::open(node::SENDER)?;
     let address = device
         .listen((Ipv4Addr::LOCALHOST, 0).into())
         .map_err(|error| Failure::system("listening", words(&error)))?;

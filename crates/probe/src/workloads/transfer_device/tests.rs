@@ -21,7 +21,7 @@ fn prepare(method: &str) -> Result<TransferDevice, Failure> {
 /// With the modules, `tests/test_modules_devices.py` runs it in a guest.
 #[test]
 fn without_the_modules_it_is_unavailable_and_says_what_to_do() {
-    let there = Path::new(device::SENDER).exists() || Path::new("/run/oscope/modules").exists();
+    let there = Path::new(node::SENDER).exists() || Path::new("/run/oscope/modules").exists();
     for method in ["fcntl", "mmap"] {
         match prepare(method) {
             Ok(_) => assert!(there),

@@ -10,7 +10,7 @@ use super::super::addresses::connect_to_any;
 use super::super::partial::Partial;
 use super::super::wire::{self, Entry, Frame, PREAMBLE};
 use super::*;
-use crate::transfer::Progress;
+use crate::Progress;
 
 #[test]
 fn as_many_files_as_fill_a_frame_of_the_plan_arrive_and_so_do_none() {
@@ -202,7 +202,7 @@ fn a_folder_that_is_a_fifo_is_refused_at_once() {
     nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).expect("a FIFO");
     for path in [path, place.root.join("absent")] {
         let error = Folder::open(&path).expect_err("no folder");
-        assert_eq!(error.kind, crate::transfer::Blame::Usage);
+        assert_eq!(error.kind, crate::Blame::Usage);
     }
 }
 

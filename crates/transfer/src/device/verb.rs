@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::device;
+use super::node;
 use super::session::{self, Done, Event, Options};
 use super::stream::Method;
 use super::uapi::{ALLOCATED, Descriptor, MAPPED, PTE};
-use crate::transfer::folder::Folder;
-use crate::transfer::{Progress, Source, TransferError};
+use crate::folder::Folder;
+use crate::{Progress, Source, TransferError};
 use oscope_sys::cancel;
 
 /// Between a transfer that failed and the next try to meet a sender.
@@ -47,7 +47,7 @@ impl Verb<'_> {
     /// # Errors
     /// In one line.
     pub fn send(&self, address: SocketAddr, files: &[Source]) -> Result<(), TransferError> {
-        session::check(device::SENDER, &self.options)?;
+        session::check(node::SENDER, &self.options)?;
         let done = session::send(address, files, &self.options, &mut |event| self.hear(event))?;
         self.conclude(&done);
         Ok(())
@@ -65,7 +65,7 @@ impl Verb<'_> {
         once: bool,
         failed: &dyn Fn(&TransferError),
     ) -> Result<(), TransferError> {
-        session::check(device::RECEIVER, &self.options)?;
+        session::check(node::RECEIVER, &self.options)?;
         (self.report)(
             &json!({"event": "note", "text": format!("waiting for a sender at {address}")}),
         );

@@ -9,9 +9,9 @@ use nix::errno::Errno;
 use nix::fcntl::{AT_FDCWD, OFlag, open, openat};
 use nix::sys::stat::Mode;
 
-use crate::transfer::names;
-use crate::transfer::source::Source;
-use crate::transfer::stop::Stop;
+use crate::names;
+use crate::source::Source;
+use crate::stop::Stop;
 
 /// The folder that the last file came from.
 #[derive(Default)]

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use super::incoming::receive_some;
 use super::{Link, OUTPUT, counted, cut};
-use crate::transfer::names::LONGEST;
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::{self, Frame};
+use crate::names::LONGEST;
+use crate::stop::Stop;
+use crate::wire::{self, Frame};
 use oscope_sys::cancel;
 
 /// How long a receiver that refused takes what the sender still sends, so that the refusal is not lost to a reset; at most its stall.

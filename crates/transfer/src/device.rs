@@ -3,13 +3,12 @@
 //! As in OS Project 2 (docs/sources.md), the sender listens and the receiver connects. What goes over the connection is a header, a file and, if wanted, its
 //! SHA-512, one file after the other ([`header`]).
 
-pub mod device;
 pub mod header;
 pub mod modules;
-pub mod session;
-pub mod stream;
-pub mod uapi;
-pub mod verb;
+pub mod node;
+pub(crate) mod session;
+mod stream;
+mod uapi;
+pub(crate) mod verb;
 
-pub use device::Device;
 pub use stream::{Incoming, Method, Outgoing};

@@ -1,11 +1,11 @@
 //! What there is to send, and what the receiver wants of it.
 
 use super::Sender;
-use crate::transfer::names;
-use crate::transfer::options::DigestKind;
-use crate::transfer::source::Source;
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, Frame, PART, SPARSE, Step};
+use crate::names;
+use crate::options::DigestKind;
+use crate::source::Source;
+use crate::stop::Stop;
+use crate::wire::{Entry, Frame, PART, SPARSE, Step};
 
 /// What the receiver wants of a file, kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

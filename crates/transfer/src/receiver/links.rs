@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use super::{Item, Kind, Receiver};
-use crate::transfer::linked;
-use crate::transfer::names;
-use crate::transfer::stop::Stop;
+use crate::linked;
+use crate::names;
+use crate::stop::Stop;
 
 impl Receiver<'_, '_> {
     /// Make each link of the manifest, by its place there and where it leads.

@@ -5,7 +5,7 @@ use std::io;
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::device::{Device, Whole};
+use super::node::{Device, Whole};
 use super::uapi::AREA;
 
 /// How data come to the device and from it.

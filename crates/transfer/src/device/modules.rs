@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::kmod::{ModuleInitFlags, finit_module};
 
-use super::device::{RECEIVER, REMEDY, SENDER};
+use super::node::{RECEIVER, REMEDY, SENDER};
 use oscope_sys::cleanup::Made;
 use oscope_sys::cleanup::module::NAMES;
 use oscope_sys::cleanup::resource::Thing;

@@ -6,20 +6,21 @@
 
 mod addresses;
 mod admission;
+pub mod device;
 mod digest;
 mod entrance;
-pub mod folder;
+mod folder;
 mod handshake;
 mod holes;
 mod key;
 mod key_options;
 mod link;
 mod linked;
-pub mod meter;
-pub mod names;
+mod meter;
+mod names;
 mod options;
 mod outcome;
-pub mod partial;
+mod partial;
 mod receive_methods;
 mod receiver;
 mod report;
@@ -32,7 +33,7 @@ mod stop;
 mod tests;
 mod trial;
 pub mod verbs;
-pub mod wire;
+mod wire;
 mod zerocopy;
 
 use std::io;

@@ -1,12 +1,12 @@
 //! One thing of the manifest, as the receiver keeps it.
 
-use crate::transfer::digest;
-use crate::transfer::link::Link;
-use crate::transfer::names;
-use crate::transfer::options::DigestKind;
-use crate::transfer::outcome::FileDone;
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, Frame};
+use crate::digest;
+use crate::link::Link;
+use crate::names;
+use crate::options::DigestKind;
+use crate::outcome::FileDone;
+use crate::stop::Stop;
+use crate::wire::{Entry, Frame};
 
 /// What something of the manifest is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

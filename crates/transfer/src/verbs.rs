@@ -22,9 +22,9 @@ use super::{
     SendMethod, SendOptions, Source, TransferError, admit, listen, receive, receive_sealed, send,
     send_sealed,
 };
-use crate::transfer_device::Method;
-use crate::transfer_device::session::Options as DeviceOptions;
-use crate::transfer_device::verb::{DeviceArguments, Verb};
+use crate::device::Method;
+use crate::device::session::Options as DeviceOptions;
+use crate::device::verb::{DeviceArguments, Verb};
 use oscope_sys::cancel;
 
 /// How long a sender with a device waits for the receiver to come: a person may have to start it.

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha512};
 
-use super::device::{self, Device};
 use super::header::{DIGEST, Header, LENGTH};
+use super::node::{self, Device};
 use super::stream::{Incoming, Method, Outgoing};
 use super::uapi::{AREA, Descriptor};
-use crate::transfer::folder::{Folder, Shelf};
-use crate::transfer::meter::Meter;
-use crate::transfer::names::{self, shown};
-use crate::transfer::partial::Partial;
-use crate::transfer::wire::Entry;
-use crate::transfer::{Blame, FileDone, Progress, Source, Tally, TransferError};
+use crate::folder::{Folder, Shelf};
+use crate::meter::Meter;
+use crate::names::{self, shown};
+use crate::partial::Partial;
+use crate::wire::Entry;
+use crate::{Blame, FileDone, Progress, Source, Tally, TransferError};
 use oscope_sys::cancel;
 use oscope_sys::error::{Failure, words};
 
@@ -101,7 +101,7 @@ pub fn send(
     options: &Options,
     report: &mut dyn FnMut(Event),
 ) -> Result<Done, TransferError> {
-    let mut door = opened(device::SENDER)?;
+    let mut door = opened(node::SENDER)?;
     let doing = format!("listening on {address}");
     let address = door.listen(address).map_err(system(&doing))?;
     report(Event::Listening(address));
@@ -197,7 +197,7 @@ pub fn receive(
     options: &Options,
     report: &mut dyn FnMut(Event),
 ) -> Result<Option<Done>, TransferError> {
-    let mut device = opened(device::RECEIVER)?;
+    let mut device = opened(node::RECEIVER)?;
     let doing = format!("connecting to {address}");
     loop {
         match device.connect(address, options.limit, options.stall) {

@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use super::pace::Said;
 use super::{Link, counted, cut, seal};
-use crate::transfer::names::{LONGEST, shown};
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::{self, Frame, HEAD};
+use crate::names::{LONGEST, shown};
+use crate::stop::Stop;
+use crate::wire::{self, Frame, HEAD};
 
 impl Link {
     /// Receive raw bytes past what is here already, which must be nothing: at least one.

@@ -288,9 +288,9 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::transfer::link::Link;
-    use crate::transfer::listen;
-    use crate::transfer::options::LEAST_PACE;
+    use crate::link::Link;
+    use crate::listen;
+    use crate::options::LEAST_PACE;
 
     /// A sender whose opening was answered, and who has not confirmed yet.
     struct Opened {

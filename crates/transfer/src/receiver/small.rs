@@ -8,11 +8,11 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use nix::sys::signal::SigSet;
 
 use super::Item;
-use crate::transfer::folder::{Folder, Shelf};
-use crate::transfer::names;
-use crate::transfer::partial::{self, Partial};
-use crate::transfer::receive_methods::{self, unwritten};
-use crate::transfer::stop::Stop;
+use crate::folder::{Folder, Shelf};
+use crate::names;
+use crate::partial::{self, Partial};
+use crate::receive_methods::{self, unwritten};
+use crate::stop::Stop;
 
 /// Files of a batch at most; for so many at once a second thread pays.
 const FILES: usize = 64;

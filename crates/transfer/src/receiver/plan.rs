@@ -3,12 +3,12 @@
 use std::fs::File;
 
 use super::{Item, Kind, Receiver, Wanted};
-use crate::transfer::digest::Follower;
-use crate::transfer::names;
-use crate::transfer::options::DigestKind;
-use crate::transfer::partial::{self, There};
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
+use crate::digest::Follower;
+use crate::names;
+use crate::options::DigestKind;
+use crate::partial::{self, There};
+use crate::stop::Stop;
+use crate::wire::{Entry, FOLDER, Frame, HARD, KIND, LINK, PART, SPARSE, Step};
 
 /// Files of one transfer at most.
 const MOST_FILES: usize = 4 << 20;

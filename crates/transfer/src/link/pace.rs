@@ -5,8 +5,8 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::Link;
-use crate::transfer::stop::Stop;
-use crate::transfer::wire::Frame;
+use crate::stop::Stop;
+use crate::wire::Frame;
 
 /// Stall limits that contents may be behind: a line that fails again and again, each time for almost one, is slow and yet honest, and a
 /// socket takes and gives many kilobytes at once where the line carries one a second. Over ten limits it is the average that counts.
@@ -225,8 +225,8 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::transfer::options::LEAST_PACE;
-    use crate::transfer::wire;
+    use crate::options::LEAST_PACE;
+    use crate::wire;
 
     const STALL: Duration = Duration::from_secs(30);
     const SLICE: Duration = Duration::from_millis(250);
